@@ -59,16 +59,17 @@ def other_numbers(scope: MessageScope, mrn: str) -> tuple[str, ...]:
     """
     Return the other numbers in PID-3 with the type and the authority of the patient's number.
 
-    They identify the same person. A number without type is not used.
+    They identify the same person. A number with neither type nor authority is not used.
     """
     if not mrn or not _repeats(scope):
         return ()
     found = read_identifiers(scope, "PID", 3)
-    own = [each for each in found if each.number == mrn and each.kind]
+    own = [each for each in found if each.number == mrn and (each.kind or each.assigned)]
     others = (
         each.number
         for each in found
         if each.number not in {"", mrn}
+        and (each.kind or each.assigned)
         and any(each.kind == known.kind and not each.differs_in_authority(known) for known in own)
     )
     return tuple(dict.fromkeys(others))[:MAX_OTHER_NUMBERS]

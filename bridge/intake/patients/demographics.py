@@ -19,7 +19,7 @@ from bridge.store.records.message_time import MessageTime, are_comparable, is_ea
 from bridge.store.records.order_index import IndexedOrder
 from bridge.store.records.patient_demographics import DemographicsUpdate
 from mappings.hl7.path import Path
-from mappings.hl7.person_names import are_compatible, has_all_forms
+from mappings.hl7.person_names import are_compatible, has_all_forms, is_name, share_script
 from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.procedures import replace_identifiers
 from mappings.language.transforms import age_at
@@ -60,14 +60,25 @@ def known_spellings(tags: Mapping[str, Any], known: Iterable[Mapping[str, Any]])
     Return the known names of a patient that are spelling variants of an order's name.
 
     `known` are the tags of the patient's other orders. Returns none if date of birth or sex
-    differs: that is another person.
+    differs: that is another person. A name in another script cannot be compared; it is a variant
+    if the date of birth is the same.
     """
     order_name = str(tags.get("PatientName") or "")
     own = list(known)
     if any(_contradict(tags, each) for each in own):
         return []
     names = dict.fromkeys(str(each.get("PatientName") or "") for each in own)
-    return [name for name in names if name and are_compatible(order_name, name)]
+    born = tags.get("PatientBirthDate")
+    same_birth_date = bool(born) and any(each.get("PatientBirthDate") == born for each in own)
+    return [
+        name
+        for name in names
+        if is_name(name)
+        and (
+            are_compatible(order_name, name)
+            or (same_birth_date and is_name(order_name) and not share_script(order_name, name))
+        )
+    ]
 
 
 def _contradict(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -139,7 +139,8 @@ def _has_several_numbers(payload: bytes) -> bool:
     """
     Tell whether PID-3 has two numbers of one type and authority. Only such messages are looked up.
 
-    Other segment names or separators are read when the message is applied.
+    Numbers without type need an authority. Other segment names or separators are read when the
+    message is applied.
     """
     begin = max(payload.find(name, 0, _SLICE_BYTES) for name in _PATIENTS)
     if begin < 0 or not payload.startswith(b"MSH"):
@@ -151,8 +152,9 @@ def _has_several_numbers(payload: bytes) -> bool:
     authorities: dict[bytes, tuple[bytes, bytes]] = {}
     for identifier in fields[_IDENTIFIERS].split(repetition):
         number, _, _, authority, kind, *_ = [*identifier.split(component), *[b""] * 5]
-        first, known = authorities.setdefault(kind.strip(), (number, authority))
-        if kind.strip() and number != first and (not authority or not known or authority == known):
+        kind = kind.strip() or authority
+        first, known = authorities.setdefault(kind, (number, authority))
+        if kind and number != first and (not authority or not known or authority == known):
             return True
     return False
 

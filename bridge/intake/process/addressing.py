@@ -117,6 +117,11 @@ def patients_in_identifiers(event: OrderEvent, survivors: Mapping[Patient, str])
     return found if len(found) > 1 else set()
 
 
+def with_number(event: OrderEvent, mrn: str) -> OrderEvent:
+    """Return an event with another number of its patient."""
+    return replace(event, mrn=mrn, clinical_info={**event.clinical_info, "PatientMRN": mrn})
+
+
 def survivors_named(events: Iterable[OrderEvent], survivors: Mapping[Patient, str]) -> set[Patient]:
     """Return the survivors of merged identifiers that the events name, merges excepted."""
     return {

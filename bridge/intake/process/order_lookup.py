@@ -6,6 +6,7 @@ if a message needs them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -14,6 +15,11 @@ from bridge.intake.patients.demographics import (
     is_other_name,
     with_correction,
     with_known_name,
+)
+from bridge.intake.patients.merged_identity import (
+    MergedIdentity,
+    is_of_other_person,
+    survivor_tags,
 )
 from bridge.intake.patients.visits import Redirects, orders_to_read, redirected_job
 from bridge.intake.process.addressing import (
@@ -27,6 +33,7 @@ from bridge.intake.process.addressing import (
     orders_of_others,
     patients_in_identifiers,
     with_known_accession,
+    with_number,
 )
 from bridge.intake.process.jobs import MessageJob
 from bridge.intake.process.order_hierarchy import child_signals
@@ -78,12 +85,57 @@ def read_redirects(connection: Connection, jobs: Sequence[MessageJob]) -> Redire
 def names_several_patients(
     connection: Connection, events: Sequence[OrderEvent], survivors: Mapping[Patient, str]
 ) -> bool:
-    """Tell whether PID-3 of an event has the numbers of several known patients."""
+    """Tell whether PID-3 of an event has the numbers of several patients."""
     return any(
-        len(known_patients(connection, patients)) > 1
-        for patients in (patients_in_identifiers(event, survivors) for event in events)
-        if patients
+        _identified_event(connection, event, survivors) is None
+        for event in events
+        if event.other_mrns
     )
+
+
+def identified_job(
+    connection: Connection, job: MessageJob, survivors: Mapping[Patient, str]
+) -> MessageJob | None:
+    """
+    Give the events of a job the numbers in PID-3 by which their patients are known.
+
+    Returns None if PID-3 has the numbers of several patients.
+    """
+    if not any(event.other_mrns for event in job.events):
+        return job
+    events = [_identified_event(connection, event, survivors) for event in job.events]
+    identified = [event for event in events if event is not None]
+    return replace(job, events=identified) if len(identified) == len(events) else None
+
+
+def _identified_event(
+    connection: Connection, event: OrderEvent, survivors: Mapping[Patient, str]
+) -> OrderEvent | None:
+    """
+    Return an event with the number of its known patient; None if it names several patients.
+
+    The first number in PID-3 may be new. It is the known patient's if name, date of birth and sex
+    do not contradict that.
+    """
+    patients = patients_in_identifiers(event, survivors)
+    known = known_patients(connection, patients) if patients else set()
+    if len(known) > 1:
+        return None
+    own = (event.site, survivors.get((event.site, event.mrn), event.mrn))
+    if not known or own in known:
+        return event
+    (patient,) = known
+    if is_of_other_person(event, MergedIdentity(_known_tags(connection, patient))):
+        return None
+    return with_number(event, patient[1])
+
+
+def _known_tags(connection: Connection, patient: Patient) -> Sequence[Mapping[str, Any]]:
+    """Read what is known of a patient: the last correction, and else the orders."""
+    demographics = patient_demographics.find(connection, [patient])
+    tags = demographics[patient].tags if patient in demographics else {}
+    orders = order_index.find_by_patient(connection, [patient])
+    return survivor_tags(tags, {}, [order.tags for order in orders if not has_moved_away(order)])
 
 
 def redirect_jobs(

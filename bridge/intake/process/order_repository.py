@@ -32,9 +32,9 @@ from bridge.intake.process.addressing import (
 from bridge.intake.process.job_context import MessageChanges, unread_outcome
 from bridge.intake.process.jobs import MessageJob, read, read_inline
 from bridge.intake.process.order_lookup import (
+    identified_job,
     look_up_orders,
     names_other_person,
-    names_several_patients,
     read_redirects,
     redirect_jobs,
 )
@@ -170,20 +170,20 @@ class OrderRepository:
         redirects = read_redirects(connection, jobs)
         requeued: list[MessageOutcome] = []
         refused: list[tuple[ClaimedMessage, Exception]] = []
-        several = {
-            job.claimed.message_id
-            for job in jobs
-            if names_several_patients(connection, job.events, redirects.survivors)
-        }
-        refused += [
-            (job.claimed, SeveralPatientsError())
-            for job in jobs
-            if job.claimed.message_id in several
-        ]
-        jobs = [job for job in jobs if job.claimed.message_id not in several]
+        identified: list[MessageJob] = []
+        for job in jobs:
+            known = identified_job(connection, job, redirects.survivors)
+            if known is None:
+                refused.append((job.claimed, SeveralPatientsError()))
+            elif outcome := self._requeued(job, known):
+                requeued.append(outcome)
+            else:
+                identified.append(known)
+        jobs = identified
         if redirects.survivors or redirects.moves:
-            jobs, others, requeued = self._redirect(connection, jobs, redirects)
+            jobs, others, waiting = self._redirect(connection, jobs, redirects)
             refused += others
+            requeued += waiting
         addressed, index = look_up_orders(connection, jobs)
         accepted: list[MessageJob] = []
         for job in addressed:

@@ -70,3 +70,22 @@ async def test_a_correction_has_all_forms(hospital: Hospital) -> None:
     await hospital.send(message("2", FORMS[1]))
     assert hospital.states() == {"done"}
     assert (await names(hospital))["F1"] == PERSON
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+async def test_one_form_in_each_order(hospital: Hospital, order: tuple[int, ...]) -> None:
+    """Names in different scripts are one patient's if number and date of birth are the same."""
+    for number, form in enumerate(order):
+        await hospital.send(message(str(number), FORMS[form]))
+    await hospital.send(message("0", FORMS[order[1]], control="XO"))
+    assert hospital.states() == {"done"}
+    assert len(await names(hospital)) == len(FORMS)
+
+
+async def test_another_script_and_another_birth_date(hospital: Hospital) -> None:
+    """Without the same date of birth a name that cannot be compared is another person's."""
+    await hospital.send(message("1", FORMS[0]))
+    other = message("2", FORMS[1]).replace(b"|19700101|", b"|19800101|")
+    assert b"|19800101|" in other
+    await hospital.send(other)
+    assert hospital.last_message() == ("parked", "patient_name_mismatch")

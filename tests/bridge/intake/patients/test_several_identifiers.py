@@ -51,6 +51,8 @@ async def test_numbers_of_one_patient(hospital: Hospital, identifiers: str) -> N
     "identifiers",
     [
         *(f"{KEPT}~{OTHER}", f"{OTHER}~{KEPT}", f"{OLD}~{OTHER}", f"{KEPT}~{OLD}~{OTHER}"),
+        *(f"{KEPT}~{OTHER}~Z9^^^NORTH^MR", f"Z9^^^NORTH^MR~{KEPT}~{OTHER}"),
+        *("K1^^^NORTH~X1^^^NORTH", "K1^^^NORTH&1.2&ISO~X1^^^NORTH&1.2&ISO"),
         *("K1^^^^MR~X1^^^NORTH^MR", "K1^^^NORTH^MR~X1^^^north&1.2&ISO^MR", "K1^^^^PI~X1^^^^PI"),
     ],
 )
@@ -66,6 +68,38 @@ async def test_numbers_of_two_patients(hospital: Hospital, identifiers: str, kin
     await hospital.send(message)
     assert hospital.last_message() == ("parked", "several_patients")
     assert hospital.rows("SELECT code FROM exception") == [("several_patients",)]
+    assert await owners(hospital) == {"F1": "K1", "F2": "X1"}
+
+
+NEW = "Z9^^^NORTH^MR"
+
+
+@pytest.mark.parametrize("identifiers", [f"{NEW}~{KEPT}", f"{NEW}~{OLD}", f"{NEW}~{OLD}~{KEPT}"])
+async def test_a_new_number_before_a_known_one(hospital: Hospital, identifiers: str) -> None:
+    """Each message is the known patient's, and not only the first one."""
+    await prepare(hospital)
+    for control in ("NW", "NW", "XO"):
+        group = order_group(control, "P3", "F3", what=control)
+        await hospital.send(order_message(group, mrn=identifiers, name=NAME))
+    await hospital.send(adt("A08", identifiers, name=NAME + "^TESS"))
+    await hospital.send(order_message(order_group("NW", "P4", "F4"), mrn=NEW, name="NEW^NINA"))
+    assert hospital.states() == {"done"}
+    assert await owners(hospital) == {"F1": "K1", "F2": "X1", "F3": "K1", "F4": "Z9"}
+    assert (await hospital.descriptions())["F3"] == "XO"
+
+
+@pytest.mark.parametrize("kind", ["NW", "XO", "A08"])
+async def test_a_new_number_of_another_person(hospital: Hospital, kind: str) -> None:
+    """The message is neither the known patient's nor a new one's."""
+    await prepare(hospital)
+    identifiers = f"{NEW}~{OTHER}"
+    message = (
+        adt(kind, identifiers, name=NAME).replace(b"19700101", b"19800101")
+        if kind == "A08"
+        else order_message(order_group(kind, "P3", "F3"), mrn=identifiers, name=NAME)
+    )
+    await hospital.send(message)
+    assert hospital.last_message() == ("parked", "several_patients")
     assert await owners(hospital) == {"F1": "K1", "F2": "X1"}
 
 
@@ -101,6 +135,8 @@ def test_only_such_messages_are_looked_up(database: Database) -> None:
     """Messages with one number of each type and authority need no query."""
     check = merged_patient_check(LISTENING, database)
     assert check is not None
+    assert check.applies_to(order(mrn="K1^^^NORTH~X1^^^NORTH"))
+    assert not check.applies_to(order(mrn="K1^^^NORTH~X1^^^SOUTH"))
     plain = ("K1", KEPT, f"{KEPT}~777^^^GOV^SS", "K1~X1", f"{KEPT}~X1^^^SOUTH^MR", f"{KEPT}~{KEPT}")
     assert not any(check.applies_to(order(mrn=each)) for each in plain)
     assert check.applies_to(order(mrn=f"777^^^GOV^SS~{KEPT}~{OTHER}"))
