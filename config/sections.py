@@ -165,7 +165,7 @@ class Http(Section):
         "", max_length=80, description="text that all pages show at the top, such as TEST"
     )
     regional_urls: list[str] = Field(
-        default_factory=list, description="further public addresses of the same service"
+        default_factory=list, description="addresses beside public_url, for launches sent to them"
     )
     trusted_proxies: list[str] = Field(
         default_factory=list,
