@@ -8,8 +8,9 @@ compare the names of orders and DICOM files; they are not a search.
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import dropwhile
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -138,6 +139,8 @@ _GENERATIONS = frozenset({"jr", "sr", "ii", "iii", "iv"})
 _TITLES = frozenset({"dr", "prof", "md", "phd"})
 _MALE = frozenset({"mr", "herr", "monsieur", "m"})
 _FEMALE = frozenset({"mrs", "ms", "miss", "frau", "madame", "mme", "mlle"})
+_ADDRESSES = frozenset({"dr", "prof", "mr", "mrs", "ms", "herr", "frau"})
+"""Titles that are left out if they stand before a family or given name: `DOE^Dr. JANE`."""
 _LATIN_MARKS = re.compile("[\u0300-\u036f]")
 """Combining accents. Marks of other scripts change the letter: か is not が."""
 
@@ -214,7 +217,15 @@ def _alternatives(text: str) -> Iterator[_Name]:
     for alternative in text.split(_ALTERNATIVES):
         whole = unicodedata.normalize("NFKC", alternative).casefold()
         family, given, further, suffix, prefix = (whole.split(_PART) + [""] * _PARTS)[:_PARTS]
+        given, family = _without_titles(given), _without_titles(family)
         yield _Name(whole, family, tuple(_words(f"{given} {further}")), suffix, prefix)
+
+
+def _without_titles(text: str) -> str:
+    """Remove the titles before a name. A text of titles alone is a name."""
+    words = text.replace(".", ". ").split()
+    names = list(dropwhile(lambda word: _letters(word) in _ADDRESSES, words))
+    return " ".join(names) if names and len(names) < len(words) else text
 
 
 def _words(text: str) -> list[str]:
@@ -253,7 +264,9 @@ def _same_family(one: str, other: str) -> bool:
 
 
 def _match(one: _Name, other: _Name, *, same_id: bool) -> bool:
-    if not (one.has_parts and other.has_parts) and _same_whole(one.whole, other.whole):
+    if not (one.has_parts and other.has_parts) and (
+        _same_whole(one.whole, other.whole) or _has_name(one, other) or _has_name(other, one)
+    ):
         return True
     return (
         _same_family(one.family, other.family)
@@ -265,21 +278,36 @@ def _match(one: _Name, other: _Name, *, same_id: bool) -> bool:
 
 def _same_whole(one: str, other: str) -> bool:
     """Compare two names of which one has no parts: the same words in any order, or joined."""
-    first, second = (
-        [word for word in re.split(r"[\s,^]+", each) if _letters(word) not in {"", *_TITLES}]
-        for each in (one, other)
-    )
+    first, second = _whole_words(one), _whole_words(other)
     if not first or not second:
         return False
-    if _same("".join(first), "".join(second)):
-        return True
-    left = list(second)
-    for word in first:
+    return _same("".join(first), "".join(second)) or _words_left(first, second) == []
+
+
+def _has_name(name: _Name, other: _Name) -> bool:
+    """Tell whether a name without parts has family and given name of another one, and no more."""
+    if not name.has_parts or other.has_parts or not name.given or not _letters(name.family):
+        return False
+    rest = _words_left([*_whole_words(name.family), name.given[0]], _whole_words(other.whole))
+    return rest is not None and _words_left(rest, list(name.given[1:])) is not None
+
+
+def _whole_words(text: str) -> list[str]:
+    """Return the words of a name, without titles."""
+    titles = {"", *_TITLES, *_ADDRESSES}
+    words = [word for word in re.split(r"[\s,^]+", text) if _letters(word)]
+    return [word for word in words if _letters(word) not in titles] or words
+
+
+def _words_left(words: Iterable[str], others: Iterable[str]) -> list[str] | None:
+    """Return the other words that are none of these; None if one of these is missing there."""
+    left = list(others)
+    for word in words:
         same = next((each for each in left if _same(word, each)), None)
         if same is None:
-            return False
+            return None
         left.remove(same)
-    return not left
+    return left
 
 
 def _same_given(one: tuple[str, ...], other: tuple[str, ...], *, same_id: bool) -> bool:
