@@ -2,7 +2,7 @@
 Failed TLS handshakes of this process: counted by connection, peer and reason, logged, and kept
 until they are stored.
 
-A stranger can cause them, so memory and log are bounded: each connection has a few entries, and the
+Any peer can cause them, so memory and log are bounded: each connection has a few entries, and the
 rest is counted as one.
 """
 
@@ -16,7 +16,7 @@ import structlog
 from mllp.handshakes import HandshakeFailure
 
 MAX_ENTRIES = 20
-"""Peers and reasons of one connection that are told apart."""
+"""Peers and reasons of one connection that are counted separately."""
 LOG_SECONDS = 60.0
 """Each peer and reason is logged once in this time, with its count."""
 SERVICE = "service"

@@ -3,7 +3,7 @@
 const EVERY_MS = 2000;
 
 /**
- * Loads now and then every two seconds; returns the function that ends it, for `$effect`.
+ * Loads at once, and then every two seconds; returns the function that ends it, for `$effect`.
  *
  * The next request starts after the previous one has ended, so a slow service is not overloaded.
  */

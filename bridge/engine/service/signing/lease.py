@@ -97,11 +97,11 @@ def leave(work: Work, editor: Editor, report: Report) -> None:
     """
     if report.lease_holder != editor.session_id:
         return
-    heir = loading_session(work, editor, report)
-    if heir is None:
+    reloaded = loading_session(work, editor, report)
+    if reloaded is None:
         release(work, editor.session_id, report)
     else:
-        renew(work, replace(editor, session_id=f"session {heir}"), report)
+        renew(work, replace(editor, session_id=f"session {reloaded}"), report)
 
 
 def loading_session(work: Work, editor: Editor, report: Report) -> int | None:

@@ -1,4 +1,4 @@
-// The text that tells a person why an action failed, in the language of the page.
+// The text that explains why an action failed, in the language of the page.
 import { t } from "../../../shared/i18n";
 
 const TEXTS: Readonly<Record<string, string>> = {
