@@ -10,4 +10,4 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.add_column("engine_patient_pointer", sa.Column("merged_into", sa.Text, nullable=True))
+    op.add_column("engine_patient_pointer", sa.Column("merged_into", sa.String, nullable=True))
