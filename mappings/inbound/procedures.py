@@ -70,6 +70,7 @@ _PLACER = (Path.parse("ORC-2.1"), Path.parse("OBR-2.1"))
 _FILLER = (Path.parse("ORC-3.1"), Path.parse("OBR-3.1"))
 _CODE = (Path.parse("OBR-4.1"),)
 _DETAIL = (Path.parse("OBR-3.1"), Path.parse("OBR-2.1"), *_CODE)
+_TEXT = Path.parse("OBR-4.2")
 
 Lines = tuple[str, ...]
 
@@ -92,9 +93,18 @@ class Procedure:
 
 def detail_values(echo: Sequence[str]) -> tuple[set[str], ...]:
     """Return the filler numbers, the placer numbers and the codes of the OBR of an order."""
+    return tuple(_values(echo, place) for place in _DETAIL)
+
+
+def detail_texts(echo: Sequence[str]) -> set[str]:
+    """Return the texts of the procedures in the OBR of an order, in lower case."""
+    return {text.casefold() for text in _values(echo, _TEXT)}
+
+
+def _values(echo: Sequence[str], place: Path) -> set[str]:
     head, parts = split_procedures(echo, "")
     read = [Echo((*head, *part.lines)) for part in parts] or [Echo(head)]
-    return tuple({_first_value(one, (place,)) for one in read} - {""} for place in _DETAIL)
+    return {_first_value(one, (place,)) for one in read} - {""}
 
 
 class ProcedureLookup:

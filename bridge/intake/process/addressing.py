@@ -19,7 +19,7 @@ from bridge.intake.process.order_rules import (
 from bridge.intake.process.order_values import is_closed_by, is_unordered
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.events import CHILD_OF, OrderAction, OrderEvent
-from mappings.inbound.procedures import detail_values
+from mappings.inbound.procedures import detail_texts, detail_values
 
 Patient = tuple[str, str]
 
@@ -236,6 +236,9 @@ def _affected(event: OrderEvent, orders: Sequence[IndexedOrder]) -> Sequence[Ind
         named = [order for order, own in known if order in named and values & own[kind]] or named
     if len(named) == 1 or (sent[-1] and not any(sent[-1] & own[-1] for _, own in known)):
         return named  # its OBR names one of them, or another procedure
+    texts = detail_texts(event.echo)
+    if texts and not sent[-1]:
+        named = [order for order in named if texts & detail_texts(order.echo)] or named
     return [order for order in named if order.state in AFFECTED_STATES[event.action]] or named
 
 

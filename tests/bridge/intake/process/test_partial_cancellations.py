@@ -47,8 +47,11 @@ async def send(hospital: Hospital, *groups: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize(
     "named",
-    [obr(ABDOMEN, "A2"), obr("", "A2"), obr(ABDOMEN), obr(ABDOMEN, ipc="A2"), obr("74150")],
-    ids=["both", "accession", "procedure", "step", "code"],
+    [
+        *(obr(ABDOMEN, "A2"), obr("", "A2"), obr(ABDOMEN), obr(ABDOMEN, ipc="A2"), obr("74150")),
+        obr("^CT Abdomen"),
+    ],
+    ids=["both", "accession", "procedure", "step", "code", "text"],
 )
 @pytest.mark.parametrize("control", ["CA", "OC", "DC", "OD", "CR", "HD", "OH"])
 async def test_one_of_two_orders(hospital: Hospital, control: str, named: str) -> None:
