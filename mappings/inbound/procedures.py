@@ -71,6 +71,10 @@ _FILLER = (Path.parse("ORC-3.1"), Path.parse("OBR-3.1"))
 _CODE = (Path.parse("OBR-4.1"),)
 _DETAIL = (Path.parse("OBR-3.1"), Path.parse("OBR-2.1"), *_CODE)
 _TEXT = Path.parse("OBR-4.2")
+_STEP = Path.parse("IPC-1.1")
+_MAX_STEPS = 50
+_STEPS = tuple(replace(_STEP, occurrence=number) for number in range(1, _MAX_STEPS + 1))
+"""The accessions of the scheduled steps of an order."""
 
 Lines = tuple[str, ...]
 
@@ -99,6 +103,13 @@ def detail_values(echo: Sequence[str]) -> tuple[set[str], ...]:
 def detail_texts(echo: Sequence[str]) -> set[str]:
     """Return the texts of the procedures in the OBR of an order, in lower case."""
     return {text.casefold() for text in _values(echo, _TEXT)}
+
+
+def step_accessions(echo: Sequence[str]) -> set[str]:
+    """Return the accessions of the scheduled steps (IPC) of an order."""
+    count = sum(line[:3].upper() == "IPC" for line in echo)
+    read = Echo(echo) if count else Echo(())
+    return {_first_value(read, (place,)) for place in _STEPS[:count]} - {""}
 
 
 def _values(echo: Sequence[str], place: Path) -> set[str]:

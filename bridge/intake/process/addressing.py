@@ -19,7 +19,7 @@ from bridge.intake.process.order_rules import (
 from bridge.intake.process.order_values import is_closed_by, is_unordered
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.events import CHILD_OF, OrderAction, OrderEvent
-from mappings.inbound.procedures import detail_texts, detail_values
+from mappings.inbound.procedures import detail_texts, detail_values, step_accessions
 
 Patient = tuple[str, str]
 
@@ -221,10 +221,11 @@ def with_known_accession(
 
 
 def _has_detail_number(order: IndexedOrder, event: OrderEvent) -> bool:
-    """Tell whether the accession of an event is a number of the OBR of a known order."""
+    """Tell whether the accession of an event is a number of the OBR or IPC of a known order."""
     if event.action not in SINGLE_ORDER_ACTIONS or is_unordered(order):
         return False
-    return any(event.accession in numbers for numbers in detail_values(order.echo)[:2])
+    numbers = (*detail_values(order.echo)[:2], step_accessions(order.echo))
+    return any(event.accession in own for own in numbers)
 
 
 def _affected(event: OrderEvent, orders: Sequence[IndexedOrder]) -> Sequence[IndexedOrder]:

@@ -143,3 +143,17 @@ async def test_two_accessions_with_steps(hospital: Hospital) -> None:
     assert await accessions(hospital, "A1") == ["A1", "A2"]
     (row,) = (await hospital.client.worklist(SITE)).items
     assert [each["Metadata"]["ScheduledStepID"] for each in row["orders"]] == ["S1, S4", "S2, S3"]
+
+
+OTHER = CT.replace("A1^RIS", "A2^RIS")
+
+
+@pytest.mark.parametrize("named", [(OTHER,), (PET, OTHER), (OTHER, PET)])
+async def test_steps_with_their_own_accessions(hospital: Hospital, named: tuple[str, ...]) -> None:
+    """A change and a cancellation find the order by the accession of each of its steps."""
+    await hospital.send(omi(*steps("NW", PET, MR, OTHER)))
+    await hospital.send(omi(*steps("XO", *named)))
+    assert (await order(hospital))["Accession"] == "A1"
+    await hospital.send(omi(*steps("CA", *named)))
+    assert hospital.last_message() == ("done", "")
+    assert not (await hospital.client.worklist(SITE, status="Ordered")).items
