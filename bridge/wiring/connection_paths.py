@@ -103,7 +103,7 @@ def folder_at(settings: Settings, section: Section) -> Folder:
     if resolved.is_relative_to(home):
         return Folder(resolved, below=home)
     if os.geteuid() == 0:
-        raise OutsideHomeAsRoot(owner, field, folder)
+        raise OutsideHomeAsRoot(owner, field, resolved)
     return Folder(folder)
 
 
@@ -197,8 +197,9 @@ def _require_inside(settings: Settings, owner: str, field: str, path: Path) -> N
     if _FOREIGN_SYNTAX.search(str(path)):
         reason = f"{path} is not a path inside HOME; write it relative to HOME, with /"
         raise RefusedPath(owner, field, reason)
-    if not settings.path(path).resolve().is_relative_to(settings.home.resolve()):
-        raise OutsideHome(owner, field, settings.path(path))
+    resolved = settings.path(path).resolve()
+    if not resolved.is_relative_to(settings.home.resolve()):
+        raise OutsideHome(owner, field, resolved)
 
 
 def _protected_paths(settings: Settings) -> list[Path]:
