@@ -6,6 +6,7 @@ import io
 import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
+from pydicom import Dataset
 
 from tests.bridge.engine.documents.test_structured_report import (
     COMPREHENSIVE,
@@ -242,15 +243,37 @@ def test_a_structured_report_of_another_patient_is_rejected(
     engine: EngineServer, page: Page
 ) -> None:
     """The page names the rejected file and the reason; the report contains nothing of it."""
-    wrong = report(item("TEXT", "Finding", TextValue="Mass of 9 cm"), PatientName="ROE^RICHARD")
-    sent = base64.b64encode(file_of(wrong)).decode()
-    opened(page, engine.launch(dicomSR=[{"fileData": sent}], tags={"PatientName": "DOE^JANE"}))
+    finding = item("TEXT", "Finding", TextValue="Mass of 9 cm")
+    wrong = report(finding, PatientID="P2", PatientName="ROE^RICHARD")
+    opened(page, launch_with(engine, wrong))
 
     notice = page.locator(".set-aside")
     expect(notice).to_contain_text("names another patient")
+    expect(notice).to_contain_text("Patient ID")
     expect(notice).to_contain_text("Patient name")
+    expect(page.locator(".overridden")).to_have_count(0)
     expect(page.locator("#measurements")).to_have_count(0)
     assert "Mass" not in engine.content()
+
+
+def test_a_structured_report_with_another_name_is_used(engine: EngineServer, page: Page) -> None:
+    """With the order's PatientID the report has the text; the page says which name it uses."""
+    finding = item("TEXT", "Finding", TextValue="Mass of 9 cm")
+    opened(page, launch_with(engine, report(finding, PatientName="ROE^RICHARD")))
+
+    notice = page.locator(".overridden")
+    expect(notice).to_contain_text("belongs to this patient")
+    expect(notice).to_contain_text("Patient name")
+    expect(notice).to_contain_text("value is used.")
+    expect(page.locator(".set-aside")).to_have_count(0)
+    expect(page.locator("h1")).to_have_text("DOE, JANE")
+    assert "Mass of 9 cm" in engine.content()
+
+
+def launch_with(engine: EngineServer, structured_report: Dataset) -> str:
+    """Launch the order of Jane Doe (P1) with a structured report; return the link."""
+    sent = base64.b64encode(file_of(structured_report)).decode()
+    return engine.launch(dicomSR=[{"fileData": sent}], tags={"PatientName": "DOE^JANE"})
 
 
 @pytest.mark.parametrize("text", ["one\ntwo\nthree", "one\r\n\r\nthree", "one\n"])
