@@ -7,7 +7,7 @@ from tests.benchmarks.mixed import FS_CR, RICH, VT, Template, mixed, template
 NAMES = {
     "01-de-orm-ct-thorax": "Müller-Lüdenscheidt^Jürgen^Karl-Heinz^Prof. Dr.",
     "02-fr-omi-irm-genou": "DE LA FONTAINE^Hélène^Chloé Zoë^Mme",
-    "03-jp-omi-ct-abdomen": "山田^花子",
+    "03-jp-omi-ct-abdomen": "=山田^花子=ヤマダ^ハナコ",
     "04-ru-orm-mrt": "Щербакова^Людмила^Андреевна",
     "05-cz-orm-mammografie": "Dvořáčková^Žofie^Ludmila^Ing.",
     "06-pl-omg-tk-jamy-brzusznej": "Wiśniewska-Żółć^Małgorzata^Grażyna^dr inż.",
