@@ -70,6 +70,8 @@ export class ReportController {
   #journal: Journal | null = null;
   #template: number | null = null;
   #clockOffset = 0;
+  /** Whether the user has left the page: it must not claim the report again. */
+  #left = false;
 
   constructor(endpoints: Endpoints) {
     this.endpoints = endpoints;
@@ -176,7 +178,7 @@ export class ReportController {
   async #reload(): Promise<void> {
     await this.report?.saver.settled();
     await this.addendum?.saver.settled();
-    if (this.view !== "report") return;
+    if (this.view !== "report" || this.#left) return;
     try {
       this.adopt(await this.endpoints.load());
     } catch (error) {
@@ -186,7 +188,7 @@ export class ReportController {
 
   /** Reports presence to the service, and reloads the state if it has changed. */
   async keepPresent(): Promise<void> {
-    if (this.view !== "report") return;
+    if (this.view !== "report" || this.#left) return;
     try {
       const seen = await this.endpoints.presence();
       const page = this.page;
@@ -232,6 +234,7 @@ export class ReportController {
   /** The page closes: sends unsaved text and releases the lease. */
   leave(): void {
     if (this.view !== "report") return;
+    this.#left = true;
     const { report, addendum, page } = this;
     const version = this.#draft()?.version;
     if (version !== undefined && addendum?.unsaved) {
@@ -243,6 +246,12 @@ export class ReportController {
         .saveAndLeave(page.version, report.content(), this.#template)
         .catch(() => undefined);
     } else void this.endpoints.leave().catch(() => undefined);
+  }
+
+  /** The browser shows the page again from its memory. */
+  async shownAgain(): Promise<void> {
+    this.#left = false;
+    await this.keepPresent();
   }
 
   /** Writes unsaved text to the journals. */

@@ -98,3 +98,13 @@ it("keeps its macros if they cannot be loaded", async () => {
   await requests;
   expect(controller.macros).toHaveLength(1);
 });
+
+it("does not claim the report again after it was left, until it is shown again", async () => {
+  const { controller, count } = engine([]);
+  await controller.open();
+  controller.leave();
+  await Promise.all([controller.refresh(), controller.keepPresent()]);
+  expect([count("leave"), count("report"), count("presence")]).toEqual([1, 0, 0]);
+  await controller.shownAgain();
+  expect(count("presence")).toBe(1);
+});
