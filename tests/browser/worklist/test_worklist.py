@@ -102,9 +102,11 @@ def test_the_priority_column_sorts(engine: EngineServer, page: Page) -> None:
     for number, priority in enumerate(("R", "S", "A"), 1):
         order(engine, number, Metadata={"Priority": priority})
     open_signed_in(page, engine)
+    expect(page.locator("[role=grid]")).to_be_focused()
     page.keyboard.press("5")
     expect(rows(page)).to_have_count(3)
     heading = page.get_by_role("columnheader", name="Priority")
+    expect(heading).to_have_attribute("aria-sort", "none")
     heading.get_by_role("button").click()
     expect(heading).to_have_attribute("aria-sort", "ascending")
     expect(rows(page).first).to_contain_text("PATIENT, 002")
