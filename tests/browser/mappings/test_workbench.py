@@ -303,9 +303,15 @@ def test_the_preview_marks_components_and_repetitions(console: MappingConsole, p
 def test_the_preview_of_a_result(console: MappingConsole, page: Page) -> None:
     """The preview of a result shows used order fields, tags, and parts of the report."""
     enter(page, console, ADMINISTRATOR, "mappings/results")
-    page.get_by_role("button", name="Last 10 stored").click()
+    indexed(console, "C7002")
+    page.get_by_role("button", name="By control id").click()
+    page.get_by_role("textbox", name="Message control ID (MSH-10)").fill("C7002")
+    page.keyboard.press("Enter")
     expect(page.get_by_role("region", name="Input message").locator(".used").first).to_be_visible()
     facts = page.get_by_text("clinicalInfo.PatientMRN")
     expect(facts).to_be_visible()
     expect(page.get_by_text("report.signedBy.email")).to_be_visible()
     assert violations(page) == []
+    page.get_by_role("button", name="Last releases").click()
+    expect(page.get_by_text("No result was released yet.")).to_be_visible()
+    expect(page.get_by_role("region", name="Input message")).to_have_count(0)
