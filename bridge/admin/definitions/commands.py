@@ -45,7 +45,13 @@ from mappings.authoring.inference import infer_definition
 from mappings.authoring.sample_results import render_samples
 from mappings.authoring.trial import FieldDifference, Trial, try_message
 from mappings.compiler import Compiled
-from mappings.language.diagnostics import Issue, IssueSeverity, RuleFailed, Sources
+from mappings.language.diagnostics import (
+    Issue,
+    IssueSeverity,
+    MappingErrors,
+    RuleFailed,
+    Sources,
+)
 from mappings.outbound.definition import OutboundMapping
 
 
@@ -172,8 +178,11 @@ def _release_trials(request: TrialRequest) -> list[OutboundTrial]:
         return []
     settings = load_settings(request.home)
     with bridge_database(request.home) as database:
-        sources = drafts.sources_of(settings, database, request.name, request.version)
-        mapping = compiler.compile_sources(sources, request.name)
+        try:
+            sources = drafts.sources_of(settings, database, request.name, request.version)
+            mapping = compiler.compile_sources(sources, request.name)
+        except (BridgeError, MappingErrors):
+            return []  # `_prepare` raises it again, within the audit event
         if not isinstance(mapping, OutboundMapping):
             return []
         with _read_audited(request, database, "read"):

@@ -113,7 +113,10 @@ def test_an_import_into_files_leaves_an_event(tmp_path: Path) -> None:
         (newest,) = [e for e in events(home)[:2] if e["action"] == "import"]
         assert newest["target"] == {"type": "interface", "id": "package"}
         outcomes.append((newest["outcome"], newest["after"]))
-    assert outcomes == [("success", {"added": ["new", "mine.py"]}), ("refused", None)]
+    assert outcomes == [
+        ("success", {"changes": ["added new", "added mine.py"]}),
+        ("refused", None),
+    ]
 
 
 CHANGES: dict[tuple[str, ...], tuple[str, dict[str, Any], dict[str, Any]]] = {
