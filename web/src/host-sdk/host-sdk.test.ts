@@ -107,7 +107,12 @@ it("accepts a window of another site, whose properties are not readable", () => 
 
 const at = (second: number) => `2026-11-28T10:00:0${second}.000Z`;
 const readyAt = (second: number) =>
-  ({ type: "report_ready", status: "DRAFT", timestamp: at(second) }) as AnyReportEvent;
+  ({
+    type: "report_ready",
+    status: "DRAFT",
+    timestamp: at(second),
+    messageId: `m${second}`,
+  }) as AnyReportEvent;
 
 it("gets report_ready of a page that was ready before, once", async () => {
   const state = { page: "p1", last: readyAt(1) };
@@ -123,6 +128,19 @@ it("gets report_ready of a page that was ready before, once", async () => {
   const second = connection.next("report_ready");
   deliver(readyAt(5));
   expect((await second).timestamp).toBe(at(5));
+  connection.close();
+});
+
+it("gets report_ready once if the answer with it overtakes the event", async () => {
+  const state = { page: "p1", last: readyAt(1) };
+  const { connection, deliver } = framed({ src: "https://reports.test/x", state });
+  const heard = vi.fn();
+  connection.on("*", heard);
+  await connection.next("report_ready");
+  deliver(readyAt(1)); // messages of the window and of a port have no common order
+  expect(heard).toHaveBeenCalledTimes(1);
+  deliver(readyAt(5));
+  expect(heard).toHaveBeenCalledTimes(2);
   connection.close();
 });
 

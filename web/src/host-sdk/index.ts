@@ -141,6 +141,8 @@ export function connect(
   /** The last state event, for handlers that are added after it; `to`: who has got it. */
   let last: { event: AnyReportEvent; to: Set<string> } | null = null;
   let lastAt = "";
+  /** The id of the event that an answer brought; the answer can overtake the event itself. */
+  let repeated: string | null = null;
   let search: Search | null = null;
   let answered = "";
   const waiting = new Set<{ found?: () => void; failed: (problem: ConnectionProblem) => void }>();
@@ -150,6 +152,7 @@ export function connect(
     const event = message.data as AnyReportEvent | null;
     if (!event || typeof event !== "object" || typeof event.type !== "string") return;
     if (event.type === "report_ready") found();
+    if (event.messageId === repeated) return;
     deliver(event);
   }
 
@@ -197,7 +200,10 @@ export function connect(
         if (state.page === old) return false;
         answered = state.page;
         found();
-        if (state.last && state.last.timestamp > lastAt) deliver(state.last);
+        if (state.last && state.last.timestamp > lastAt) {
+          repeated = state.last.messageId;
+          deliver(state.last);
+        }
         return true;
       },
       () => {
