@@ -75,8 +75,12 @@ def test_simultaneous_actions_are_executed_in_order(viewer: Viewer) -> None:
     assert shown == ["FINAL", "DRAFT", "FINAL"]
 
 
-def test_unknown_messages_are_ignored_and_bad_parameters_reported(viewer: Viewer) -> None:
-    """Unknown messages have no effect; a parameter of a wrong type counts as missing."""
+def test_unknown_actions_and_bad_parameters_are_reported(viewer: Viewer) -> None:
+    """
+    A message without the name of an action has no effect; an unknown action is not available.
+
+    A parameter of a wrong type counts as missing.
+    """
     viewer.open()
     viewer.page.evaluate(
         """() => {
@@ -93,6 +97,8 @@ def test_unknown_messages_are_ignored_and_bad_parameters_reported(viewer: Viewer
     viewer.event("report_saved")
     failed = [(each["action"], each["code"]) for each in viewer.events("action_failed")]
     assert failed == [
+        ("SAVE_REPORT", "not_available"),
+        ("__proto__", "not_available"),
         ("prelim_report", "missing_parameter"),
         ("prelim_report", "missing_parameter"),
         ("change_microphone", "missing_parameter"),
