@@ -58,12 +58,15 @@ def test_every_code_of_action_failed_is_documented() -> None:
         WEB / "src" / "report" / "embedding" / "microphones.ts",
         WEB / "src" / "shared" / "api" / "client.ts",
     ]
-    pattern = r'(?:ApiProblem\([^,()]*, |fail\(action, |code = )"(\w+)"'
+    choice = r'(?:[^",;{]* \? "(\w+)" : )?"(\w+)"'
+    pattern = r"(?:ApiProblem\([^,()]*, |fail\(action, |code = )" + choice
     used = {
         code
         for path in sources
         if ".test." not in path.name
-        for code in re.findall(pattern, path.read_text("utf-8"))
+        for codes in re.findall(pattern, path.read_text("utf-8"))
+        for code in codes
+        if code
     }
     assert {"checks_pending", "no_bracket", "not_open", "unknown_device"} <= used
     engine = {"forbidden", "being_edited", "version_conflict", "signing_prohibited"}

@@ -9,7 +9,7 @@ import type { Connection, Form } from "./types";
 const NAME = { name: "name", kind: "text", required: true, default: "" };
 const FORM = { listener: [], destination: [NAME], definitions: {} } as unknown as Form;
 const channelOf = (name: string) =>
-  ({ name, sites: [], enabled: true }) as unknown as ConnectionStatus;
+  ({ name, sites: [], enabled: true, handshake_failures: [] }) as unknown as ConnectionStatus;
 const settingsOf = (name: string): Connection => ({
   name,
   table: { name },
