@@ -286,18 +286,19 @@ class OpenBracketsWarning:
     """The warning about a report that was signed with requests that nobody has answered."""
 
     count: int
-    code: str = "open_brackets"
 
     def header(self) -> str:
         """Return the warning as an item of `X-Warnings`."""
-        return f"{self.code};count={self.count}"
+        return f"{_OPEN_BRACKETS};count={self.count}"
 
     def audit_members(self) -> dict[str, object]:
         """Return the members that the audit trail records."""
-        return {"code": self.code, "count": self.count}
+        return {"code": _OPEN_BRACKETS, "count": self.count}
 
 
 ResponseWarning = FileWarning | OpenBracketsWarning
+
+_OPEN_BRACKETS: Final = "open_brackets"
 
 _HEADER_LENGTH: Final = 4000
 

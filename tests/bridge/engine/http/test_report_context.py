@@ -136,14 +136,16 @@ def test_only_one_window_writes(service: Service) -> None:
 
 
 def test_a_reloaded_page_can_write(service: Service) -> None:
-    """It gets the write lease of its session."""
+    """It names the same tab and gets the lease at once; another tab of the session does not."""
     link = service.launch(userInfo=user(READER)).json()["reportLink"]
     response = service.open(link)
     page = service.session(response)
-    assert page("report").json()["writable"]
+    assert page("open", {"tab": "a1"}).json()["writable"]
     cookie = response.headers["set-cookie"].partition(";")[0]
     again = service.open(link.partition("?")[0], headers={"cookie": cookie})
-    assert service.session(again)("report").json()["writable"]
+    assert not service.session(again)("open", {"tab": "b2"}).json()["writable"]
+    reloaded = service.open(link.partition("?")[0], headers={"cookie": cookie})
+    assert service.session(reloaded)("open", {"tab": "a1"}).json()["writable"]
 
 
 def test_each_user_has_one_journal_key_for_a_report(service: Service) -> None:
