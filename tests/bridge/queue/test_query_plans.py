@@ -36,6 +36,10 @@ _DELIVERIES = f"""
     FROM n
 """  # noqa: S608  # our own names
 _NUMBERS = f"INSERT INTO message_number (number, message_id) {_RANGE} SELECT i * 7919, i FROM n"  # noqa: S608  # our own names
+_ATTEMPTS = f"""
+    INSERT INTO delivery_attempt (delivery_id, kind, at, code, detail, reply)
+    {_RANGE} SELECT i, 'attempt', i, 'AE', '', '' FROM n
+"""  # noqa: S608  # our own names
 _LONG = re.compile(r"SCAN (message|delivery)(?!.*(_candidates|_leases|_attention|_claimed))")
 Query = Callable[[Database], object]
 QUERIES: dict[str, Query] = {
@@ -67,7 +71,7 @@ QUERIES: dict[str, Query] = {
 
 def test_no_query_scans_all_rows(store: Database) -> None:
     """The tables have many settled rows, a few parked ones, and no queued ones."""
-    for change in (_MESSAGES, _DELIVERIES, _NUMBERS, "ANALYZE"):
+    for change in (_MESSAGES, _DELIVERIES, _NUMBERS, _ATTEMPTS, "ANALYZE"):
         with store.write() as connection:
             connection.execute(text(change))
     walking = []
