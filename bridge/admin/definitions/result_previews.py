@@ -9,7 +9,6 @@ A destination without deliveries is tried with the newest ones of another destin
 contain patient data and are never logged.
 """
 
-import asyncio
 import base64
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from bridge.delivery.errors import CompositionError, Superseded
 from bridge.delivery.preparation import ReportContent, ReportTexts
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
+from bridge.executors import Threads
 from bridge.queue import queries
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.listing_rows import DeliveryRow
@@ -115,7 +115,7 @@ class ResultPreviews:
         `sources` are those of the version to try. Raises NoSuchItem, StoreError, MappingErrors, and
         BridgeError if the version does not suit the destination.
         """
-        chosen = await asyncio.to_thread(self._chosen, name, sources, destination, limit)
+        chosen = await Threads.CONSOLE.run(self._chosen, name, sources, destination, limit)
         previews: list[ResultPreview] = []
         for compiled, deliveries in chosen:
             previews += await self._composed(compiled, deliveries)
@@ -168,7 +168,7 @@ class ResultPreviews:
     async def _composed(
         self, destination: CompiledDestination, deliveries: Sequence[ClaimedDelivery]
     ) -> list[ResultPreview]:
-        contexts = await asyncio.to_thread(
+        contexts = await Threads.CONSOLE.run(
             self._composer([]).look_up, deliveries, destination, as_when_queued=True
         )
         planned: list[MessagePlan | ResultPreview] = []
@@ -189,7 +189,7 @@ class ResultPreviews:
         plans = [each for each in planned if isinstance(each, MessagePlan)]
         contents = iter(await self._texts.read(plans))
         return [
-            await asyncio.to_thread(self._written, each, next(contents))
+            await Threads.CONSOLE.run(self._written, each, next(contents))
             if isinstance(each, MessagePlan)
             else each
             for each in planned

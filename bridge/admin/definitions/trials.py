@@ -8,7 +8,6 @@ Without the permission to read bodies, a comparison returns field names and coun
 Each request is limited in time. `left` in the result counts the messages that it did not reach.
 """
 
-import asyncio
 import base64
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -41,6 +40,7 @@ from bridge.admin.search.message_index import NumberKind
 from bridge.admin.search.message_search import MessageQuery, search_messages
 from bridge.admin.search.message_view import first_segments
 from bridge.engine_client.client import EngineClient
+from bridge.executors import Threads
 from bridge.queue.listing_rows import MessageDetail
 from bridge.store.database import Database
 from bridge.wiring import active_settings
@@ -338,9 +338,9 @@ class DefinitionTrials:
         InvalidContent, InvalidState.
         """
         with as_operator_errors():
-            sources = await asyncio.to_thread(self._sources, name, actor, version, code=code)
+            sources = await Threads.CONSOLE.run(self._sources, name, actor, version, code=code)
             previews = await self._previews.compose(name, sources, destination, last)
-            users = await asyncio.to_thread(self._previews.destinations, name)
+            users = await Threads.CONSOLE.run(self._previews.destinations, name)
         return {
             "destinations": [each.name for each in users],
             "trials": [each.as_json() for each in previews],

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,7 +112,8 @@ def test_batches_split_or_not(raw: bytes) -> None:
         assert isinstance(join_acks(raw, [], control_id="R1", now=NOW), bytes)
 
 
-_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+_CONTROLS = [chr(code) for code in (*range(0x20), 0x7F) if chr(code) not in "\t\r\n"]
+_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=_CONTROLS), max_size=30)
 
 
 @given(st.lists(st.lists(_text, min_size=1, max_size=4), min_size=1, max_size=4))
@@ -124,6 +126,14 @@ def test_any_text_survives_a_message(rows: list[list[str]]) -> None:
         for component, text in enumerate(row, start=1):
             assert read.value(Path("ZZZ", number, component)) == text
     assert read.value(Path("ZZZ", len(rows) + 1)) == "end"
+
+
+@pytest.mark.parametrize("control", _CONTROLS, ids=lambda control: f"{ord(control):02X}")
+def test_a_control_character_stays_as_it_is_written(control: str) -> None:
+    """It does not get into the text; the escape is visible."""
+    raw = f"MSH|^~\\&|A|||||||1|P|2.5\rZZZ|a{escape(control)}b\r".encode()
+    read = Message.parse(raw).value(Path("ZZZ", 1))
+    assert read == f"a{escape(control)}b"
 
 
 @given(_likely)
