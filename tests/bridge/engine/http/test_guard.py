@@ -34,6 +34,7 @@ ADMINISTRATIVE: dict[str, Any] = {
     "report/unlink-orders": LINK,
     "patient/update": {"SiteID": "SITE1", "PatientMRN": "P1"},
     "patient/merge": {"SiteID": "SITE1", "PatientMRN": "P1", "PriorPatientMRN": "P2"},
+    "patient/unmerge": {"SiteID": "SITE1", "PatientMRN": "P1", "PriorPatientMRN": "P2"},
 }
 
 
