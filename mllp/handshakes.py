@@ -191,7 +191,7 @@ def _common_name(name: x509.Name) -> str:
 
 
 def _printable(text: str) -> str:
-    """Replace control characters: a stranger chooses the names of its certificate."""
+    """Replace control characters: a peer chooses the names in its certificate."""
     return "".join(each if each.isprintable() else "?" for each in text)
 
 
