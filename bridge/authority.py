@@ -16,13 +16,11 @@ _CLOCK_SKEW_MS: Final = 60 * 1000
 
 
 def is_fresh(authenticated_at: int, now: int) -> bool:
-    """Tell whether a proof of identity is recent enough for a sensitive action; times in ms."""
+    """True if a proof of identity is recent enough for a sensitive action; times in ms."""
     return -_CLOCK_SKEW_MS <= now - authenticated_at <= FRESH_MS
 
 
 class AccountAction(StrEnum):
-    """A change of an account."""
-
     SET_PASSWORD = "set-password"  # noqa: S105  # the name of an action
     ENROL = "enrol"  # invalidates the password and issues a one-time link to set a new one
     CHANGE_EMAIL = "change-email"
@@ -77,7 +75,7 @@ class Rights:
     lacks: frozenset[str] = frozenset()
 
     def cover(self, other: "Rights") -> bool:
-        """Tell whether these rights include all rights of `other`."""
+        """True if these rights include all rights of `other`."""
         if self.system:
             own = not self.lacks & other.console
             return own and (not other.system or self.lacks <= other.lacks)

@@ -8,8 +8,6 @@ import html
 
 
 class _Installed:
-    """The banner of this process."""
-
     text: str = ""
 
 

@@ -31,7 +31,7 @@ def canonical_email(text: str) -> str:
 
 def is_email(text: str) -> bool:
     """
-    Tell whether an address is accepted for an account.
+    True if an address is accepted for an account.
 
     Refused are invisible and control characters, bidirectional marks, characters that only look
     like another (full width, ligatures), and words that mix scripts whose letters look alike.
@@ -54,7 +54,7 @@ def is_email(text: str) -> bool:
 
 def is_same_mailbox(text: str) -> bool:
     """
-    Tell whether an address differs from its canonical form in letter case at most.
+    True if an address differs from its canonical form in letter case at most.
 
     Folding maps further letters to others, such as \u00df to ss. Their mailboxes may belong to two
     people, so an identity provider's address must not have such a letter.

@@ -85,7 +85,6 @@ class HandshakeCounts:
         return found
 
     def put_back(self, counts: dict[HandshakeKey, HandshakeCount]) -> None:
-        """Keep counts that could not be stored."""
         for key, count in counts.items():
             present = self._counts.setdefault(key, count)
             if present is not count:

@@ -16,8 +16,6 @@ _WIDTH: Final = 8
 
 
 class _Installed:
-    """The key that this process uses."""
-
     key: bytes = b""
 
 

@@ -83,7 +83,7 @@ class SafeFormatter(logging.Formatter):
 
 
 def should_log(record: logging.LogRecord) -> bool:
-    """Tell whether to log a record: not those about cancelled tasks and clients that have gone."""
+    """True if to log a record: not those about cancelled tasks and clients that have gone."""
     if record.name == "asyncio" and record.msg == "socket.send() raised exception.":
         return False  # one for each write to a closed connection: clients could flood the log
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))

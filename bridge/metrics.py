@@ -31,23 +31,18 @@ class FastCounter:
         self.value = 0
 
     def inc(self, amount: int = 1) -> None:
-        """Add to the counter."""
         self.value += amount
 
 
 class FastCounters(Collector):
-    """Counters with labels."""
-
     def __init__(
         self, name: str, text: str, labels: Sequence[str], registry: CollectorRegistry
     ) -> None:
-        """Register the counters in a Prometheus registry."""
         self._name, self._text, self._labels = name, text, labels
         self._counters: dict[tuple[str, ...], FastCounter] = {}
         registry.register(self)
 
     def labels(self, *values: str) -> FastCounter:
-        """Return the counter for these label values."""
         return self._counters.setdefault(values, FastCounter())
 
     @override
@@ -69,7 +64,6 @@ class FastHistogram:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """Add a value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
@@ -93,14 +87,12 @@ class FastHistograms(Collector):
         registry: CollectorRegistry,
         bounds: Sequence[float],
     ) -> None:
-        """Register the histograms in a Prometheus registry."""
         self._name, self._text, self._labels = name, text, labels
         self._bounds = bounds
         self._histograms: dict[tuple[str, ...], FastHistogram] = {}
         registry.register(self)
 
     def labels(self, *values: str) -> FastHistogram:
-        """Return the histogram for these label values."""
         return self._histograms.setdefault(values, FastHistogram(self._bounds))
 
     @override

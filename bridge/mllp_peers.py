@@ -140,7 +140,6 @@ class _Connection:
         return PeerReplies(tuple(replies))
 
     def close(self) -> None:
-        """Close the connection, if it is open."""
         if self._writer is not None:
             self._writer.close()
         self._reader = self._writer = None
@@ -175,7 +174,6 @@ class _Connection:
                 replies.append(reply)
 
     async def _next(self) -> bytes:
-        """Read one frame."""
         while True:
             try:
                 while (event := self._frames.next_event()) is not None:
@@ -212,13 +210,13 @@ def _header(message: bytes) -> Header | None:
 
 
 def _may_answer(reply: bytes, header: Header | None) -> bool:
-    """Tell whether a reply may belong to this message."""
+    """True if a reply may belong to this message."""
     named = read_ack(reply).control_id
     return header is None or not named or named == header.control_id.strip()
 
 
 def _needs_reply(header: Header | None, received: Sequence[ReceivedAck]) -> bool | None:
-    """Tell whether another reply is required: True, False, or None if it is optional."""
+    """True if another reply is required: True, False, or None if it is optional."""
     if header is None or not header.enhanced:
         return not received
     if any(each.code != "CA" for each in received):  # refused, or an application acknowledgment

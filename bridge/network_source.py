@@ -61,7 +61,6 @@ class Proxies:
         self._networks = tuple(ipaddress.ip_network(each, strict=False) for each in networks)
 
     def is_trusted(self, address: str) -> bool:
-        """Tell whether an address belongs to a trusted proxy."""
         parsed = parse_address(address)
         return parsed is not None and any(parsed in each for each in self._networks)
 
@@ -74,7 +73,7 @@ class Proxies:
         return untrusted[-1] if untrusted else peer
 
     def is_undeclared(self, headers: Mapping[str, str], peer: str) -> bool:
-        """Tell whether a peer is a private proxy that is not trusted, by the headers it adds."""
+        """True if a peer is a private proxy that is not trusted, by the headers it adds."""
         parsed = parse_address(peer)
         nearby = parsed is not None and parsed.is_private and not self.is_trusted(peer)
         return nearby and any(each in headers for each in _PROXY_HEADERS)

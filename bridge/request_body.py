@@ -37,7 +37,7 @@ _OPENING = (b"[", b"{", b",")
 
 
 def has_nul(scope: Scope) -> bool:
-    """Tell whether the path or query has a NUL character, which PostgreSQL does not store."""
+    """True if the path or query has a NUL character, which PostgreSQL does not store."""
     query = scope.get("query_string", b"")
     return "\x00" in scope["path"] or b"%00" in query or b"\x00" in query
 

@@ -24,7 +24,6 @@ class FolderAddress(str):
 
     @property
     def path(self) -> str:
-        """The folder's path."""
         return self.removeprefix(_FOLDER)
 
 
@@ -40,7 +39,6 @@ class WebAddress(str):
 
     @property
     def host(self) -> str:
-        """The host without brackets."""
         return urlsplit(self).hostname or ""
 
     @property

@@ -11,8 +11,6 @@ from pydantic.fields import FieldInfo
 
 
 class FieldKind(StrEnum):
-    """The kind of a form field."""
-
     TEXT = "text"
     NUMBER = "number"
     SECONDS = "seconds"

@@ -115,7 +115,6 @@ def _exposed_parents(home: Path, owner: int) -> Iterator[Exposure]:
 
 
 def _exposures_below(path: Path, owner: int) -> Iterator[Exposure]:
-    """Find exposures of a path and, if it is a folder, of all paths in it."""
     found = _lstat(path)
     if found is None:
         return

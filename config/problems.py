@@ -161,7 +161,6 @@ def _model(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def _example(setting: _Setting) -> str:
-    """Return an example value, as in the example file."""
     section, _, inside = setting.section.partition(".")
     if setting.field is None:
         return ""

@@ -26,7 +26,6 @@ class Address(str):
 
     @property
     def host(self) -> str:
-        """The host without brackets."""
         return self.rpartition(":")[0].removeprefix("[").removesuffix("]")
 
     @property

@@ -244,7 +244,6 @@ class Engine(Section):
 
     @property
     def is_internal(self) -> bool:
-        """Whether the engine is the internal one."""
         return self.base_url == "internal"
 
 
@@ -392,8 +391,6 @@ class ScheduleSettings(Section):
 
 
 class LogFormat(StrEnum):
-    """The format of log lines."""
-
     JSON = "json"
     TEXT = "text"
 

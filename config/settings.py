@@ -162,7 +162,6 @@ class Settings(BaseSettings):
         return self
 
     def path(self, relative: Path) -> Path:
-        """Resolve a path of the settings."""
         return self.home / relative
 
     def database_url(self) -> str:

@@ -141,7 +141,6 @@ class _Reader:
             self._left.clear()
 
     def _key(self) -> tuple[str, ...]:
-        """Read a dotted key."""
         words: list[str] = []
         while self._left and self._left[-1].kind in {"text", "bare"}:
             token = self._left.pop()
@@ -206,7 +205,6 @@ def _unreadable(error: tomllib.TOMLDecodeError, text: str, file: Path) -> Mistak
 
 
 def _longest(text: str, characters: str) -> str:
-    """Return the position of the longest run of some characters."""
     runs = re.finditer(f"[{re.escape(characters)}]+", text)
     found = max(runs, key=lambda each: len(each[0]), default=None)
     return line_and_column(text, found.start() if found else 0)

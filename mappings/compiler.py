@@ -147,7 +147,6 @@ def _compile_kind(
 
 
 def _version(sources: Sources, files: Sequence[str]) -> str:
-    """Return a hash of all files of which a definition is compiled."""
     digest = sha256()
     for name in files:
         digest.update(f"{name}\0{sources[name]}\0".encode())

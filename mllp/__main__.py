@@ -47,7 +47,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def print_line(text: str) -> None:
-    """Write a line and flush."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
@@ -83,7 +82,6 @@ class FileRecorder:
         self._count = 0
 
     def __call__(self, arrived: Frame, peer: Peer, reply: ReplyCallback) -> None:
-        """Handle one frame."""
         self._count += 1
         note = ", truncated" if arrived.truncated else ""
         if self._folder is not None:

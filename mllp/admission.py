@@ -48,8 +48,6 @@ class AdmissionRefusal(StrEnum):
 
 
 class ConnectionActivity(IntEnum):
-    """What a connection is doing."""
-
     IDLE = 0
     """No frame has begun and all frames are answered; also during the TLS handshake."""
     UNFINISHED = 1
@@ -148,7 +146,6 @@ class Admission:
         return None
 
     def enter(self, connection: AdmittedConnection) -> None:
-        """Give a slot to an admitted connection."""
         self.connections.add(connection)
         self.count_by_source[connection.source] += 1
         self._shared_limit.open += 1

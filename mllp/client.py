@@ -100,7 +100,6 @@ class RequestQueue:
         return len(self._requests)
 
     def append(self, request: PendingRequest) -> None:
-        """Add a request at the end."""
         self._requests.append(request)
 
     def pop_first(self) -> PendingRequest:
@@ -108,7 +107,6 @@ class RequestQueue:
         return self._requests.popleft()
 
     def remove(self, request: PendingRequest) -> None:
-        """Remove a request. Idempotent."""
         if request in self._requests:
             self._requests.remove(request)
 
@@ -192,7 +190,6 @@ class MLLPClient:
 
     @property
     def state(self) -> ClientState:
-        """The state of the client."""
         return self._state
 
     @property

@@ -302,7 +302,6 @@ class Deadline:
         return self._timer is not None
 
     def start(self) -> None:
-        """Start or restart."""
         if self._seconds <= 0:
             return
         self._due = self._clock.seconds() + self._seconds

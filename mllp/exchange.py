@@ -9,8 +9,6 @@ from enum import StrEnum
 
 
 class ClientState(StrEnum):
-    """The state of a client."""
-
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
     READY = "ready"
@@ -23,8 +21,6 @@ class ClientState(StrEnum):
 
 
 class ClientEvent(StrEnum):
-    """What happens to a client."""
-
     WANTED = "wanted"
     """A payload waits to be sent."""
     CONNECTED = "connected"
@@ -75,7 +71,6 @@ class IllegalTransitionError(AssertionError):
 
 
 def next_state(state: ClientState, event: ClientEvent) -> ClientState:
-    """Return the state after an event."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:

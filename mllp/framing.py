@@ -55,7 +55,6 @@ Event = Frame | Noise
 
 
 def frame(payload: bytes) -> bytes:
-    """Wrap a payload in a frame."""
     return START + payload + END
 
 

@@ -322,7 +322,6 @@ class MLLPServerFactory(Factory):
 
     @property
     def paused(self) -> bool:
-        """Whether the listener is paused."""
         return self._paused
 
     @override

@@ -77,11 +77,9 @@ class MemoryTransport:
         self._producer = producer
 
     def unregisterProducer(self) -> None:  # noqa: N802  # Twisted's name
-        """Remove the producer."""
         self._producer = None
 
     def getPeer(self) -> IPv4Address:  # noqa: N802  # Twisted's name
-        """Return the address of the other end."""
         return self._peer
 
     def stall(self) -> None:
@@ -116,7 +114,6 @@ class MemoryTransport:
 
 
 def connect_protocols(clock: Clock, server: Any, client: Any) -> None:
-    """Connect two protocols."""
     serving = MemoryTransport(clock, server, IPv4Address("TCP", "192.0.2.7", 49152))
     calling = MemoryTransport(clock, client, IPv4Address("TCP", "192.0.2.1", 2575))
     serving.other, calling.other = calling, serving
@@ -159,7 +156,6 @@ class RawConnection(Protocol):
         self.transport.write(data)
 
     def send(self, *payloads: bytes) -> None:
-        """Send payloads as frames in one write."""
         self.transport.write(b"".join(map(frame, payloads)))
 
     def close(self) -> None:
@@ -167,7 +163,6 @@ class RawConnection(Protocol):
         self.transport.loseConnection()
 
     def reset(self) -> None:
-        """Reset the connection."""
         self.transport.abortConnection()
 
 
@@ -228,7 +223,6 @@ class MemoryServer:
         )
 
     def connect(self) -> MemoryCaller:
-        """Open a connection."""
         caller = MemoryCaller(self.clock)
         connect_protocols(self.clock, self.factory.buildProtocol(None), caller)
         deliver_all(self.clock)
@@ -256,7 +250,6 @@ class MemoryEndpoint:
         """Makes the server's end of the next connection."""
 
     def connect(self, factory: Any, /) -> Deferred[Any]:
-        """Connect."""
         self.attempts += 1
         if self.refusing:
             return fail(Refused())  # type: ignore[no-untyped-call]
@@ -283,7 +276,6 @@ class MemoryClient:
         self._answer = answer
 
     def send(self, payload: bytes) -> Deferred[bytes]:
-        """Record the payload and answer."""
         if self.closed:
             return fail(NotConnected())
         self.sent.append(payload)
@@ -297,7 +289,6 @@ class MemoryClient:
         return self.pending[-1]
 
     def close(self) -> Deferred[None]:
-        """Close."""
         self.closed = True
         return succeed(None)
 

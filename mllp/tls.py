@@ -58,7 +58,6 @@ class VerifyingClientOptions:
         self._wanted = IPAddress_ID(server_name) if address else DNS_ID(_ascii(server_name))
 
     def clientConnectionForTLS(self, protocol: Any) -> Any:  # noqa: N802  # Twisted's name
-        """Return the TLS side of a connection."""
         connection = self._options.clientConnectionForTLS(protocol)
         mode = SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT
         connection.set_verify(
@@ -93,7 +92,6 @@ def certificate_verifier(
 
 
 def _verify_client(connection: Any, certificate: Any, code: int, _: int, trusted: int) -> bool:
-    """Keep with the connection why a client's certificate is refused."""
     if not trusted:
         connection.set_app_data(refusal_of(certificate, code))
     return bool(trusted)
@@ -222,7 +220,6 @@ def _authorities(setting: str, path: Path, crl_setting: str, crl: Path | None) -
 
 
 def _revocation_lists(setting: str, path: Path) -> list[x509.CertificateRevocationList]:
-    """Read the revocation lists of a file."""
     marker = b"-----END X509 CRL-----"
     parts = [part + marker for part in _read(setting, path).split(marker)[:-1]]
     try:
@@ -279,7 +276,6 @@ class ReloadingOptions:
 
     @property
     def options(self) -> Any:
-        """The current options."""
         seen = self._stamp()
         if seen != self._seen:
             self._seen = seen

@@ -48,7 +48,6 @@ class Transport(Protocol):
 
 
 def is_tls(transport: Transport) -> bool:
-    """Whether the transport uses TLS."""
     return bool(ISSLTransport.providedBy(transport))
 
 
@@ -143,7 +142,6 @@ class ReadGate:
         self._transport = None
 
     def hold(self, reason: PauseReason) -> None:
-        """Pause reading for this reason."""
         if not self.reasons and self._transport is not None:
             self._transport.pauseProducing()
         self.reasons.add(reason)
@@ -186,7 +184,6 @@ class ConnectionSet(Generic[ConnectionT]):
         return tuple(self._present)
 
     def add(self, connection: ConnectionT) -> None:
-        """Add a connection."""
         self._present.add(connection)
 
     def discard(self, connection: ConnectionT) -> None:

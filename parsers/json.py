@@ -97,5 +97,5 @@ def _require_storable(value: Any) -> None:
 
 
 def storable(text: str) -> bool:
-    """Tell whether both databases and UTF-8 can hold this text."""
+    """True if both databases and UTF-8 can hold this text."""
     return "\x00" not in text and not any("\ud800" <= each <= "\udfff" for each in text)

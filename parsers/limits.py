@@ -13,8 +13,6 @@ MEBIBYTE = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one kind of document."""
-
     size: int
     depth: int
     count: int

@@ -61,7 +61,6 @@ SKIPPED = {
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep only the chosen tests; all were collected."""
     chosen = (*SMOKE, *SKIPPED)
     for beginning in chosen:
         assert any(item.nodeid.startswith(beginning) for item in items), beginning
@@ -78,7 +77,6 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def main() -> int:
-    """Run; return the exit status."""
     with tempfile.TemporaryDirectory(prefix="bare-machine-") as name:
         folder = Path(name)
         report = folder / "report.xml"

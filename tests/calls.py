@@ -10,7 +10,6 @@ T = TypeVar("T")
 
 
 def counted(work: Callable[[], T]) -> tuple[T, int]:
-    """Do the work; return its result and how many calls it made."""
     calls = 0
 
     def count(_frame: FrameType, event: str, _argument: object) -> None:

@@ -158,7 +158,6 @@ def drop_database(server: str, name: str) -> None:
 
 
 def address_of(server: str, name: str) -> str:
-    """Address of one of a server's databases."""
     return sqlalchemy.make_url(server).set(database=name).render_as_string(hide_password=False)
 
 

@@ -189,8 +189,6 @@ def report(text: str) -> None:
 
 
 def line(name: str, acks: list[float], probes: list[float], grown: float) -> str:
-    """Format a result."""
-
     def at(times: list[float]) -> str:
         return f"p50 {times[len(times) // 2]:.3f} p99 {times[int(len(times) * 0.99)]:.3f} s"
 
@@ -207,7 +205,6 @@ def limited(
 
 
 def main(seconds: float) -> None:
-    """Run all floods, one after the other."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
     with tempfile.TemporaryDirectory() as folder:

@@ -20,8 +20,6 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """The kind of an observation."""
-
     SENT = "sent"
     """A sender wrote a message about an order; `step` counts the changes of the order."""
     ACKNOWLEDGED = "acknowledged"

@@ -37,7 +37,6 @@ class Requirement:
         return self.find()
 
     def require(self) -> str:
-        """Return where it is, or skip the test."""
         if self.path is None:
             pytest.skip(str(self))
         return self.path

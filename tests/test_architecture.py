@@ -25,7 +25,6 @@ TOP_LEVEL = {
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_module_is_a_grab_bag(path: Path) -> None:
-    """The name of a module says what is in it."""
     assert not FORBIDDEN.match(path.stem)
 
 

@@ -6,7 +6,6 @@ from tests.history import Event, Kind, violations
 
 
 def delivered(step: int, control_id: str, content: bytes = b"text", order: str = "A1") -> Event:
-    """A delivery."""
     return Event(Kind.DELIVERED, order, step, control_id, content)
 
 
@@ -63,5 +62,4 @@ def test_a_good_history(events: list[Event]) -> None:
     ],
 )
 def test_a_violation(events: list[Event], problem: str) -> None:
-    """The checker names each violation."""
     assert violations(events) == [f"A1: {problem}"]

@@ -122,7 +122,6 @@ def test_the_tests_of_a_bare_machine_exist(beginning: str) -> None:
 
 
 def test_every_listed_program_is_needed() -> None:
-    """A program that no test needs any more is not listed."""
     names = {name: each for name, each in vars(programs).items() if each in programs.OF_THE_TESTS}
     source = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py")
                        if path.parent != ROOT / "tests")  # fmt: skip

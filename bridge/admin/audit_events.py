@@ -289,7 +289,6 @@ class _Trail:
         self.bridge.dispose()
 
     def record_read(self, action: str, query: TrailQuery) -> None:
-        """Record that the audit trail was read."""
         now = time.time_ns() // 1_000_000
         event = command_event(action, site_id=query.site_id, target=("audit trail", ""))
         with self.database.write() as connection:

@@ -69,14 +69,12 @@ class EngineAdministration:
             event["after"] = site_settings.audit_state(site)
 
     def sites(self) -> list[dict[str, Any]]:
-        """Return all sites as the API shows them."""
         with self._database.read() as connection:
             return [
                 site_settings.site_json(each) for each in site_settings.list_sites(connection, None)
             ]
 
     def site(self, site_id: str) -> dict[str, Any]:
-        """Return a site as the API shows it."""
         with as_refusal(), self._database.read() as connection:
             return site_settings.site_json(site_settings.get_site(connection, site_id))
 
@@ -237,7 +235,6 @@ class EngineAdministration:
         return passwords.hash_password(password)
 
     def users(self, site_id: str) -> list[dict[str, Any]]:
-        """Return the users of a site."""
         with self.reading(site_id) as connection:
             found = users.members(connection, site_id)
         return [
@@ -277,7 +274,6 @@ class EngineAdministration:
             return tokens.tokens_of_site(connection, site_id, at_home)
 
     def revoke_token(self, token_id: int) -> None:
-        """Revoke a token, and the links that were created with it."""
         event = self.event("token-revoke", token=token_id)
         event["target"] = ("token", str(token_id))
         with self.auditing(event) as (connection, now):

@@ -81,15 +81,12 @@ class ReportEngine:
             raise EngineUnreachable from None
 
     async def require_second_factor(self, account_id: str, *, required: bool) -> None:
-        """Set whether the account needs a second factor."""
         await self._account("/second-factor", {"accountId": account_id, "required": required})
 
     async def set_disabled(self, account_id: str, *, disabled: bool) -> None:
-        """Disable or enable an account."""
         await self._account("/disable" if disabled else "/enable", {"accountId": account_id})
 
     async def sites(self) -> frozenset[str]:
-        """List the ids of all sites."""
         return frozenset(str(each["SiteID"]) for each in await self.call("GET", "sites"))
 
     async def _account(self, path: str, body: Mapping[str, Any]) -> Any:

@@ -64,7 +64,6 @@ class RowQuery:
 
     @property
     def filter(self) -> queries.Filter:
-        """The filter of the queue's lists, without the number."""
         state = None if self.state is None else QueueState(self.state)
         return queries.Filter(
             state, self.source, self.report_id, self.since, self.before, self.limit
@@ -95,7 +94,6 @@ class Selection:
 
     @property
     def chosen_state(self) -> QueueState | None:
-        """The state that the rows were selected for."""
         return None if self.state is None else QueueState(self.state)
 
 

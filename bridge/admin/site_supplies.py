@@ -44,7 +44,6 @@ def set_group(
 
 
 def templates(engine: EngineAdministration, site_id: str) -> list[dict[str, Any]]:
-    """Return a site's templates by number, with their documents."""
     with engine.reading(site_id) as connection:
         return site_settings.list_templates(connection, site_id)
 
@@ -78,7 +77,6 @@ def export_template(engine: EngineAdministration, site_id: str, number: int) -> 
 
 
 def remove_template(engine: EngineAdministration, site_id: str, number: int) -> None:
-    """Remove a numbered template."""
     with engine.transaction(
         "template-delete",
         site_id,

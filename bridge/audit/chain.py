@@ -131,14 +131,12 @@ class Chain:
         return ChainVerification(events, previous, None, sequence)
 
     def contains(self, connection: Connection, head: str, sequence: int | None = None) -> bool:
-        """Tell whether the chain contains a head, at its number if given."""
         if head == GENESIS:
             return sequence in (None, 0)
         found = select(self.table.c.sequence).where(self.table.c.hash == head)
         return any(sequence in (None, each) for each in connection.execute(found).scalars())
 
     def known(self, connection: Connection, event_ids: Sequence[str]) -> set[str]:
-        """Return the ids of these events that the chain contains."""
         query = select(self.table.c.event_id).where(self.table.c.event_id.in_(event_ids))
         return set(connection.execute(query).scalars())
 

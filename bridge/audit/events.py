@@ -39,8 +39,6 @@ _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_asci
 
 
 class Outcome(StrEnum):
-    """The outcome of an action."""
-
     SUCCESS = "success"
     REFUSED = "refused"
     FAILED = "failed"
@@ -138,7 +136,7 @@ def split_canonical_form(row: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def is_well_formed(row: Mapping[str, Any], sequence: int) -> bool:
     """
-    Tell whether a stored event has exactly the members that its hash covers.
+    True if a stored event has exactly the members that its hash covers.
 
     `sequence` is the predecessor's. Events of the first form have none of the later members, and
     their hash does not cover their number, which has gaps on PostgreSQL.

@@ -26,7 +26,6 @@ class ConsoleAction:
     source: str = ""
 
     def event(self) -> AuditEvent:
-        """Return the audit event of the action."""
         details = {"reason": self.reason} if self.reason else {}
         refused = self.outcome != DONE
         return AuditEvent(
@@ -42,6 +41,5 @@ class ConsoleAction:
 
 
 def record_action(database: Database, action: ConsoleAction, now: int) -> None:
-    """Record an action in its own transaction."""
     with database.write() as connection:
         outbox.add(connection, action.event(), now)

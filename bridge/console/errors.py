@@ -12,8 +12,6 @@ from bridge.admin.errors import OperatorError
 
 
 class SignInRequired(OperatorError):
-    """No user is signed in."""
-
     status = 401
     code = "signed_out"
 

@@ -145,7 +145,6 @@ class ChangeProcessor:
     def _lock_feed(
         self, connection: Connection, feed: str, changes: Sequence[ReportChange]
     ) -> dict[OrderIndexKey, KnownReport]:
-        """Lock a feed, store the report ids of orders, and return the known reports."""
         reports = {_key(k): each.record.report_id for each in changes for k in each.record.orders}
         before = [
             *self.database.serialize_statements([f"feed {feed}"]),
@@ -157,7 +156,6 @@ class ChangeProcessor:
     def _plan_deliveries(
         self, changes: Sequence[ReportChange], before: Mapping[OrderIndexKey, KnownReport]
     ) -> tuple[list[DeliveryRequest], list[KnownReport]]:
-        """Return the deliveries that follow from changes, and the new state of their reports."""
         known, changed = dict(before), dict[OrderIndexKey, KnownReport]()
         requests: list[DeliveryRequest] = []
         for change in changes:
@@ -274,7 +272,6 @@ class ChangeFeedReader:
         self.supported: bool | None = None
 
     def start(self) -> None:
-        """Start to read."""
         self._task = asyncio.create_task(self._run(), name=self._name)
 
     async def stop(self) -> None:

@@ -109,7 +109,6 @@ class MessagePlan:
 
     @property
     def addenda(self) -> int:
-        """The number of addenda released up to this delivery."""
         return int(self.delivery.orders["addenda"])
 
     @property
@@ -119,8 +118,6 @@ class MessagePlan:
 
 
 class Composer:
-    """Composes for all destinations."""
-
     def __init__(
         self,
         database: Database,
@@ -231,7 +228,7 @@ def is_superseded(
     delivery: ClaimedDelivery, newer: Iterable[ResultEvent], destination: CompiledDestination
 ) -> bool:
     """
-    Tell whether a message would replace one of the newer messages that the receiver has.
+    True if a message would replace one of the newer messages that the receiver has.
 
     A separate addendum replaces nothing, and a status message no text. A delivery that the receiver
     accepted before is repeated in any case.
@@ -246,13 +243,13 @@ def is_superseded(
 
 
 def _is_separate(event: ResultEvent, destination: CompiledDestination) -> bool:
-    """Tell whether the message of an event is about an addendum without its report."""
+    """True if the message of an event is about an addendum without its report."""
     mapping = destination.mapping_for(event) if event in ADDENDUM_EVENTS else None
     return mapping is not None and mapping.style.layout.has_separate_addenda
 
 
 def uses_sections(destination: CompiledDestination, event: ResultEvent) -> bool:
-    """Tell whether a receiver gets the text of an event as separate coded sections."""
+    """True if a receiver gets the text of an event as separate coded sections."""
     mapping = None if event in EVENTS_WITHOUT_TEXT else destination.mapping_for(event)
     return mapping is not None and bool(mapping.style.layout.sections.codes)
 

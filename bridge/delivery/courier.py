@@ -183,7 +183,7 @@ class Courier:
         return breaker.open_until, breaker.replies, breaker.refused, breaker.problem
 
     def _is_on_hold(self) -> bool:
-        """Tell whether an operator, the circuit breaker or a lost heartbeat pauses sending."""
+        """True if an operator, the circuit breaker or a lost heartbeat pauses sending."""
         circuit = self._breaker.circuit(self._clock())
         self._metrics.circuit_open.labels(self.destination.name).set(
             circuit is not CircuitState.CLOSED
@@ -191,7 +191,6 @@ class Courier:
         return self._paused or circuit is CircuitState.OPEN or self._session() is None
 
     async def _next_batch(self) -> Sequence[PreparedDelivery]:
-        """Return the batch that was prepared in advance, or prepare one."""
         prepared, self._next = self._next, None
         if prepared is not None and (batch := await prepared):
             return batch

@@ -178,7 +178,7 @@ def _base(report_id: str, order: str) -> str:
 
 
 def share_an_order(one: str, other: str) -> bool:
-    """Tell whether two release keys of a report are about the same order, or one is about all."""
+    """True if two release keys of a report are about the same order, or one is about all."""
     first, second = _order_part(one), _order_part(other)
     return first == second or ALL_ORDERS in (first, second)
 
@@ -200,7 +200,7 @@ def _without_time(release_key: str) -> str:
 
 def has_restored_read(connection: Connection, delivery: ClaimedDelivery) -> bool:
     """
-    Tell whether a delivery is about a preliminary read that is valid again after a recall, and the
+    True if a delivery is about a preliminary read that is valid again after a recall, and the
     receiver has accepted that read.
     """
     if not _is_restored(delivery.release_key):

@@ -53,7 +53,6 @@ class CompiledDestination:
     address: str = ""
 
     def wants(self, site: str, event: ResultEvent) -> bool:
-        """Tell whether it receives an event of a site."""
         has_site = EVERY_SITE in self.sites or site in self.sites
         return has_site and SUBSCRIBED_WITH.get(event, event) in self.events
 
@@ -161,7 +160,6 @@ def events_of_change(change: ReportChange, addenda: int) -> list[ReportEvent]:
 
 
 def _progress(change: ReportChange) -> tuple[ResultEvent, ...]:
-    """Return the events of a change that is not a release."""
     earlier_read = change.record.status is ReportStatus.PRELIMINARY
     if change.event == PRELIM_WITHDRAWN and earlier_read:
         return PROGRESS_EVENTS["report_prelimed"]  # an earlier read replaces the withdrawn one
@@ -203,7 +201,6 @@ def _status_after(change: ReportChange) -> str:
 
 
 def with_status_event(report_event: ReportEvent) -> list[ReportEvent]:
-    """Return a release event and a status event, for destinations that receive only the status."""
     progress = replace(
         report_event,
         event=ResultEvent.ORDER_STATUS,
@@ -275,5 +272,4 @@ def _fingerprint(order: Mapping[str, Any]) -> str:
 
 
 def key_of(order: Mapping[str, Any]) -> OrderKey:
-    """Return the key of an order from its tags."""
     return OrderKey(*(str(order.get(tag, "")) for tag in ("SiteID", "PatientMRN", "Accession")))

@@ -32,8 +32,6 @@ class NoDefinitionForEvent(CompositionError):
 
 
 class ReportNotSigned(CompositionError):
-    """The report is not signed any more."""
-
     code = "not_signed"
 
     def __init__(self) -> None:

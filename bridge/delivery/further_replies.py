@@ -35,8 +35,6 @@ async def nothing_to_store() -> object:
 
 
 class FurtherReplies:
-    """Stores the further replies of one destination."""
-
     def __init__(self, outbox: Outbox, destination: str, clock: Callable[[], int]) -> None:
         """`clock` is in milliseconds."""
         self._outbox = outbox

@@ -88,7 +88,6 @@ class KnownReportQuery:
     statements: Sequence[BoundStatement]
 
     def read(self, answers: Sequence[StatementResult]) -> dict[OrderIndexKey, KnownReport]:
-        """Return the known reports by their orders."""
         found = [
             KnownReport(
                 OrderIndexKey(row.site, row.mrn, row.accession),
@@ -135,7 +134,6 @@ def released_reports(connection: Connection, keys: Sequence[OrderIndexKey]) -> f
 
 
 def save(connection: Connection, reports: Sequence[KnownReport]) -> None:
-    """Store the state of reports."""
     execute_all(connection, save_statements(connection, reports))
 
 

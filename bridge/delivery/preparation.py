@@ -67,8 +67,6 @@ NO_CONTENT = ReportContent()
 
 
 class ReportTexts:
-    """Reads report texts for all destinations."""
-
     def __init__(self, client: EngineClient) -> None:
         self._client = client
         self._no_batch_until = 0.0  # loop time
@@ -189,8 +187,6 @@ _Message = tuple[bytes, str]
 
 
 class Preparation:
-    """Prepares the deliveries of one courier."""
-
     def __init__(
         self,
         composer: Composer,

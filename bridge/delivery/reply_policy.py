@@ -47,8 +47,6 @@ class ReplyKind(StrEnum):
 
 
 class PolicyAction(StrEnum):
-    """What the courier does after a reply."""
-
     DELIVERED = "delivered"
     RETRY = "retry"
     PARK = "park"
@@ -141,7 +139,7 @@ class NotAnAcknowledgment(BridgeError):
 
 def acknowledges(sent: bytes, reply: bytes) -> bool:
     """
-    Tell whether a reply acknowledges this message: MSA-2 equals MSH-10.
+    True if a reply acknowledges this message: MSA-2 equals MSH-10.
 
     An empty MSA-2 counts as equal, because some receivers never fill it (VA; HL7 pitfall 32).
     """
@@ -219,7 +217,6 @@ def rule_for(reply: ReplyKind, replies: Mapping[str, str], detail: str) -> str:
 
 
 def _action_after(rule: str, attempts: int, *, limited: bool) -> PolicyAction:
-    """Return the action of a rule after this many attempts."""
     found = _RULE.fullmatch(_REFUSED if limited and rule == PolicyAction.RETRY else rule)
     if found is None:
         return PolicyAction(rule)
@@ -240,8 +237,6 @@ NO_PROBLEM = ReplyProblem("", "")
 
 
 class CircuitState(StrEnum):
-    """The state of a circuit breaker."""
-
     CLOSED = "closed"
     OPEN = "open"
     TRYING = "trying"  # half-open: the pause is over, one message is sent as a trial
@@ -286,7 +281,6 @@ class CircuitBreaker:
         self.problem = NO_PROBLEM
 
     def circuit(self, now: int) -> CircuitState:
-        """Return the state at a time."""
         if not self._until:
             return CircuitState.CLOSED
         # If the pause seems longer than the maximum, the clock was set back.

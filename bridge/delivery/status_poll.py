@@ -281,7 +281,7 @@ class BatchSize:
 
 
 def is_released(record: StatusRecord, now: int) -> bool:
-    """Tell whether a report is signed and its sign delay is over; `now` in ms."""
+    """True if a report is signed and its sign delay is over; `now` in ms."""
     return record.status in SIGNED and (record.unsign_until is None or record.unsign_until <= now)
 
 

@@ -43,8 +43,6 @@ class CommandFailed(DemoError):
 
 
 class ServiceEnded(DemoError):
-    """The service ended by itself."""
-
     def __init__(self, status: int) -> None:
         super().__init__(f"`bridge serve` ended by itself, with {status}")
 
@@ -64,8 +62,6 @@ class NoReply(DemoError):
 
 
 class CallRefused(DemoError):
-    """The service answered a call with an error."""
-
     def __init__(self, call: str, status: int, code: str) -> None:
         super().__init__(f"{call} was answered with {status} {code}".rstrip())
 

@@ -31,7 +31,6 @@ _STOP_SECONDS: Final = 20.0
 
 
 def free_ports(count: int) -> list[int]:
-    """Return free ports, all different."""
     with ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
@@ -118,7 +117,6 @@ class DemoService:
 
     @property
     def log(self) -> Path:
-        """The log file of the service."""
         return self.folder / "serve.log"
 
     async def _start(
@@ -191,7 +189,6 @@ class Ports:
 
     @property
     def address(self) -> str:
-        """The web address."""
         return f"http://{HOST}:{self.web}"
 
 

@@ -60,14 +60,12 @@ class Narrator:
         return self._clock() - self._began
 
     def title(self, title: str, *lines: str) -> None:
-        """Print the title."""
         self._console.print()
         self._console.print(Text(title, "bold"))
         for line in lines:
             self._console.print(Text(line))
 
     def scene(self, name: str) -> None:
-        """Begin a scene."""
         self._scene += 1
         self._console.print()
         self._console.print(Text(f"{self._scene}. {name}", "bold cyan"))

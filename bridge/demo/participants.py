@@ -169,7 +169,6 @@ class Radiologist:
         await self._http.aclose()
 
     async def worklist(self) -> list[WorklistReport]:
-        """Return the site's reports."""
         page = await self.call("GET", f"/api/worklist?SiteID={SITE}&limit=500")
         return [
             WorklistReport(
@@ -182,7 +181,6 @@ class Radiologist:
         ]
 
     async def report(self, order: Order) -> WorklistReport:
-        """Return the report of an existing order."""
         reports = await self.worklist()
         found = [each for each in reports if order.accession in each.accessions]
         if len(found) != 1:
@@ -245,7 +243,6 @@ class Page:
         await self.do("save", version=state["version"], text="\n".join(lines))
 
     async def write_addendum(self, text: str) -> None:
-        """Create, write and sign an addendum."""
         state = await self.do("addendum/create")
         state = await self.do("addendum/save", version=_draft_version(state), text=text)
         await self.do("addendum/sign", version=_draft_version(state))

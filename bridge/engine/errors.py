@@ -111,8 +111,6 @@ class NotFound(EngineError):
 
 
 class SiteNotFound(NotFound):
-    """No such site."""
-
     code = "site_not_found"
     text = "site not found"
 
@@ -224,15 +222,11 @@ class CoolingElapsed(BusinessFailure):
 
 
 class NoSignedAddendum(BusinessFailure):
-    """There is no signed addendum."""
-
     code = "no_signed_addendum"
     text = "the report has no signed addendum"
 
 
 class SignDelayDisabled(BusinessFailure):
-    """The site has no sign delay."""
-
     code = "sign_delay_disabled"
     text = "the site has no sign cooling period"
 
@@ -277,8 +271,6 @@ class LinkExpired(LinkGone):
 
 
 class ReportDeleted(LinkExpired):
-    """The report that the link led to, or would have created, was deleted."""
-
     code = "report_deleted"
     text = "this report no longer exists"
 

@@ -98,7 +98,6 @@ class ReportingOptions:
     auto_compare: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the options that were sent, as they are stored with the report."""
         return {name: value for name, value in self.members().items() if value is not None}
 
     def members(self) -> dict[str, Any]:
@@ -176,12 +175,10 @@ class LaunchInput:
 
     @property
     def patient_name(self) -> str:
-        """The PatientName, or empty."""
         return self.tags.get("PatientName", "")
 
     @property
     def key_findings(self) -> str:
-        """The KeyFindings, or empty."""
         return self.tags.get("KeyFindings", "")
 
     def without_content(self) -> "LaunchInput":

@@ -72,7 +72,7 @@ def handle_hash(handle: str) -> str:
 
 
 def is_handle(text: str) -> bool:
-    """Tell whether `text` has the form of a handle."""
+    """True if `text` has the form of a handle."""
     return _HANDLE.fullmatch(text) is not None
 
 

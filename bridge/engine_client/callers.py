@@ -106,7 +106,6 @@ class HttpCaller(EngineCaller):
         await self._client.aclose()
 
     async def _exchange(self, request: httpx.Request, path: str) -> EngineResponse:
-        """Send a request and read the response in parts, up to the limit."""
         response = await self._client.send(request, stream=True)
         parts, size = [], 0
         try:
@@ -242,5 +241,4 @@ class _Exchange:
                 self._complete.set()
 
     def response(self) -> EngineResponse:
-        """Return the complete response."""
         return EngineResponse(self._status, self._headers, b"".join(self._parts))

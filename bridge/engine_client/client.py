@@ -40,7 +40,6 @@ class BulkEndpoints:
     """Status and linking of the interface reference, and additions of our own engine."""
 
     def __init__(self, transport: EngineTransport) -> None:
-        """Use the transport that all endpoints share."""
         self._transport = transport
 
     async def status(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
@@ -138,7 +137,6 @@ class BulkEndpoints:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> WorklistPage:
-        """Read a page of a site's worklist."""
         query = omit_none(
             SiteID=site,
             status=status,
@@ -153,7 +151,6 @@ class BulkEndpoints:
 
 
 def _orders_body(site: str, orders: Sequence[OrderKey]) -> dict[str, Any]:
-    """Build the body of link-orders and unlink-orders."""
     return {
         "SiteID": site,
         "clinicalInfo": [{"PatientMRN": each.mrn, "Accession": each.accession} for each in orders],
@@ -169,7 +166,6 @@ class AdminEndpoints:
     """Endpoints below `/api/admin` and `/api/account`, and the profile of a browser session."""
 
     def __init__(self, transport: EngineTransport) -> None:
-        """Use the transport that all endpoints share."""
         self._transport = transport
 
     async def administer(
@@ -233,5 +229,4 @@ class EngineClient(ReportEndpoints, BulkEndpoints, AdminEndpoints):
 
     @property
     def tokens(self) -> AccessTokens:
-        """The access tokens by site."""
         return self._transport.tokens

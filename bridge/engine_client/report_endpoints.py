@@ -33,11 +33,9 @@ class ReportEndpoints:
     """The endpoints of the interface reference from launch to delete."""
 
     def __init__(self, transport: EngineTransport) -> None:
-        """Use the transport that all endpoints share."""
         self._transport = transport
 
     async def launch(self, launch: LaunchRequest) -> LaunchResult:
-        """Create or open a report."""
         return await self._transport.call(
             "POST", LAUNCH, launch.site, launch_result, body=_launch_body(launch)
         )

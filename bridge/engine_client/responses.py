@@ -95,7 +95,6 @@ def order_key(value: object) -> OrderKey:
 
 
 def status_record(value: object) -> StatusRecord:
-    """Read one report status record."""
     body = _object(value, "record")
     try:
         status = ReportStatus(_text(body.get("status"), "status"))
@@ -114,7 +113,6 @@ def status_record(value: object) -> StatusRecord:
 
 
 def status_records(value: object) -> tuple[StatusRecord, ...]:
-    """Read a list of report status records."""
     return _each(value, "records", status_record)
 
 
@@ -131,7 +129,6 @@ def _signed_text(value: object) -> tuple[StatusRecord, ReportExport | None]:
 
 
 def launch_result(value: object) -> LaunchResult:
-    """Read the response to a launch."""
     body = _object(value, "launch")
     return LaunchResult(
         status=_text(body.get("status"), "status"),
@@ -210,7 +207,6 @@ def _release(value: object) -> FeedRelease:
 
 
 def change_page(value: object) -> ChangePage:
-    """Read a page of the change feed."""
     body = _object(value, "changes")
     changes = _each(body.get("changes") or body.get("items") or [], "changes", _change)
     cursor = _number(body.get("cursor") or body.get("next"), "cursor")
@@ -220,7 +216,6 @@ def change_page(value: object) -> ChangePage:
 
 
 def worklist_page(value: object) -> WorklistPage:
-    """Read a page of the worklist."""
     body = _object(value, "worklist")
     return WorklistPage(_each(body.get("items"), "items", _tags), str(body.get("next") or ""))
 

@@ -249,7 +249,6 @@ def _parse_json(response: EngineResponse) -> object:
 
 
 def failure_of(call: str, response: EngineResponse) -> EngineFailure:
-    """Return the failure of an error response."""
     try:
         problem = response.json()
     except (ValueError, RecursionError):

@@ -217,7 +217,6 @@ def call_webhook(hook: WebhookTarget, system: str, notices: Sequence[AlertNotice
 
 
 def notice_json(notice: AlertNotice) -> dict[str, Any]:
-    """Return a notice as JSON."""
     return {
         "news": notice.event.value,
         "key": notice.condition.key,
@@ -228,7 +227,6 @@ def notice_json(notice: AlertNotice) -> dict[str, Any]:
 
 
 def notice_line(notice: AlertNotice) -> str:
-    """Return a notice as a line of text."""
     condition = notice.condition
     since = _moment(notice.raised_at)
     return f"{notice.event:<8}  {condition.severity:<8}  {condition.text}  (since {since})"

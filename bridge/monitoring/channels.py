@@ -17,8 +17,6 @@ from bridge.store.database import Database
 
 
 class ChannelKind(StrEnum):
-    """The kind of a channel."""
-
     LISTENER = "listener"
     DESTINATION = "destination"
 
@@ -129,7 +127,6 @@ class ChannelCircuit(NamedTuple):
 
 
 def store_circuits(database: Database, circuits: Mapping[str, ChannelCircuit]) -> None:
-    """Store the circuits of destinations."""
     rows = [
         {"kind": ChannelKind.DESTINATION.value, "name": name, **circuit._asdict()}
         for name, circuit in circuits.items()
@@ -150,7 +147,6 @@ def store_loaded(
 
 
 def read_channels(database: Database, kind: ChannelKind) -> dict[str, Channel]:
-    """Read the state of all channels of a kind, by name."""
     with database.read() as connection:
         rows = connection.execute(_SELECT_ALL, {"kind": kind.value}).all()
     return {

@@ -18,8 +18,6 @@ DAY = 86_400_000  # ms
 
 
 class AlertSeverity(StrEnum):
-    """How urgent an alert is."""
-
     WARNING = "warning"
     CRITICAL = "critical"
 
@@ -105,7 +103,6 @@ class SystemSnapshot:
 
     @property
     def files(self) -> Sequence[NodeFiles]:
-        """The files of all nodes."""
         return [NodeFiles(self.host, self.certificates, self.disk_free), *self.other_nodes]
 
 
@@ -115,7 +112,6 @@ MAX_SINGLE_MESSAGES = 20
 
 
 def find_conditions(snapshot: SystemSnapshot, limits: AlertThresholds) -> list[AlertCondition]:
-    """Return all conditions of a snapshot."""
     return [
         *_queues(snapshot, limits),
         *_silence(snapshot, limits),
@@ -187,7 +183,6 @@ def _ends_soon(validity: Validity, snapshot: SystemSnapshot, limits: AlertThresh
 
 
 def _on_hosts(snapshot: SystemSnapshot, hosts: Collection[str]) -> str:
-    """Name the hosts, if there are several."""
     several = len({each.host for each in snapshot.files}) > 1
     return f" on {', '.join(sorted(set(hosts)))}" if several else ""
 
@@ -265,7 +260,6 @@ def _exceptions(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
 
 
 def _refused_later(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
-    """Return a condition for each result that its receiver accepted and then refused."""
     results = [each for each in snapshot.exceptions if each.kind is ExceptionSubject.DELIVERY]
     for result in results[:MAX_SINGLE_MESSAGES]:
         text = f"delivery {result.row_id} was accepted and then refused: {result.code}"

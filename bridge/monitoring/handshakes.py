@@ -54,7 +54,6 @@ class StoredHandshake:
 
 
 def store(database: Database, node: str, counts: Mapping[HandshakeKey, HandshakeCount]) -> None:
-    """Add the counts of a node."""
     rows = [
         {
             **key._asdict(),

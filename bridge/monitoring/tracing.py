@@ -170,7 +170,6 @@ def traced_sender(
     destination: str,
     find_key: TraceKeyFinder | None = None,
 ) -> MessageSender:
-    """Return the sender, wrapped if tracing is on."""
     return inner if tracer is None else TracedSender(inner, tracer, destination, find_key)
 
 
@@ -178,8 +177,6 @@ _DIGEST = text("SELECT digest FROM message WHERE id = :id")
 
 
 def order_trace_keys(database: Database) -> TraceKeyFinder:
-    """Return a function that reads trace keys of deliveries from the database."""
-
     def look_up(delivery: ClaimedDelivery) -> int | None:
         orders = delivery.orders["orders"] if delivery.orders else []
         keys = [

@@ -21,8 +21,6 @@ MAX_ATTEMPTS = 50
 
 
 class AttemptKind(StrEnum):
-    """What was stored."""
-
     ATTEMPT = "attempt"
     REPLY = "reply"
     """A further reply to a message whose reply had come before."""

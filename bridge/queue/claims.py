@@ -51,7 +51,6 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """Whether the owner may still act on the claim."""
         alive = self._claimed_in is not None and self._session() == self._claimed_in
         return alive and self._timer() < self.ends_at
 
@@ -171,7 +170,7 @@ class Settlement:
         return cls(row_id, state, str(failure or ""), code, detail, not_before, stored_at, attempts)
 
     def is_about(self, stored_at: int, attempts: int) -> bool:
-        """Tell whether this is about claim number `attempts` of a row stored at that time."""
+        """True if this is about claim number `attempts` of a row stored at that time."""
         same_row = self.stored_at is None or self.stored_at == stored_at
         return same_row and (self.attempts is None or self.attempts == attempts)
 

@@ -10,7 +10,6 @@ _STORED_BYTES = 8
 
 
 def digest(payload: bytes) -> bytes:
-    """Return the 16-byte digest of a payload."""
     return blake2b(payload, digest_size=16).digest()
 
 
@@ -20,5 +19,5 @@ def stored_digest(payload_digest: bytes) -> int:
 
 
 def is_intact(payload: bytes, stored: int | None) -> bool:
-    """Tell whether a stored payload has the digest that was stored with it; None: unknown."""
+    """True if a stored payload has the digest that was stored with it; None: unknown."""
     return stored is None or stored_digest(digest(payload)) == stored

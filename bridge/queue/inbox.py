@@ -205,7 +205,6 @@ class Inbox:
         return replace(batch, messages=messages)
 
     def _with_payload(self, claimed: ClaimedMessage) -> ClaimedMessage:
-        """Read a payload. An error affects this message only."""
         try:
             with self._database.read() as connection:
                 whole = payload_blobs.content(connection, claimed.message_id, b"")
@@ -287,7 +286,6 @@ class Inbox:
         return settled
 
     def _add_lane(self, connection: Connection, message_id: int, lane: int) -> None:
-        """Add a second lane to a message that is queued again."""
         if connection.execute(_ADD_LANE, {"id": message_id, "lane": lane}).rowcount:
             self._lanes.enter(connection, message_id, [lane])
 

@@ -199,7 +199,7 @@ class Lanes:
         )
 
     def _has_lost_heartbeat(self, connection: Connection, owner: str) -> bool:
-        """Tell whether the node's heartbeat lock is free: its session ended, or is elsewhere."""
+        """True if the node's heartbeat lock is free: its session ended, or is elsewhere."""
         return self._needs_lock and self._try_lock(connection, lock_name(owner))
 
     def expect_old_rows(self) -> None:
@@ -269,7 +269,6 @@ class Lanes:
         return set(rows.scalars())
 
     def enter(self, connection: Connection, row_id: int, lanes: Iterable[int]) -> None:
-        """Add a row to lanes, at the position of its id."""
         execute_rows(connection, self._sql.enter, [(lane, row_id) for lane in lanes])
 
     def leave(self, connection: Connection, row_id: int, lanes: Iterable[int]) -> None:
@@ -311,7 +310,6 @@ class Lanes:
         return set(row_ids) - blockers.keys(), blocked
 
     def _enter_up_to(self, connection: Connection, upto: int) -> None:
-        """Add all messages up to an id to their lanes, before the lanes are read."""
         (entered,) = execute(connection, ENTERED_UP_TO).scalars()
         if upto > entered:
             execute(connection, self._sql.enter_range, entered=entered, upto=upto)
@@ -364,11 +362,9 @@ class Lanes:
         execute_rows(connection, self._sql.settle, [(*row, now) for row in rows])
 
     def _free(self, connection: Connection, rows: Sequence[Row[Any]]) -> bool:
-        """Free the positions of rows that stay in their lanes."""
         return self._free_positions(connection, self._sql.free_lane, self._positions(rows))
 
     def _leave(self, connection: Connection, rows: Sequence[Row[Any]]) -> bool:
-        """Remove rows from their lanes."""
         return self._free_positions(connection, self._sql.leave, self._positions(rows))
 
     def _free_positions(

@@ -13,8 +13,6 @@ from bridge.queue.states import AcknowledgmentState, QueueState
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
-    """A stored message without its payload."""
-
     id: int
     received_at: int
     listener: str
@@ -53,8 +51,6 @@ class MessageDetail:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRow:
-    """A delivery without its payload."""
-
     id: int
     destination: str
     report_id: str

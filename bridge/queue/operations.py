@@ -89,7 +89,6 @@ def replay_parked(
 
 
 def cancel_message(database: Database, message_id: int) -> None:
-    """Cancel a queued or parked message."""
     _cancel(database, Lanes(database, INBOX, parked_block=False), MESSAGE, INBOX, message_id)
 
 

@@ -115,7 +115,6 @@ def insert_deliveries(connection: Connection, deliveries: Sequence[NewDelivery])
 
 
 def new_delivery(request: DeliveryRequest, lane_key: int, now: int) -> dict[str, Any]:
-    """Return the columns of a delivery request."""
     return {
         "destination": request.destination,
         "lane": lane_key,
@@ -129,7 +128,6 @@ def new_delivery(request: DeliveryRequest, lane_key: int, now: int) -> dict[str,
 
 
 def read_claim(row: Row[Any]) -> ClaimedDelivery:
-    """Convert a claimed row."""
     payload = None if row.payload is None else bytes(row.payload)
     is_damaged = payload is not None and not is_intact(payload, row.digest)
     try:
@@ -155,7 +153,6 @@ def read_claim(row: Row[Any]) -> ClaimedDelivery:
 
 
 def settlement(outcome: DeliveryOutcome, now: int) -> Settlement:
-    """Return the settlement of an outcome."""
     due = outcome.retry_at if outcome.retry_at is not None else now
     return Settlement.of(
         outcome.delivery_id,

@@ -48,7 +48,6 @@ class LargeFiles:
         self._folder = folder_of(database)
 
     def has(self, name: str, size: int) -> bool:
-        """Tell whether a payload file of this size exists."""
         with _translated_errors():
             try:
                 return (self._folder / name).stat().st_size == size
@@ -82,7 +81,6 @@ class LargeFiles:
 
 @contextmanager
 def _translated_errors() -> Iterator[None]:
-    """Translate OSError to StoreUnavailable."""
     try:
         yield
     except OSError as error:

@@ -106,7 +106,6 @@ def deliveries(database: Database, filter_: Filter) -> list[DeliveryRow]:
 
 
 def destinations_of(database: Database, ids: Sequence[int]) -> frozenset[str]:
-    """Return the destinations of deliveries."""
     found: set[str] = set()
     with database.read() as connection:
         for start in range(0, len(ids), _CHUNK):
@@ -228,7 +227,7 @@ SORTABLE = 5000
 
 
 def is_sortable(connection: Connection, table: TableClause, state: QueueState | None) -> bool:
-    """Tell whether so few rows are queued or claimed that all can be sorted for a page."""
+    """True if so few rows are queued or claimed that all can be sorted for a page."""
     if state not in (QueueState.QUEUED, QueueState.CLAIMED):
         return False
     some = select(literal(1)).select_from(table).where(*in_state(table, state)).limit(SORTABLE + 1)

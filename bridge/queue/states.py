@@ -18,8 +18,6 @@ from bridge.queue.errors import IllegalTransition
 
 
 class QueueState(StrEnum):
-    """State of the work."""
-
     QUEUED = "queued"  # waits for a worker or for the next attempt
     CLAIMED = "claimed"  # owned by a worker until the lease ends
     DONE = "done"  # processed or delivered
@@ -30,8 +28,6 @@ class QueueState(StrEnum):
 
 
 class QueueEvent(StrEnum):
-    """An event that changes the state."""
-
     CLAIM = "claimed"
     ACCEPTED = "accepted"
     IGNORED = "ignored"

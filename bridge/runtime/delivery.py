@@ -262,7 +262,6 @@ class DeliveryParts:
         destination: CompiledDestination,
         settings: DestinationSettings,
     ) -> Courier:
-        """Create the courier of a destination, with its connection."""
         further = FurtherReplies(self._outbox, destination.name, now_ms)
         connection = make_sender(self._settings, settings, reactor, further.take)
         notified = self._database.dialect == "postgresql"
@@ -292,7 +291,6 @@ class DeliveryParts:
         )
 
     async def _adopt(self, found: ActiveDestinations) -> None:
-        """Use other destinations from now on."""
         self._processor.adopt(found.compiled)
         self._reconciler.adopt(found.compiled)
         await self._couriers.adopt(found, self._control)

@@ -60,8 +60,6 @@ class Rank(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class HttpConnection:
-    """A connection in the registry."""
-
     peer: str
     expire: Callable[[float], str]
     """Closes the connection if a time limit has passed; returns the reason, or ''."""
@@ -155,7 +153,7 @@ class HttpConnections:
             self._order_of[source].put(connection, rank)
 
     def admits(self, connection: HttpConnection, path: str) -> bool:
-        """Tell whether a connection may send this request: a surplus one asks for probes only."""
+        """True if a connection may send this request: a surplus one asks for probes only."""
         if not connection.surplus or path in PROBE_PATHS:
             return True
         source = self._sources.get(connection, "")

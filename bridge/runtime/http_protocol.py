@@ -215,7 +215,6 @@ class HttpProtocol(HttpToolsProtocol):
 
     @override
     def send_400_response(self, msg: str) -> None:
-        """Answer 400, and close."""
         self._refuse(HTTPStatus.BAD_REQUEST)
 
     # Called by the registry.
@@ -258,7 +257,7 @@ class HttpProtocol(HttpToolsProtocol):
         return "slow_body"
 
     def _does_not_read(self, now: float) -> bool:
-        """Tell whether the client reads the response more slowly than `body_rate` for too long."""
+        """True if the client reads the response more slowly than `body_rate` for too long."""
         size, limits = self.transport.get_write_buffer_size(), self._registry.limits
         if not size:
             self._unsent = None

@@ -200,7 +200,6 @@ class IntakeParts:
         )
 
     def _definitions(self, found: ActiveListeners) -> ListenerDefinitions:
-        """Return the definitions of all listeners, which load newer ones on demand."""
         known = found.activation
 
         def load_newer() -> Mapping[str, ListenerPolicy]:

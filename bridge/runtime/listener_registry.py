@@ -214,7 +214,6 @@ class ListenerRegistry:
 
     @property
     def ports(self) -> Mapping[str, Port]:
-        """The ports by listener name."""
         return {name: listener.port for name, listener in self._listeners.items()}
 
     async def open(self, required: Collection[ListenerSettings]) -> None:

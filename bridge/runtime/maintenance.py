@@ -59,8 +59,6 @@ def audit_relay(schedule: Schedule, relay: AuditRelay) -> ServicePart:
 def unknown_code_counts(
     schedule: Schedule, database: Database, tally: UnmappedCodeCounter
 ) -> ServicePart:
-    """Store the counts of unmapped codes. Counts that cannot be stored are lost."""
-
     async def store() -> None:
         if found := tally.take():
             await Threads.MAINTENANCE.run(unmapped_codes.add, database, found, now_ms())

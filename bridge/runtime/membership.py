@@ -97,7 +97,7 @@ class Membership:
         self._failover_job = schedule.periodic(Job.FAILOVER, self._requeue_claims_of_failed_nodes)
 
     def leads(self) -> bool:
-        """Tell whether this process runs the jobs that one process runs for all."""
+        """True if this process runs the jobs that one process runs for all."""
         return self._presence.is_leader
 
     def session(self) -> int | None:

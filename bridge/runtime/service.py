@@ -84,7 +84,6 @@ class BridgeService:
         self._log = structlog.get_logger("service")
 
     async def start(self) -> None:
-        """Start all parts in order."""
         try:
             for part in self._parts:
                 await part.start()

@@ -137,7 +137,6 @@ def bind(address: Address) -> socket.socket:
 
 
 def web_part(application: Any, address: Address, settings: Http, metrics: Metrics) -> ServicePart:
-    """Make the part of the service that serves HTTP, with the limits of the settings."""
     limits = HttpLimits(
         settings.max_connections,
         settings.max_connections_per_source,
@@ -238,7 +237,6 @@ class Probes:
             self._depths = SharedQuery(partial(self._measure, database))
 
     def router(self, application: Any | None, console: Any | None = None) -> Router:
-        """Return an ASGI application with the probes, the console, and the application."""
         routes: list[Route | Mount] = [
             Route("/healthz", self._health),
             Route("/readyz", self._ready),

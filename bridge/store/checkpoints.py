@@ -45,7 +45,6 @@ class WalCheckpointer:
                 self._disconnect()
 
     def close(self) -> None:
-        """Close the connection after the current run."""
         with self._mutex:
             self._closed = True
             self._disconnect()

@@ -80,7 +80,7 @@ class ConnectionCache:
             return self._engine.connect()
 
     def has_free_connection(self) -> bool:
-        """Tell whether the pool lends a connection without waiting."""
+        """True if the pool lends a connection without waiting."""
         pool = self._engine.pool
         return isinstance(pool, QueuePool) and pool.checkedout() < pool.size()
 
@@ -274,7 +274,6 @@ class DriverWriter:
         return connection
 
     def _roll_back(self, driver: Any) -> None:
-        """Roll back. After an error the pool checks the connection."""
         connection, self._connection = self._connection, None
         try:
             driver.rollback()

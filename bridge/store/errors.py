@@ -196,7 +196,6 @@ def translate(error: Exception) -> StoreError:
 
 
 def is_connection_lost(error: Exception) -> bool:
-    """Tell whether the error ended its connection."""
     if isinstance(error, DBAPIError):
         return error.connection_invalidated or _is_server_gone(error.orig)
     return _is_server_gone(error)

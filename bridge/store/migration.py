@@ -95,7 +95,6 @@ def heads(package: str = PACKAGE) -> tuple[str, ...]:
 
 
 def revisions(package: str = PACKAGE) -> list[str]:
-    """Return all revisions of a package in order."""
     scripts = (_folder(package) / "versions").glob("[0-9]*.py")
     return sorted(script.name.split("_", 1)[0] for script in scripts)
 
@@ -103,7 +102,7 @@ def revisions(package: str = PACKAGE) -> list[str]:
 def is_ready(
     database: Database, package: str = PACKAGE, version_table: str = VERSION_TABLE
 ) -> bool:
-    """Tell whether the database has the schema of this release. Raises SchemaTooNew."""
+    """True if the database has the schema of this release. Raises SchemaTooNew."""
     found = current(database, version_table)
     _refuse_newer(package, found)
     return found == heads(package)

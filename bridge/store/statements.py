@@ -45,7 +45,6 @@ class StatementResult:
 
     @property
     def returns_rows(self) -> bool:
-        """Whether the statement can return rows."""
         return bool(self._names)
 
     def all(self) -> list[Any]:
@@ -123,7 +122,6 @@ def execute_all(connection: Connection, bound: Sequence[BoundStatement]) -> list
 
 
 def has_listeners(connection: Connection) -> bool:
-    """Tell whether the engine has statement listeners."""
     events = connection.dispatch
     return bool(events.before_cursor_execute or events.after_cursor_execute)
 
@@ -215,7 +213,6 @@ def dialect_statement(statement: str) -> DialectStatement:
 
 
 def execute(connection: Connection, statement: DialectStatement, **values: Any) -> StatementResult:
-    """Execute a statement with its values."""
     return execute_bound(connection, bind(connection, statement, **values))
 
 
@@ -248,7 +245,6 @@ def execute_keys(
 def bind_keys(
     connection: Connection, statement: KeyStatement, keys: Sequence[Any], **others: Any
 ) -> BoundStatement:
-    """Bind keys, to execute the statement with others."""
     text = statement.postgres if is_postgresql(connection) else statement.sqlite
     return BoundStatement(
         text, {statement.name: bind_list(connection, statement.kind, keys), **others}
@@ -269,7 +265,7 @@ def unnest(types: Sequence[str]) -> str:
 
 
 def is_postgresql(connection: Connection) -> bool:
-    """Tell whether the connection is on PostgreSQL, where bulk statements run once."""
+    """True if the connection is on PostgreSQL, where bulk statements run once."""
     return connection.dialect.name == "postgresql"
 
 

@@ -29,8 +29,6 @@ from mllp.session import MAX_HEAD_BYTES
 
 
 class FileDisposition(StrEnum):
-    """What happens to a file."""
-
     DONE = "done"
     FAILED = "failed"
     RETRY = "retry"

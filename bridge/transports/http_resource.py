@@ -53,8 +53,6 @@ class _RequestPeer:
 
 
 class MessageResource(Resource):  # requests are Any: Twisted's have no types
-    """The only resource of a listener."""
-
     isLeaf = True  # noqa: N815  # Twisted's name
 
     def __init__(self, handle: Handler, rules: HttpListenerRules, observer: ServerObserver) -> None:
@@ -85,7 +83,7 @@ class MessageResource(Resource):  # requests are Any: Twisted's have no types
         return NOT_DONE_YET
 
     def is_authorized(self, request: Any) -> bool:
-        """Tell whether a request has the required Authorization header."""
+        """True if a request has the required Authorization header."""
         required, given = self._rules.authorization, request.getHeader(b"authorization") or b""
         return required is None or hmac.compare_digest(required, given)
 

@@ -196,7 +196,7 @@ class _Channel(HTTPChannel):
             super().rawDataReceived(data)
 
     def _has_tiny_chunks(self, data: bytes) -> bool:
-        """Tell whether a body has too many chunks: Twisted spends microseconds on each one."""
+        """True if a body has too many chunks: Twisted spends microseconds on each one."""
         self._chunk_lines += data.count(b"\r\n")
         self._chunk_bytes += len(data)
         return self._chunk_lines > _CHUNK_LINES + self._chunk_bytes // _BYTES_PER_CHUNK_LINE

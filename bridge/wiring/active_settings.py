@@ -164,8 +164,6 @@ def _without_definitions(section: Connection) -> Connection:
 
 
 class NoSuchListener(BridgeError):
-    """The settings have no listener with this name."""
-
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no listener {name} in the settings")
 
@@ -181,7 +179,6 @@ def listener_of_record(name: str) -> str:
 
 
 def make_list_record(listener: str, names: Sequence[str]) -> MappingVersion:
-    """Return the record of a list."""
     text = json.dumps(list(names))
     return MappingVersion(
         list_record_name(listener), sha256(text.encode()).hexdigest()[:16], {_LIST_FILE: text}
@@ -189,13 +186,11 @@ def make_list_record(listener: str, names: Sequence[str]) -> MappingVersion:
 
 
 def definitions_in(record: MappingVersion) -> tuple[str, ...]:
-    """Return the definitions of a record."""
     found: list[str] = json.loads(record.sources[_LIST_FILE])
     return tuple(found)
 
 
 def with_saved_lists(settings: Settings, saved: Mapping[str, MappingVersion]) -> Settings:
-    """Return the settings with the saved lists of definitions."""
     lists = {
         each.name: list(names)
         for each in settings.listener
@@ -209,7 +204,7 @@ def with_saved_lists(settings: Settings, saved: Mapping[str, MappingVersion]) ->
 
 
 def is_record(name: str) -> bool:
-    """Tell whether a name among the versions is a record and not a definition."""
+    """True if a name among the versions is a record and not a definition."""
     return bool(listener_of_record(name)) or connection_of_record(name) is not None
 
 

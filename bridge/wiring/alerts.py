@@ -130,7 +130,6 @@ def _given(settings: Settings, files: Mapping[str, Path | None]) -> dict[str, Pa
 
 
 def certificate_files(settings: Settings) -> Mapping[str, Path]:
-    """Return the certificate files by their owners."""
     files: dict[str, Path] = {}
     for listener in settings.listener:
         if listener.tls is not None:

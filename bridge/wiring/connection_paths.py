@@ -165,14 +165,12 @@ def _owner(section: Section) -> str:
 
 
 def _address(section: Section) -> tuple[str, ConnectionAddress]:
-    """Return the name and the value of the setting with the address."""
     if isinstance(section, ListenerSettings):
         return "bind", section.bind
     return "address", section.address
 
 
 def _named_by_file(settings: Settings, section: Section) -> dict[str, object]:
-    """Return the paths and the address that bridge.toml names for a connection, by setting."""
     own = settings.of_file
     sections = own.listener if isinstance(section, ListenerSettings) else own.destination
     found: Section | None = next((one for one in sections if one.name == section.name), None)
@@ -218,7 +216,6 @@ def _databases(settings: Settings) -> list[Path]:
 
 
 def _files_of_installation(settings: Settings) -> set[Path]:
-    """Return the files and folders that the settings name, except those of connections."""
     sections = settings.model_copy(update={"home": None, "listener": [], "destination": []})
     return {settings.path(each).resolve() for each in paths_in(sections)}
 

@@ -96,7 +96,6 @@ def destination_definition_names(destination: DestinationSettings) -> tuple[str,
 
 
 def rendering_options(destination: Rendering) -> dict[str, object]:
-    """Return the rendering options that are set."""
     options = {name: getattr(destination, name) for name in Rendering.model_fields}
     return {name: value for name, value in options.items() if value not in (None, {})}
 

@@ -36,8 +36,6 @@ class NotInbound(BridgeError):
 
 
 class UnknownCharset(BridgeError):
-    """The charset of a listener is not supported."""
-
     def __init__(self, listener: str) -> None:
         super().__init__(f"listener {listener}: charset is not supported")
 

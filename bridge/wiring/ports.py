@@ -71,7 +71,6 @@ def make_handler(
     metrics: Metrics,
     sequencer: Sequencer | None = None,
 ) -> IntakeHandler:
-    """Return the intake handler of a listener, with its counters."""
     return IntakeHandler(
         listener,
         ledger,

@@ -67,12 +67,12 @@ def migrate_engine(database: Database) -> tuple[str, ...]:
 
 
 def bridge_is_ready(database: Database) -> bool:
-    """Tell whether the bridge's tables are migrated. Raises SchemaTooNew."""
+    """True if the bridge's tables are migrated. Raises SchemaTooNew."""
     return is_ready(database) and _is_keyed(database, migration.BRIDGE_TABLE)
 
 
 def engine_is_ready(database: Database) -> bool:
-    """Tell whether the engine's tables are migrated. Raises SchemaTooNew."""
+    """True if the engine's tables are migrated. Raises SchemaTooNew."""
     ready = is_ready(database, ENGINE_PACKAGE, ENGINE_VERSIONS)
     return ready and _is_keyed(database, migration.ENGINE_TABLE)
 

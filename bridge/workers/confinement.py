@@ -113,7 +113,7 @@ Not F_SETFL with F_SETOWN and F_SETSIG: these make the kernel send any signal to
 
 
 def is_supported() -> bool:
-    """Tell whether the filter supports this machine's processor."""
+    """True if the filter supports this machine's processor."""
     return platform.machine() in _AUDIT and struct.calcsize("P") == 8  # noqa: PLR2004  # bytes
 
 

@@ -48,7 +48,7 @@ def _run_file(source: bytes, name: str) -> ModuleType:
 
 
 def _is_own(value: object, module: ModuleType) -> bool:
-    """Tell whether a value is a function that the hook file defines, not one that it imports."""
+    """True if a value is a function that the hook file defines, not one that it imports."""
     return (
         isinstance(value, FunctionType)
         and value.__module__ == module.__name__

@@ -73,8 +73,6 @@ def main(modules: list[str], memory: int, nice: int) -> None:
 
 
 class _CallServer:
-    """Serves one call after the other."""
-
     def __init__(
         self, requests: int, replies: int, tasks: Mapping[str, Task], seal: ProcessSeal
     ) -> None:
@@ -170,7 +168,7 @@ def _protections(payload: bytes, arguments: Mapping[str, Any]) -> list[str]:
 
 
 def _verdict(output: bytearray, max_bytes: int) -> bytes:
-    """Tell whether the output is complete or too large; empty if neither."""
+    """True if the output is complete or too large; empty if neither."""
     if len(output) < LENGTH.size:
         return b""
     (length,) = LENGTH.unpack_from(output)

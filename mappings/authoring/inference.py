@@ -58,11 +58,9 @@ class Samples:
     unread: int
 
     def value(self, group: MessageScope, path: str) -> str:
-        """Return the value of a path in a group."""
         return compile_path(path, _NOWHERE, Diagnostics())(group)
 
     def field(self, path: str) -> FieldStatistics:
-        """Return the statistics of a path."""
         get = compile_path(path, _NOWHERE, Diagnostics())
         values = [value for group in self.groups if (value := get(group))]
         return FieldStatistics(
@@ -284,7 +282,7 @@ def _accession(samples: Samples) -> tuple[str, list[str], str]:
 
 
 def _is_number(field: FieldStatistics, total: int) -> bool:
-    """Tell whether a field contains numbers. OBR-3.2 and ORC-3.2 usually contain the assigner."""
+    """True if a field contains numbers. OBR-3.2 and ORC-3.2 usually contain the assigner."""
     if field.path not in _ASSIGNERS:
         return True
     return (
@@ -330,7 +328,6 @@ def _controls(samples: Samples) -> list[str]:
 
 
 def _unmapped_codes(samples: Samples, text: str) -> list[str]:
-    """List the codes of the samples that the shipped code tables do not contain."""
     try:
         mapping = compile_sources({**read_folder(DEFINITIONS), "proposal.yaml": text}, "proposal")
     except MappingErrors:

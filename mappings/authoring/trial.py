@@ -27,8 +27,6 @@ _DELIMITER_FIELDS = frozenset({"MSH-1", "MSH-2"})
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The result of a trial."""
-
     accepted: bool
     issues: tuple[Issue, ...]
     lanes: tuple[str, ...]
@@ -64,8 +62,6 @@ class _TrackedFields(list[str]):
 
 
 class _TrackedLines(SegmentLines):
-    """Segment lines that record which fields are read."""
-
     __slots__ = ("read",)
 
     def __init__(
@@ -84,8 +80,6 @@ class _TrackedLines(SegmentLines):
 
 
 class _TrackedMessage(Message):
-    """A message with tracked lines."""
-
     __slots__ = ()
 
     lines: _TrackedLines
@@ -148,7 +142,6 @@ def _refused(refusal: MessageRefusal) -> Trial:
 
 
 def _as_json(event: OrderEvent) -> dict[str, Any]:
-    """Convert an event to JSON values."""
     values = asdict(event)
     del values["lists"]  # a part of the definition, not of the message
     for name in ("other_mrns", "is_mutual"):  # of few messages

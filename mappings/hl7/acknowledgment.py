@@ -332,7 +332,6 @@ class ReceivedAck:
 
     @property
     def error_codes(self) -> tuple[str, ...]:
-        """The codes of the errors that have one."""
         return tuple(error.code for error in self.errors if error.code)
 
 

@@ -118,7 +118,7 @@ _NO_CHARACTER_SETS = frozenset({"idna", "raw-unicode-escape", UTF_8_WITH_STRAYS}
 
 
 def is_codec(name: str) -> bool:
-    """Tell whether a codec can be used for messages: it must encode ASCII as ASCII."""
+    """True if a codec can be used for messages: it must encode ASCII as ASCII."""
     try:
         if codecs.lookup(name).name in _NO_CHARACTER_SETS:
             return False
@@ -181,7 +181,7 @@ codecs.register(_search)
 
 
 def _has_few_strays(body: bytes) -> bool:
-    """Tell whether most characters beyond ASCII are valid UTF-8, so that the others are errors."""
+    """True if most characters beyond ASCII are valid UTF-8, so that the others are errors."""
     readable = body.decode("utf-8", "ignore")
     plain = len(body.translate(None, _BEYOND_ASCII))
     strays = len(body) - len(readable.encode())
@@ -196,5 +196,5 @@ def _decode(body: bytes, codec: str) -> str | None:
 
 
 def _decodes_by_line(body: bytes, codec: str) -> bool:
-    """Tell whether each line decodes alone. ISO 2022 shift states end with the segment."""
+    """True if each line decodes alone. ISO 2022 shift states end with the segment."""
     return all(_decode(part, codec) is not None for part in re.split(rb"[\r\n]", body))

@@ -16,7 +16,7 @@ NULL = '""'  # deletes the stored value (HL7 v2.5.1 §2.5.3)
 
 
 def is_null(text: str) -> bool:
-    """Tell whether a value is the HL7 null `""`, which deletes the stored value."""
+    """True if a value is the HL7 null `""`, which deletes the stored value."""
     return text.strip() == NULL
 
 
@@ -93,7 +93,6 @@ class Element:
         return is_null(self.raw)
 
     def __bool__(self) -> bool:
-        """Tell whether the element has a value. Null is a value."""
         return bool(self.raw)
 
 
@@ -110,35 +109,27 @@ class Component(Element):
 
     @property
     def subcomponents(self) -> tuple[SubComponent, ...]:
-        """All subcomponents, in order."""
         parts = cut(self.raw, self.syntax.delimiters.subcomponent)
         return tuple(SubComponent(part, self.syntax) for part in parts)
 
     def subcomponent(self, number: int) -> SubComponent:
-        """Return the n-th subcomponent."""
         part = pick(self.raw, self.syntax.delimiters.subcomponent, number)
         return SubComponent(part, self.syntax)
 
 
 class Repetition(Element):
-    """One repetition of a field."""
-
     __slots__ = ()
 
     @property
     def components(self) -> tuple[Component, ...]:
-        """All components, in order."""
         parts = cut(self.raw, self.syntax.delimiters.component)
         return tuple(Component(part, self.syntax) for part in parts)
 
     def component(self, number: int) -> Component:
-        """Return the n-th component."""
         return Component(pick(self.raw, self.syntax.delimiters.component, number), self.syntax)
 
 
 class Field(Element):
-    """A field with its repetitions."""
-
     __slots__ = ()
 
     @property
@@ -148,7 +139,6 @@ class Field(Element):
         return tuple(Repetition(part, self.syntax) for part in parts)
 
     def repetition(self, number: int = 1) -> Repetition:
-        """Return the n-th repetition."""
         return Repetition(pick(self.raw, self.syntax.delimiters.repetition, number), self.syntax)
 
     def value(self, relative: str | Path = "") -> str:

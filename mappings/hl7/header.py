@@ -145,7 +145,6 @@ def _code(value: bytes) -> str:
 
 
 def _split_decoded(line: bytes, separator: bytes, parts: list[bytes]) -> list[bytes]:
-    """Split after decoding if a character of the charset may contain the separator's byte."""
     # MSH-18 is part 17, or a later one if a character before it was split.
     for part in (one for one in parts[17:] if len(one) <= _LONGEST_CHARSET):
         codec = charset.known_codec(part.decode("latin-1"))

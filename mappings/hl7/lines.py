@@ -190,7 +190,7 @@ def split(body: bytes, separator: bytes) -> list[bytes]:
 
 @lru_cache(maxsize=1024)
 def _is_name(text: bytes) -> bool:
-    """Tell whether a text is a segment name: a letter, then letters or digits, in any case."""
+    """True if a text is a segment name: a letter, then letters or digits, in any case."""
     return text.isalnum() and text[:1].isalpha()
 
 

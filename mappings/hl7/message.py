@@ -76,8 +76,6 @@ class SegmentLines:
 
 
 class Segment:
-    """One segment of a message. Immutable."""
-
     __slots__ = ("_lines", "id", "index")
 
     def __init__(self, segment_lines: SegmentLines, index: int) -> None:
@@ -140,7 +138,7 @@ class Segment:
         return texts(raw, parsed, self._lines.syntax)
 
     def _verbatim(self, path: Path) -> bool:
-        """Tell whether a field is read as sent: MSH-1, MSH-2 and the segment name."""
+        """True if a field is read as sent: MSH-1, MSH-2 and the segment name."""
         return path.field == WHOLE or (path.field <= 2 and self.id in _HEADERS)  # noqa: PLR2004
 
 
@@ -198,7 +196,6 @@ class Message:
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """All segments, in order."""
         return tuple([self.segment(index) for index in range(len(self.names))])
 
     def segment(self, index: int) -> Segment:
@@ -222,7 +219,6 @@ class Message:
         return self._numbers
 
     def named(self, name: str) -> list[Segment]:
-        """Return all segments with a name, in order."""
         named = self._named
         if named is None:
             named = self._named = {}

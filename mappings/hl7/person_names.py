@@ -113,7 +113,7 @@ def _code(name: Repetition, component: int) -> str:
 
 
 def has_all_forms(name: str, other: str) -> bool:
-    """Tell whether a name has each form of another one, and further forms."""
+    """True if a name has each form of another one, and further forms."""
     own, others = (
         [group.strip().casefold() for group in text.split(_ALTERNATIVES)] for text in (name, other)
     )
@@ -166,7 +166,7 @@ class _Name(NamedTuple):
 @lru_cache(maxsize=512)
 def are_compatible(one: str, other: str, *, same_id: bool = True) -> bool:
     """
-    Tell whether two texts may be spellings of one name: `DOE^JANE^QUINN` and `DOE^J`.
+    True if two texts may be spellings of one name: `DOE^JANE^QUINN` and `DOE^J`.
 
     Both have the form `family^given^further^suffix^prefix`, optionally with alternatives after
     `=`. In DICOM the prefix comes before the suffix. `same_id`: both belong to the same patient
@@ -183,7 +183,7 @@ def are_compatible(one: str, other: str, *, same_id: bool = True) -> bool:
 
 @lru_cache(maxsize=512)
 def have_same_given_name(one: str, other: str) -> bool:
-    """Tell whether two names have the same first given names. Family names can change."""
+    """True if two names have the same first given names. Family names can change."""
     if max(len(one), len(other)) > _LONGEST:
         return False
     return any(
@@ -194,7 +194,7 @@ def have_same_given_name(one: str, other: str) -> bool:
 
 
 def share_script(one: str, other: str) -> bool:
-    """Tell whether two names have alternatives in the same script and can be compared."""
+    """True if two names have alternatives in the same script and can be compared."""
     own, others = (
         {_scripts(each.whole) for each in _alternatives(name[:_LONGEST]) if _letters(each.whole)}
         for name in (one, other)
@@ -203,7 +203,7 @@ def share_script(one: str, other: str) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Tell whether a text contains a letter or digit."""
+    """True if a text contains a letter or digit."""
     return bool(_letters(text[:_LONGEST]))
 
 
@@ -222,7 +222,6 @@ def _alternatives(text: str) -> Iterator[_Name]:
 
 
 def _without_titles(text: str) -> str:
-    """Remove the titles before a name. A text of titles alone is a name."""
     words = text.replace(".", ". ").split()
     names = list(dropwhile(lambda word: _letters(word) in _ADDRESSES, words))
     return " ".join(names) if names and len(names) < len(words) else text
@@ -285,7 +284,7 @@ def _same_whole(one: str, other: str) -> bool:
 
 
 def _has_name(name: _Name, other: _Name) -> bool:
-    """Tell whether a name without parts has family and given name of another one, and no more."""
+    """True if a name without parts has family and given name of another one, and no more."""
     if not name.has_parts or other.has_parts or not name.given or not _letters(name.family):
         return False
     rest = _words_left([*_whole_words(name.family), name.given[0]], _whole_words(other.whole))
@@ -293,7 +292,6 @@ def _has_name(name: _Name, other: _Name) -> bool:
 
 
 def _whole_words(text: str) -> list[str]:
-    """Return the words of a name, without titles."""
     titles = {"", *_TITLES, *_ADDRESSES}
     words = [word for word in re.split(r"[\s,^]+", text) if _letters(word)]
     return [word for word in words if _letters(word) not in titles] or words
@@ -324,7 +322,7 @@ def _same_given(one: tuple[str, ...], other: tuple[str, ...], *, same_id: bool) 
 
 
 def _same_word(one: str, other: str) -> bool:
-    """Tell whether two words are equal, or one is the initial or abbreviation of the other."""
+    """True if two words are equal, or one is the initial or abbreviation of the other."""
     if _same(one, other):
         return True
     shorter, longer = sorted((one, other), key=lambda each: len(_letters(each)))
@@ -334,7 +332,7 @@ def _same_word(one: str, other: str) -> bool:
 
 
 def _is_abbreviation(word: str) -> bool:
-    """Tell whether a word is one letter of an alphabet or ends with a dot."""
+    """True if a word is one letter of an alphabet or ends with a dot."""
     letters = _letters(word)
     alphabetic = all(each.upper() != each.lower() for each in letters)
     return alphabetic and (len(letters) == 1 or word.endswith("."))
@@ -355,6 +353,6 @@ def _endings(text: str) -> set[str]:
 
 
 def _contradict(one: str, other: str) -> bool:
-    """Tell whether two titles indicate different sexes. Any other difference is ignored."""
+    """True if two titles indicate different sexes. Any other difference is ignored."""
     first, second = ({_letters(word) for word in each.split()} for each in (one, other))
     return bool((first & _MALE and second & _FEMALE) or (first & _FEMALE and second & _MALE))

@@ -160,8 +160,6 @@ class MissingField(MessageRefusal):
 
 
 class WrongDataType(MessageRefusal):
-    """A value does not have the form of its data type."""
-
     error_code = ErrorCode.DATA_TYPE
     problem = "data type error"
 
@@ -208,8 +206,6 @@ class TooManyGroups(MessageRefusal):
 
 
 class TooLargeForPatients(TooManyGroups):
-    """A message is too large to be stored for each of its patients."""
-
     problem = "too large for its number of patients"
     usual_place = "PID-3"
 

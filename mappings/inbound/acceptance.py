@@ -92,13 +92,13 @@ class Acceptance:
     processing: frozenset[str] = frozenset()
 
     def accepts(self, header: Header, fallback: str) -> bool:
-        """Tell whether type (MSH-9.1), trigger (MSH-9.2) and sender are accepted."""
+        """True if type (MSH-9.1), trigger (MSH-9.2) and sender are accepted."""
         if not self.accepts_type(header):
             return False
         return not self.senders or any(each.matches(header, fallback) for each in self.senders)
 
     def accepts_type(self, header: Header) -> bool:
-        """Tell whether type and trigger are accepted, from any sender."""
+        """True if type and trigger are accepted, from any sender."""
         code = header.message_code
         return (code, header.trigger) in self.messages or (code, ANY) in self.messages
 

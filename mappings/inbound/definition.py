@@ -26,8 +26,6 @@ MAX_GROUPS = 1000
 
 @dataclass(frozen=True, slots=True)
 class PreCheck:
-    """The result of the check before the acknowledgment."""
-
     issues: tuple[Issue, ...]
     lanes: tuple[str, ...]
     """The patients of the message as `SITE|MRN`; a merge has two or more."""
@@ -74,7 +72,7 @@ class InboundMapping:
 
     def accepts(self, header: Header, fallback: str = "utf-8") -> bool:
         """
-        Tell whether messages of this type, trigger and sender are accepted.
+        True if messages of this type, trigger and sender are accepted.
 
         `fallback` is the codec if MSH-18 is empty or unknown.
         """

@@ -17,12 +17,11 @@ class Identifier(NamedTuple):
 
     @property
     def assigned(self) -> bool:
-        """Whether it has an assigning authority."""
         return bool(self.namespace or self.universal)
 
     def differs_in_authority(self, other: "Identifier") -> bool:
         """
-        Tell whether both have an authority and the authorities differ. Universal ids take
+        True if both have an authority and the authorities differ. Universal ids take
         precedence.
         """
         if self.universal and other.universal:
@@ -76,7 +75,7 @@ def other_numbers(scope: MessageScope, mrn: str) -> tuple[str, ...]:
 
 
 def _repeats(scope: MessageScope) -> bool:
-    """Tell whether PID-3 has repetitions. Most messages have one identifier."""
+    """True if PID-3 has repetitions. Most messages have one identifier."""
     mark = scope.delimiters.repetition
     rows = map(scope.message.segment, scope.all_positions("PID"))
     return bool(mark) and any(mark in row.field_text(3) for row in rows)

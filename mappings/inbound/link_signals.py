@@ -59,7 +59,6 @@ class LinkRules:
     unless_differ: Rule | None = None
 
     def signals(self, groups: Sequence[OrderGroup]) -> list[tuple[LinkSignal, ...]]:
-        """Return the signals of each group of one message, in order."""
         own = [self._own(each.scope) for each in groups]
         if len(groups) == 1:
             return own
@@ -72,11 +71,9 @@ class LinkRules:
         ]
 
     def _own(self, scope: MessageScope) -> tuple[LinkSignal, ...]:
-        """Return the signals that do not depend on other groups of the message."""
         return tuple([found for rule in self.valued if (found := rule.signal(scope)) is not None])
 
     def _shared_accessions(self, groups: Sequence[OrderGroup]) -> set[str]:
-        """Return the accessions that several groups have."""
         if not self.accession:
             return set()
         counts = Counter(each.accession for each in groups)

@@ -20,13 +20,10 @@ from mappings.language.scope import MessageScope
 
 @dataclass(frozen=True, slots=True)
 class SegmentSelection:
-    """Segment names and prefixes of segment names."""
-
     names: frozenset[str] = frozenset()
     beginnings: tuple[str, ...] = ()
 
     def has(self, name: str) -> bool:
-        """Tell whether a segment name is selected."""
         return name in self.names or name.startswith(self.beginnings)
 
 
@@ -65,8 +62,6 @@ EACH_KEYS = ("segment", "key", "value", "when")
 
 @dataclass(frozen=True, slots=True)
 class SegmentKeyRule:
-    """Creates one key for each segment of a name."""
-
     segment: str
     key: Rule
     value: Rule

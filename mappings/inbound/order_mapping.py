@@ -273,7 +273,6 @@ class OrderRules:
         )
 
     def _parents(self, scope: MessageScope) -> list[LinkSignal]:
-        """Return signals with the numbers of the parent order."""
         numbers = dict.fromkeys(self._code(name, scope) for name in PARENTS if name in self.order)
         return [LinkSignal(CHILD_OF, number) for number in numbers if number]
 

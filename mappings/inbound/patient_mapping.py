@@ -119,7 +119,6 @@ def _of_current_type(
 
 
 def _has_other_authority(one: Identifier, current: list[Identifier]) -> bool:
-    """Tell whether an identifier has another authority than all current ones."""
     return bool(current) and all(one.differs_in_authority(each) for each in current)
 
 
@@ -337,7 +336,6 @@ class PatientRules:
         )
 
     def _is_complete_move(self, scope: MessageScope, visit: PatientVisit | None) -> bool:
-        """Tell whether a move has a visit and the patient to whom it moves."""
         known = visit is not None and bool(visit.prior or (self._prior(scope) and visit.number))
         return known and not self._refusals(scope, OrderAction.VISIT_MOVE)
 

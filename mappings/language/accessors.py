@@ -141,7 +141,6 @@ def _nth(path: Path, *, raw: bool) -> Getter:
 
 
 def _field(scope: MessageScope, segment: str, index: int, number: int) -> str:
-    """Return a field of the n-th segment of a name, as sent."""
     positions = scope.visible_positions(segment)
     if len(positions) <= index:
         return ""
@@ -150,7 +149,7 @@ def _field(scope: MessageScope, segment: str, index: int, number: int) -> str:
 
 
 def _repeats(path: Path) -> bool:
-    """Tell whether a field is split into repetitions. MSH-1 and MSH-2 contain the delimiters."""
+    """True if a field is split into repetitions. MSH-1 and MSH-2 contain the delimiters."""
     return path.segment != "MSH" or path.field > _LAST_DELIMITER_FIELD
 
 
@@ -218,7 +217,7 @@ def first_match(
 def passes_filters(
     repetition: str, filters: tuple[RepetitionFilter, ...], scope: MessageScope
 ) -> bool:
-    """Tell whether a repetition passes all filters. They compare unescaped values."""
+    """True if a repetition passes all filters. They compare unescaped values."""
     delimiters = scope.delimiters
     for each in filters:
         value = pick(repetition, delimiters.component, each.component)

@@ -43,8 +43,6 @@ class UnmappedCode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CodeTable:
-    """A code table for both directions."""
-
     name: str
     forward: Mapping[str, str]
     backward: Mapping[str, str]
@@ -59,12 +57,10 @@ class CodeTable:
 
 
 def table_file(name: str) -> str:
-    """Return the file name of a table."""
     return f"{FOLDER}{name}.csv"
 
 
 def table_names(sources: Sources) -> list[str]:
-    """Return the names of the tables of a folder."""
     return sorted(
         file.removeprefix(FOLDER).removesuffix(".csv")
         for file in sources

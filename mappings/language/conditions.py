@@ -56,7 +56,6 @@ def _compile_field(path: str, node: YamlNode, diagnostics: Diagnostics) -> Condi
 
 
 def compile_test(node: YamlNode, diagnostics: Diagnostics) -> Test:
-    """Compile the test of a value."""
     if not isinstance(node.value, dict):
         return frozenset(diagnostics.read_texts(node)).__contains__
     tests = [
@@ -93,7 +92,6 @@ def compile_condition_test(
 def _warn_if_never_true(
     candidates: list[str], passes: Test, node: YamlNode, diagnostics: Diagnostics, of_field: bool
 ) -> None:
-    """Warn if none of the candidates, the only values that could pass a test, passes it."""
     possible = [
         each for each in candidates if not of_field or (each == each.strip() and each != NULL)
     ]
@@ -172,8 +170,6 @@ def _not(part: Condition) -> Condition:
 
 
 def _cached(condition: Condition) -> Condition:
-    """Cache the result of a condition in the scope."""
-
     def holds(scope: MessageScope) -> bool:
         known = scope.condition_results.get(condition)
         if known is None:

@@ -125,7 +125,6 @@ class Diagnostics:
         self.add_all([issue])
 
     def add_all(self, issues: Iterable[Issue]) -> None:
-        """Add issues that are not known yet."""
         fresh = [issue for issue in dict.fromkeys(issues) if issue not in self._known]
         self.issues += fresh
         self._known.update(fresh)
@@ -163,7 +162,6 @@ class Diagnostics:
         return ""
 
     def read_texts(self, node: YamlNode) -> list[str]:
-        """Read a list of texts. One text is a list of one."""
         return [self.read_text(item) for item in self.read_items(node)]
 
     def read_flag(self, node: YamlNode | None, *, default: bool) -> bool:

@@ -72,7 +72,6 @@ class MappingHook:
 
 
 def set_hook_executor(executor: HookExecutor | None) -> None:
-    """Set the executor of the hooks of this process."""
     _installed[:] = [] if executor is None else [executor]
 
 
@@ -113,8 +112,6 @@ def find_hook(
 
 
 class _NoExecutor:
-    """The executor before one is set. It raises HookStopped."""
-
     def load(self, module: str, source: str) -> list[str]:
         raise HookStopped("has no process to run in")
 
@@ -158,7 +155,7 @@ def hooks_used(sources: Sources, name: str) -> frozenset[HookReference]:
 
 def changes_hooks(before: Sources, after: Sources, name: str) -> bool:
     """
-    Tell whether a definition runs code that it did not run before.
+    True if a definition runs code that it did not run before.
 
     This is so if it refers to another hook, or if the file of a hook has changed.
     """

@@ -118,7 +118,6 @@ def _compile_where(
 
 
 def _filter_segment(scope: MessageScope, segment: str, where: Condition) -> MessageScope:
-    """Return a scope that sees only the segments of a name for which a condition holds."""
     return scope.restricted_to(
         [each for each in scope.all_positions(segment) if where(scope.single(each))]
     )
@@ -138,7 +137,6 @@ _POSITIONAL = frozenset({"^", "&"})
 
 
 def compile_rule(node: YamlNode, context: CompilationContext, *, raw: bool = False) -> Rule:
-    """Compile a rule. A rule with errors returns ""."""
     if isinstance(node.value, str):
         return _compile_path(node, context, raw=raw)
     if isinstance(node.value, list):

@@ -28,7 +28,6 @@ class SegmentPositions:
     __slots__ = ("by_name", "order")
 
     def __init__(self, order: Positions, by_name: Mapping[str, Positions]) -> None:
-        """Store positions in the message, in order and by name."""
         self.order = order
         self.by_name = by_name
 
@@ -58,7 +57,6 @@ class FallbackLookup:
         self._secondary = secondary
 
     def get(self, name: str, /) -> Positions | None:
-        """Return the positions of the segments with a name."""
         return self._primary.get(name) or self._secondary.get(name)
 
 
@@ -195,7 +193,7 @@ class MessageScope:
         return restricted
 
     def has_own(self, name: str) -> bool:
-        """Tell whether the scope itself, not the header, has a segment of this name."""
+        """True if the scope itself, not the header, has a segment of this name."""
         return name in self.own.by_name
 
     def locate(self, path: str) -> str:
@@ -308,7 +306,6 @@ def split_merges(groups: Sequence[MessageScope]) -> list[MessageScope]:
 def _scopes(
     message: Message, defaults: ListenerDefaults, grouping: _Grouping, cached: _Grouping
 ) -> list[MessageScope]:
-    """Create the scopes of a message. The groups of equal sequences of segment names are cached."""
     names = tuple(message.names)
     headers, groups = (cached if len(names) <= _LONGEST_CACHED else grouping)(names)
     return [MessageScope(message, defaults, own, headers[at], label) for at, own, label in groups]
@@ -393,6 +390,6 @@ def _accession(scope: MessageScope) -> str:
 
 
 def is_imaging(scope: MessageScope) -> bool:
-    """Tell whether a group orders an observation: it has an OBR, or no order detail at all."""
+    """True if a group orders an observation: it has an OBR, or no order detail at all."""
     own = scope.own.by_name
     return "OBR" in own or NON_IMAGING.isdisjoint(own)

@@ -49,8 +49,6 @@ NEVER_DELETED = IDENTIFIERS | {"PatientName"}
 
 @dataclass(frozen=True, slots=True)
 class TagRule:
-    """The rule of one tag."""
-
     tag: str
     rule: Rule
     required: bool
@@ -94,13 +92,11 @@ class TagRule:
 def compile_tags(
     node: YamlNode | None, context: CompilationContext, known: tuple[str, ...]
 ) -> dict[str, TagRule]:
-    """Compile a mapping of tags to rules."""
     entries = context.diagnostics.read_mapping(node, known) if node is not None else {}
     return {tag: compile_tag(tag, below, context) for tag, below in entries.items()}
 
 
 def compile_tag(tag: str, node: YamlNode, context: CompilationContext) -> TagRule:
-    """Compile the rule of one tag."""
     before = len(context.paths)
     context.refusing = False
     rule = compile_rule(node, context)

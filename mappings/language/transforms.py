@@ -41,7 +41,7 @@ _BEFORE_SUFFIX = 3  # components of XPN before the suffix
 
 
 def looks_like_time(text: str) -> bool:
-    """Tell whether a text is a date or a date and time in HL7 digits, without zone and fraction."""
+    """True if a text is a date or a date and time in HL7 digits, without zone and fraction."""
     return (
         len(text) in _LENGTHS
         and text.isascii()
@@ -65,7 +65,7 @@ def age_in_years(birth: str, day: str) -> str:
 
 
 def is_plain_name(text: str, marks: Delimiters) -> bool:
-    """Tell whether a field is one name whose only separator is the caret."""
+    """True if a field is one name whose only separator is the caret."""
     return (
         marks.component == CARET
         and marks.repetition not in text  # an undeclared (empty) separator is in every text
@@ -108,7 +108,7 @@ _UID = re.compile(r"(?:0|[1-9][0-9]*)(?:\.(?:0|[1-9][0-9]*))+")
 
 
 def is_uid(text: str) -> bool:
-    """Tell whether a text has the syntax of a DICOM UID (PS3.5 §9.1)."""
+    """True if a text has the syntax of a DICOM UID (PS3.5 §9.1)."""
     return len(text) <= _MAX_UID_LENGTH and _UID.fullmatch(text) is not None
 
 

@@ -37,7 +37,6 @@ def report_unreachable(items: Sequence[YamlNode], diagnostics: Diagnostics) -> N
 
 
 def report_without_effect(entries: dict[str, YamlNode], diagnostics: Diagnostics) -> None:
-    """Report modifiers that have no effect on a rule."""
     for key, needed in _NEEDS.items():
         if key in entries and not any(each in entries for each in needed):
             names = " or ".join(f"`{each}`" for each in needed)
@@ -52,7 +51,6 @@ def report_without_effect(entries: dict[str, YamlNode], diagnostics: Diagnostics
 
 
 def always_has_value(node: YamlNode) -> bool:
-    """Tell whether a rule has a value for each message."""
     if isinstance(node.value, list):
         return any(always_has_value(item) for item in node.value)
     if not isinstance(node.value, dict):
@@ -61,7 +59,6 @@ def always_has_value(node: YamlNode) -> bool:
 
 
 def never_has_value(node: YamlNode) -> bool:
-    """Tell whether a rule has no value for any message."""
     if isinstance(node.value, list):
         return all(never_has_value(item) for item in node.value)
     if not isinstance(node.value, dict):
@@ -76,7 +73,6 @@ def never_has_value(node: YamlNode) -> bool:
 
 
 def is_from_listener_only(node: YamlNode) -> bool:
-    """Tell whether a rule takes its value from the listener's settings only."""
     if not isinstance(node.value, dict) or _text(node.get("default")) != LISTENER:
         return False
     others = {key: below for key, below in node.value.items() if key != "default"}

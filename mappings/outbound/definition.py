@@ -33,7 +33,6 @@ class StatusCodes:
 
     @property
     def events(self) -> frozenset[ResultEvent]:
-        """The events that have codes."""
         return frozenset(event for event, after in self.table if after is None)
 
     def codes(self, event: ResultEvent, earlier: Sequence[ResultEvent]) -> Mapping[str, str] | None:
@@ -42,7 +41,6 @@ class StatusCodes:
         return self.table.get((event, known[-1] if known else None))
 
     def restricted_to(self, events: Collection[ResultEvent]) -> "StatusCodes":
-        """Return the codes of these events only."""
         return StatusCodes({key: codes for key, codes in self.table.items() if key[0] in events})
 
 
@@ -109,11 +107,9 @@ class OutboundMapping:
 
     @property
     def events(self) -> frozenset[ResultEvent]:
-        """The events that have messages."""
         return self.statuses.events
 
     def restricted_to(self, events: Collection[ResultEvent]) -> "OutboundMapping":
-        """Return a mapping with messages for these events only."""
         return replace(self, statuses=self.statuses.restricted_to(events))
 
     def render(self, result: ResultContext) -> bytes:

@@ -41,7 +41,6 @@ class Echo:
 
     @cached_property
     def marks(self) -> Delimiters:
-        """The delimiters of the sender."""
         for line in self._lines:
             if line[:3].upper() == "MSH":
                 declared = line[3:4] + line[4:].partition(line[3:4] or "|")[0]

@@ -137,7 +137,6 @@ def _text(raw: str, theirs: Delimiters, codec: str) -> Encoded:
 
 
 def _time(text: str, default_offset: int | None) -> Encoded:
-    """Encode a time in HL7 digits, with its own offset or the default one."""
     stamp = parse_timestamp(text)
     if stamp is None:
         return NOTHING

@@ -30,7 +30,6 @@ UNKNOWN_CODES = ("keep", "empty", "refuse")
 
 
 def compile_field(node: YamlNode, context: CompilationContext) -> Variable:
-    """Compile the value of a field."""
     if isinstance(node.value, dict):
         return _compile_mapping(node, node.value, context)
     if isinstance(node.value, list):
@@ -189,7 +188,7 @@ def _echo(node: YamlNode, context: CompilationContext) -> Variable:
 
 def _holds(value: Encoded, texts: set[str]) -> bool:
     """
-    Tell whether the order's field has the value of the report service. Merges change numbers.
+    True if the order's field has the value of the report service. Merges change numbers.
 
     The groups of a name are repetitions of the field.
     """

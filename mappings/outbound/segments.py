@@ -166,8 +166,6 @@ Writer = Callable[[RenderState], list[Encoded]]
 
 @dataclass(frozen=True, slots=True)
 class _ItemCompiler:
-    """Compiles the items of one definition."""
-
     style: OutputStyle
     parts: dict[str, YamlNode]
     context: CompilationContext
@@ -176,11 +174,10 @@ class _ItemCompiler:
 
     @property
     def diagnostics(self) -> Diagnostics:
-        """The diagnostics of the compilation."""
         return self.context.diagnostics
 
     def begins_with_header(self, item: YamlNode) -> bool:
-        """Tell whether the first segment of an item is MSH."""
+        """True if the first segment of an item is MSH."""
         use = item.get("use")
         if use is not None and isinstance(use.value, str) and use.value in self.parts:
             first = self.diagnostics.read_items(self.parts[use.value])[:1]
@@ -208,7 +205,6 @@ class _ItemCompiler:
         return lambda state: writer(state) if condition(state) else []
 
     def _part(self, node: YamlNode) -> Writer:
-        """Compile the items of a part. A part that contains itself is an error."""
         name = self.diagnostics.read_choice(node, "part", self.parts)
         if name is None:
             return _write_nothing

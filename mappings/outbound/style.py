@@ -112,7 +112,7 @@ def check_style_has_effect(
 
 
 def _is_default(node: YamlNode) -> bool:
-    """Tell whether a setting has no effect by intention: no sections, or only text."""
+    """True if a setting has no effect by intention: no sections, or only text."""
     values = [item.value for item in node.value] if isinstance(node.value, list) else [node.value]
     return values in (["none"], [TEXT])
 

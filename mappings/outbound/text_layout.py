@@ -37,16 +37,12 @@ WHOLE: Code = ("18748-4", "Diagnostic imaging report", "LN")
 
 @dataclass(frozen=True, slots=True)
 class SectionText:
-    """The lines of one section."""
-
     name: str
     lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SectionCodes:
-    """The codes of the sections of a receiver. Without codes the text is not split."""
-
     codes: Mapping[str, Code] = field(default_factory=dict)
     section_of: Callable[[str], str | None] = lambda heading: None
 
@@ -157,19 +153,18 @@ class TextLayout:
 
     def in_child(self, context: ResultContext) -> bool:
         """
-        Tell whether a message is about a child order. Every addendum, sent or withdrawn,
+        True if a message is about a child order. Every addendum, sent or withdrawn,
         has one.
         """
         has_child = context.event in (ResultEvent.ADDENDUM, ResultEvent.RETRACTION)
         return self.addenda == CHILD and has_child and bool(context.addenda)
 
     def is_alone(self, context: ResultContext) -> bool:
-        """Tell whether a message contains only the newest addendum."""
+        """True if a message contains only the newest addendum."""
         newest = self.addenda == "newest" and context.event is ResultEvent.ADDENDUM
         return self.in_child(context) or (newest and bool(context.addenda))
 
     def rows(self, context: ResultContext) -> list[dict[str, Encoded]]:
-        """Return the rows of the text, one for each OBX."""
         rows = []
         for section in self.cut(context):
             names = {**coding_of(section), "sub_id": plain(str(section.sub_id))}

@@ -244,5 +244,4 @@ DESTINATION = "destination."
 
 
 def destination(key: str) -> Variable:
-    """Return a variable for a setting of the destination."""
     return lambda state: plain(state.context.destination.get(key, ""))

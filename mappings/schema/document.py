@@ -43,7 +43,6 @@ def schema() -> dict[str, Any]:
 
 
 def text() -> str:
-    """Return the schema as published."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -37,7 +37,6 @@ FLAG: Schema = {
 
 
 def closed(members: Mapping[str, Schema], about: str = "", **more: Any) -> Schema:
-    """Return the schema of a mapping with these keys only."""
     described = {"description": about} if about else {}
     return {
         **described,
@@ -55,11 +54,9 @@ def each(members: Schema, about: str = "", **more: Any) -> Schema:
 
 
 def one_of(words: Collection[str], about: str = "") -> Schema:
-    """Return the schema of a set of words."""
     described = {"description": about} if about else {}
     return {**described, "enum": sorted(map(str, words))}
 
 
 def several(one: Schema) -> Schema:
-    """Return the schema of a value or a list of values."""
     return {"anyOf": [one, {"type": "array", "items": one}]}

@@ -15,14 +15,11 @@ NOW = datetime.now(UTC)
 
 
 def named(name: str) -> x509.Name:
-    """A subject with a common name."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
 @dataclass
 class Credential:
-    """A certificate and its key, as files."""
-
     certificate: Path
     key: Path
     serial: int
@@ -33,8 +30,6 @@ class Credential:
 
 
 class Authority:
-    """A certificate authority that writes its files into a folder."""
-
     def __init__(self, folder: Path, name: str = "ca") -> None:
         self.folder = folder
         self.name = name
@@ -93,7 +88,6 @@ class Authority:
         return credential
 
     def revoke(self, file: str, *credentials: Credential) -> str:
-        """Write a list that revokes these certificates; return its path."""
         builder = x509.CertificateRevocationListBuilder().issuer_name(named(self.name))
         builder = builder.last_update(NOW - timedelta(days=1)).next_update(NOW + timedelta(days=30))
         for credential in credentials:

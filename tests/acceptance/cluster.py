@@ -17,8 +17,6 @@ CONFIGURATION = ROOT / "deploy" / "haproxy.cfg"
 
 
 class Cluster:
-    """Nodes that share only a database."""
-
     def __init__(
         self, folder: Path, url: str, count: int = 2, *, program: Program = Forked
     ) -> None:
@@ -42,18 +40,15 @@ class Cluster:
             node.configure()
 
     def name_sessions(self) -> None:
-        """Set the application name of each node's database sessions to the node's name."""
         separator = "&" if "?" in self.url else "?"
         for node in self.nodes:
             node.database = f"{self.url}{separator}application_name={node.home.name}"
 
     def start(self) -> None:
-        """Start all nodes."""
         for node in self.nodes:
             node.start()
 
     def close(self) -> None:
-        """Kill all nodes and the balancer."""
         for node in self.nodes:
             node.kill()
         if self._balancer is not None:
@@ -78,7 +73,6 @@ class Cluster:
         eventually(lambda: is_ready(f"http://127.0.0.1:{self.web_port}"))
 
     def node_of(self, owner: str) -> House:
-        """Return the node with this name."""
         for node in self.nodes:
             if owner.startswith((node.home / "run" / "node-0").read_text("ascii").split()[0]):
                 return node

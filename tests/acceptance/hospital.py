@@ -10,8 +10,6 @@ from tests.acceptance.wire import Sink
 
 
 class Hospital:
-    """An installation, the ports of its listeners, and the sinks of its destinations."""
-
     def __init__(self, home: Path, ris: Sink, authority: trustme.CA) -> None:
         """Choose ports and write certificates; start nothing."""
         self.house = House(home)
@@ -36,7 +34,6 @@ class Hospital:
         self.tls = add("tls", tls=certificate)
 
     def close(self) -> None:
-        """Stop the sinks."""
         self.secure_sink.stop()
 
     def _destinations(self, ris: Sink, certificate: dict[str, str]) -> None:

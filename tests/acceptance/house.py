@@ -116,7 +116,6 @@ class House:
         self._section("destination", name, values)
 
     def listener(self, name: str, **extra: Any) -> int:
-        """Add a listener before the start; return its port."""
         port = free_port()
         self._section("listener", name, {"bind": f"127.0.0.1:{port}", "site": "SITE1"} | extra)
         return port
@@ -138,7 +137,6 @@ class House:
         self.token = (self.home / TOKEN).read_text("utf-8")
 
     def configure(self) -> None:
-        """Write the settings."""
         text = f'[http]\nbind = "127.0.0.1:{self.http_port}"\npublic_url = "{self.url}"\n'
         if self.database:
             text = f'[database]\nurl = "{self.database}"\n' + text
@@ -216,7 +214,6 @@ class House:
         return self.post("/api/report/launch/clinical", body)
 
     def sign(self, mrn: str, accession: str, **extra: Any) -> None:
-        """Sign by the API."""
         self.act("sign", mrn, accession, **extra)
 
     def act(
@@ -227,7 +224,6 @@ class House:
         return self.post(f"/api/report/{what}", {"clinicalInfo": identity, **extra}, expect)
 
     def worklist(self, **query: Any) -> list[dict[str, Any]]:
-        """All rows of the site's worklist."""
         rows: list[dict[str, Any]] = []
         cursor = None
         while True:

@@ -11,8 +11,6 @@ from tests.acceptance.wire import ack
 
 @dataclass
 class Receiver:
-    """An HTTP receiver of results with configurable responses."""
-
     status: int = 200
     answer: bytes | None = None
     with_length: bool = True

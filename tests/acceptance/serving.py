@@ -22,14 +22,12 @@ class Serving:
         env: Mapping[str, str] | None = None,
         program: Program = Forked,
     ) -> None:
-        """Start it."""
         self.file = home / "serve.log"
         self.probe = probe
         command = ["serve", "--home", str(home), *arguments]
         self.process = program(command, env or {}, self.file, self.file)
 
     def wait(self) -> None:
-        """Wait until it is ready."""
         eventually(lambda: self.process.poll() is not None or is_ready(self.probe))
         assert self.process.poll() is None, f"not ready: {self.log()[-3000:]}"
 
@@ -50,7 +48,6 @@ class Serving:
 
 
 def is_ready(address: str) -> bool:
-    """Tell whether the service at an address is ready."""
     try:
         answer = httpx.get(f"{address}/readyz", timeout=10, verify=TRUSTED)
     except httpx.HTTPError:

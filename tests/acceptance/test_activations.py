@@ -59,7 +59,6 @@ def row(house: House, number: int) -> tuple[int, str, str]:
 
 
 def send(house: House, number: int) -> tuple[str, str]:
-    """Send an order and return its acknowledgment."""
     with Sender(house.mllp_port) as sender:
         return verdict(sender.ask(order(number)))
 

@@ -86,7 +86,6 @@ def waiting(database_url: str, tmp_path: Path) -> Iterator[Waiting]:
 
 
 def flip(data: bytes, chance: random.Random) -> bytes:
-    """Change one bit."""
     place = chance.randrange(len(data) * 8)
     changed = bytearray(data)
     changed[place // 8] ^= 1 << place % 8

@@ -36,7 +36,6 @@ def refuse_with_patient_data(message: bytes, attempts: int) -> bytes:
 
 
 def canary(number: int, **extra: str) -> bytes:
-    """An order whose fields are all canary values."""
     given = {
         "mrn": f"CANARYMRN{number}",
         "accession": f"CANARYACC{number}",

@@ -81,7 +81,6 @@ def _delivered(cluster: Cluster) -> int:
 def test_one_node_prunes_and_another_takes_over(
     cluster: Cluster,
 ) -> None:
-    """Only one node prunes. After it is killed, another node prunes."""
     cluster.nodes[0].settings = PRUNING
     cluster.make()
     cluster.start()

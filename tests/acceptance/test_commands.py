@@ -160,8 +160,6 @@ def test_retry_and_skip(house: House) -> None:
 
 
 def wait_for(house: House, state: str, delivery: int = 0) -> dict[str, int]:
-    """Wait for a delivery in a state."""
-
     def found() -> list[dict[str, int]]:
         rows = json.loads(house.bridge("deliveries", "list", "--state", state, "--json"))
         return [row for row in rows if delivery in {0, row["id"]}]

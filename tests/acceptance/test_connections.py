@@ -40,7 +40,6 @@ class Console:
         self.cookies = dict(answer.cookies)
 
     def call(self, method: str, path: str, body: object = None) -> httpx.Response:
-        """Call an endpoint."""
         url, headers = f"{self.house.url}/console/api/{path}", {"origin": self.house.url}
         return httpx.request(
             method,

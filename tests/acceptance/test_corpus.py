@@ -23,7 +23,6 @@ def framed(raw: bytes) -> bytes:
 
 
 def check_answer(reply: bytes) -> None:
-    """Check that a reply has a code, and that a refusal has an ERR segment with an error code."""
     code, _ = verdict(reply)
     assert code in {"AA", "CA"} | NEGATIVE
     if code in NEGATIVE:

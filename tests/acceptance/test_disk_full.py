@@ -25,7 +25,6 @@ ROOM = 3 * 2**20
 
 
 def fill(house: House, first: int) -> tuple[list[int], int]:
-    """Send until an order is not accepted; return the accepted numbers and the refused one."""
     accepted: list[int] = []
     for number in range(first, first + MOST):
         try:

@@ -24,13 +24,10 @@ Fault = Callable[[Forward, bytes], bytes | None]
 
 
 def pass_on(forward: Forward, message: bytes) -> bytes | None:
-    """No fault."""
     return forward(message)
 
 
 class Proxy:
-    """A proxy before a local port."""
-
     def __init__(self, target: int, fault: Fault = pass_on) -> None:
         self.target, self.fault = target, fault
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -68,7 +65,6 @@ class Proxy:
 
 @contextmanager
 def proxy(target: int, fault: Fault = pass_on) -> Iterator[Proxy]:
-    """Run a proxy for the length of a test."""
     running = Proxy(target, fault)
     try:
         yield running
@@ -77,7 +73,6 @@ def proxy(target: int, fault: Fault = pass_on) -> Iterator[Proxy]:
 
 
 def renamed(message: bytes, name: bytes) -> bytes:
-    """Return a message with another control id."""
     return message.replace(b"|" + control_id(message) + b"|", b"|" + name + b"|", 1)
 
 
@@ -106,7 +101,6 @@ class Swap:
         self._held = b""
 
     def __call__(self, forward: Forward, message: bytes) -> bytes | None:
-        """Handle a message."""
         self._until -= 1
         if not self._until:
             self._held = message
@@ -126,7 +120,6 @@ class Repeat:
         self._first = b""
 
     def __call__(self, forward: Forward, message: bytes) -> bytes | None:
-        """Handle a message."""
         if not self._first:
             self._first = message
             forward(message)
@@ -144,7 +137,6 @@ class OldAgain:
         self._first = b""
 
     def __call__(self, forward: Forward, message: bytes) -> bytes | None:
-        """Handle a message."""
         reply = forward(message)
         if self._first:
             forward(self._first)
@@ -168,7 +160,6 @@ class Watched:
     ris: Sink
 
     def send(self, number: int) -> list[Event]:
-        """Send an order and its changes; return the events of the sender and of a reader."""
         events = []
         with Sender(self.orders.port) as sender:
             for step in range(STEPS):

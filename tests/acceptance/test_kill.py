@@ -36,7 +36,6 @@ def house(database_url: str, tmp_path: Path) -> Iterator[House]:
 
 
 def course(patient: int) -> list[tuple[str, bytes]]:
-    """All messages about one patient, in order: control id and message."""
     messages = []
     for control, every in STEPS.items():
         for place in range(0, ORDERS_EACH, every):
@@ -104,7 +103,7 @@ def broken_promises(house: House, feeds: list[Feed]) -> list[str]:
 
 
 def has_sent(feeds: list[Feed], count: int) -> bool:
-    """Tell whether `count` messages of all feeds are acknowledged."""
+    """True if `count` messages of all feeds are acknowledged."""
     return sum(feed.acknowledged for feed in feeds) >= count
 
 

@@ -34,14 +34,12 @@ def workers(parent: int) -> list[int]:
 
 
 def kill_workers(parent: int) -> None:
-    """Kill all workers of a service."""
     for each in workers(parent):
         with suppress(ProcessLookupError):
             os.kill(each, signal.SIGKILL)
 
 
 def states(house: House) -> list[str]:
-    """The states of all messages."""
     listed = json.loads(house.bridge("messages", "list", "--json"))
     return sorted(each["state"] for each in listed)
 

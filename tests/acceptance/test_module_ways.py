@@ -25,7 +25,6 @@ BACKGROUND = ("bridge/console/", "bridge/admin/")
 
 
 def documented(way: str) -> list[str]:
-    """The modules of a way in the table of the documents."""
     page = (ROOT / "docs" / "explanation" / "architecture.md").read_text("utf-8")
     (row,) = re.findall(rf"^\| {re.escape(way)} \|(.*)\|$", page, re.MULTILINE)
     return re.findall(r"`([\w/]+\.py)`", row)

@@ -71,7 +71,6 @@ def watched(tmp_path_factory: pytest.TempPathFactory, hook: int) -> Iterator[tup
 
 
 def notifications(key: str, news: str = "raised") -> list[dict[str, Any]]:
-    """The notifications of one alert."""
     return [each for each in NOTIFIED if each["key"] == key and each["news"] == news]
 
 
@@ -166,7 +165,6 @@ def test_parked_results_raise_an_alert_and_are_retried_in_bulk(watched: tuple[Ho
 
 
 def deliveries(house: House, state: str) -> list[int]:
-    """The ids of the deliveries in a state."""
     text = house.bridge("deliveries", "list", "--state", state, "--json")
     return [each["id"] for each in json.loads(text)]
 

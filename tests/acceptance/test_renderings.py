@@ -73,7 +73,6 @@ def receivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receivers]:
 
 
 def named(message: list[list[str]], name: str) -> list[list[str]]:
-    """The segments with a name."""
     return [segment for segment in message if segment[0] == name]
 
 

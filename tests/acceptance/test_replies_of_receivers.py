@@ -21,13 +21,10 @@ TEXT = b"Script failed after acceptance"
 
 
 def framed(message: bytes, code: bytes = b"AA", text: bytes = b"") -> bytes:
-    """Return a framed acknowledgment of a message."""
     return VT + ack(message, code).rstrip(b"\r") + (b"|" + text if text else b"") + b"\r" + FS_CR
 
 
 class Scripted:
-    """A receiver that answers each message by a script with its socket."""
-
     def __init__(self, script: Callable[["Scripted", socket.socket, bytes], object]) -> None:
         self._script = script
         self.received: list[bytes] = []
@@ -37,7 +34,6 @@ class Scripted:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def stop(self) -> None:
-        """Stop listening."""
         self._server.close()
 
     def _accept(self) -> None:
@@ -77,8 +73,6 @@ def with_the_next(code: bytes) -> Callable[[Scripted, socket.socket, bytes], obj
 
 
 def while_idle(code: bytes) -> Callable[[Scripted, socket.socket, bytes], object]:
-    """Reply a second time after a while."""
-
     def script(_: Scripted, wire: socket.socket, message: bytes) -> None:
         wire.sendall(framed(message))
         threading.Timer(0.3, wire.sendall, [framed(message, code, TEXT)]).start()
@@ -115,7 +109,6 @@ def replied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replied]:
 
 
 def listed(house: House, *arguments: str) -> list[dict[str, Any]]:
-    """Return the rows of a list command."""
     rows: list[dict[str, Any]] = json.loads(house.bridge(*arguments, "--limit", "500", "--json"))
     return rows
 
@@ -305,7 +298,6 @@ TRANSIENT: dict[str, bytes] = {
 
 
 def refusing(msa: bytes) -> Answer:
-    """Refuse each message."""
     return lambda message, _: (
         VT
         + b"MSH|^~\\&|S|S|B|B|20260101||ACK|1|P|2.5.1\rMSA|"
@@ -316,7 +308,6 @@ def refusing(msa: bytes) -> Answer:
 
 @pytest.fixture(scope="module")
 def refused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, dict[str, Sink]]]:
-    """A service whose receivers refuse the result."""
     house = House(tmp_path_factory.mktemp("refused") / "home")
     sinks = {}
     for number, (name, msa) in enumerate({**PERMANENT, **TRANSIENT}.items()):

@@ -95,7 +95,6 @@ class Failing:
 
 @pytest.fixture(scope="module")
 def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Failing]:
-    """A service that has released reports and an addendum to receivers that fail."""
     house = House(tmp_path_factory.mktemp("failing") / "home")
     sinks = {name: Sink(answer) for name, answer in {**FAILURES, "good": accept}.items()}
     for name, each in sinks.items():

@@ -41,7 +41,6 @@ class Used:
     secrets: dict[str, str] = field(default_factory=dict)
 
     def keep(self, kind: str, text: str) -> None:
-        """Record the secrets in a text."""
         for pattern in (_HANDLE, _TOKEN, _BOOT):
             for number, found in enumerate(pattern.findall(text)):
                 self.secrets[f"{kind} {pattern.pattern[:12]} {number}"] = found
@@ -168,7 +167,6 @@ def launches() -> Iterator[dict[str, Any]]:
 
 
 def forms(secret: str) -> set[bytes]:
-    """The encodings of a secret to search for."""
     raw = secret.encode()
     found = {raw, raw.hex().encode(), raw.hex().upper().encode()}
     found |= {urllib.parse.quote(secret, safe="").encode(), base64.b64encode(raw).rstrip(b"=")}

@@ -150,7 +150,6 @@ def test_validate(hospital: Hospital) -> None:
 
 
 def test_a_hundred_frames_in_one_write(hospital: Hospital) -> None:
-    """The listener answers a hundred frames of one write in order."""
     messages = [order(number) for number in range(1100, 1200)]
     with Sender(hospital.house.mllp_port) as sender:
         sender.raw(b"".join(VT + each + FS_CR for each in messages))

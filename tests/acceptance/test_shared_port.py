@@ -23,7 +23,6 @@ FRAMES = 'bridge_mllp_frames_total{listener="orders"} '
 
 @pytest.fixture
 def cluster(postgres_url: str, tmp_path: Path) -> Iterator[Cluster]:
-    """Two nodes on an empty database, whose listeners share a port."""
     empty(postgres_url)
     made = Cluster(tmp_path, postgres_url)
     one, two = made.nodes
@@ -36,7 +35,6 @@ def cluster(postgres_url: str, tmp_path: Path) -> Iterator[Cluster]:
 
 
 def frames(node: House) -> float:
-    """Return the number of frames that a node has received."""
     lines = httpx.get(f"{node.url}/metrics", timeout=PATIENCE).text.splitlines()
     return sum(float(line.removeprefix(FRAMES)) for line in lines if line.startswith(FRAMES))
 

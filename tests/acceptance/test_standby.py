@@ -29,8 +29,6 @@ _REPLAYED = """
 
 @dataclass
 class Pair:
-    """A primary and its standby."""
-
     primary: PostgresServer
     standby: PostgresServer
 
@@ -62,7 +60,6 @@ class Pair:
 
 @contextmanager
 def pair() -> Iterator[Pair]:
-    """Run a primary and an asynchronous standby, which is a copy of it."""
     folder = Path(tempfile.mkdtemp(prefix="bridge-standby-"))
     folder.chmod(0o755)
     data = folder / "standby"
@@ -129,14 +126,12 @@ _WAIT_MS = """
 
 @pytest.fixture
 def servers() -> Iterator[Pair]:
-    """A primary and a standby."""
     with pair() as running:
         yield running
 
 
 @pytest.fixture
 def running(servers: Pair, tmp_path: Path) -> Iterator[House]:
-    """A service on both servers."""
     house = House(tmp_path / "home", database=servers.url, program=with_short_wait)
     house.make()
     house.start()
@@ -186,14 +181,12 @@ def test_a_failover_to_a_late_standby_loses_the_last_commits_only(
 
 
 def send(house: House, numbers: range) -> None:
-    """Send orders; each is acknowledged."""
     with Sender(house.mllp_port) as sender:
         for number in numbers:
             assert verdict(sender.ask(order(number))) == ("AA", f"C{number}")
 
 
 def is_acknowledged(house: House, number: int) -> bool:
-    """Send an order, and tell whether it was acknowledged positively."""
     try:
         with Sender(house.mllp_port) as sender:
             return verdict(sender.ask(order(number)))[0] == "AA"

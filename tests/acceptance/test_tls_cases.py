@@ -23,8 +23,6 @@ from tests.eventually import PATIENCE, eventually
 
 @dataclass
 class TlsInstallation:
-    """An installation with TLS, its authority, and the certificates of clients and receivers."""
-
     house: House
     authority: Authority
     port: int
@@ -160,7 +158,6 @@ def retried(house: House) -> set[str]:
 
 
 def serial_of(sender: Sender) -> int:
-    """The serial number of the listener's certificate."""
     assert isinstance(sender.socket, ssl.SSLSocket)
     data = sender.socket.getpeercert(binary_form=True)
     assert data is not None

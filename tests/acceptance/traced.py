@@ -33,8 +33,6 @@ def traced(arguments: Sequence[str], env: Mapping[str, str], output: Path, error
 
 
 class Trace:
-    """The modules that got each message."""
-
     def __init__(self, messages: Mapping[str, Sequence[str]]) -> None:
         """`messages` has the texts of each message, by its name."""
         self._texts = {name: [each.encode() for each in texts] for name, texts in messages.items()}
@@ -43,7 +41,6 @@ class Trace:
         self.active = False
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
-        """Note a call with a message."""
         code = frame.f_code
         if not self.active or event != "call" or not (module := self._module(code)):
             return
@@ -56,7 +53,6 @@ class Trace:
                         self.found[message].add(module)
 
     def _module(self, code: CodeType) -> str:
-        """Return the path of a function's module; empty if it is not ours."""
         if code not in self._modules:
             path = Path(code.co_filename)
             ours = path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in PACKAGES

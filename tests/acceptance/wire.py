@@ -45,8 +45,6 @@ def ack(message: bytes, code: bytes = b"AA", about: bytes | None = None) -> byte
 
 
 class Sender:
-    """One client connection."""
-
     def __init__(
         self, port: int, timeout: float = PATIENCE, tls: ssl.SSLContext | None = None
     ) -> None:
@@ -67,7 +65,6 @@ class Sender:
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
         self.socket.close()
 
     def raw(self, data: bytes) -> None:
@@ -75,7 +72,6 @@ class Sender:
         self.socket.sendall(data)
 
     def post(self, *messages: bytes) -> None:
-        """Frame messages and send them in one write."""
         self.raw(b"".join(VT + message + FS_CR for message in messages))
 
     def reply(self, timeout: float | None = None) -> bytes | None:
@@ -101,7 +97,6 @@ class Sender:
         return found
 
     def ask(self, message: bytes, timeout: float | None = None) -> bytes | None:
-        """Send one message and wait for its reply."""
         self.post(message)
         return self.reply(timeout)
 
@@ -111,7 +106,6 @@ Answer = Callable[[bytes, int], bytes | None]
 
 
 def accept(message: bytes, attempts: int) -> bytes:
-    """Answer AA."""
     return VT + ack(message) + FS_CR
 
 
@@ -134,7 +128,6 @@ class Sink:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def stop(self) -> None:
-        """Stop listening."""
         self._open = False
         self._server.close()
 
@@ -202,7 +195,6 @@ class Sink:
 
 @contextmanager
 def sink(answer: Answer = accept, tls: ssl.SSLContext | None = None) -> Iterator[Sink]:
-    """Run a sink for the length of a test."""
     running = Sink(answer, tls)
     try:
         yield running

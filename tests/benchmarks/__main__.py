@@ -46,7 +46,6 @@ PARTS: Mapping[str, Callable[[Path, Options], None]] = {
 
 
 def main() -> None:
-    """Measure the named parts, each in its own folder."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--rounds", type=int, default=ROUNDS)

@@ -72,7 +72,6 @@ class Line:
 
 
 def identity(accession: str, mrn: str = "") -> dict[str, str]:
-    """Return the identity of an order."""
     return {"SiteID": "SITE1", "PatientMRN": mrn or f"M{accession}", "Accession": accession}
 
 

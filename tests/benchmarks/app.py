@@ -51,7 +51,6 @@ LISTEN = """() => {
 
 
 def link(engine: Reports, accession: str, **tags: str) -> str:
-    """Launch a report and return its link."""
     launched = engine.launch(clinicalInfo={**engine.identity(accession), **tags})
     return str(launched["reportLink"])
 
@@ -82,7 +81,6 @@ def typing(at: Viewer) -> list[float]:
 
 
 def measure(browser: Browser, engine: Reports, host: str) -> dict[str, list[float]]:
-    """Return the measurements by name."""
     cold, warm, size, keys = (list[float]() for _ in BOUNDS)
     for turn in range(ROUNDS):
         with viewing(browser, engine, host) as at:
@@ -99,7 +97,6 @@ def measure(browser: Browser, engine: Reports, host: str) -> dict[str, list[floa
 
 
 def table(found: dict[str, list[float]]) -> Table:
-    """Return a table of medians and limits."""
     shown = Table("", "median", "worst", "bound")
     for name, values in found.items():
         middle, worst = statistics.median(values), max(values)

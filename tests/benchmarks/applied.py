@@ -99,7 +99,6 @@ class Watch:
 
     @contextmanager
     def running(self) -> Iterator["Watch"]:
-        """Watch until the block ends."""
         self._thread.start()
         try:
             yield self
@@ -202,7 +201,6 @@ def measure(folder: Path, count: int, rounds: int) -> dict[tuple[str, str], list
 
 
 def _loads(at: Installation, count: int) -> Iterator[tuple[str, Applied]]:
-    """Measure one installation: each pace, then a backlog."""
     backlog(at, 500, 0)
     first = 1_000_000
     for name, (rate, seconds) in PACES.items():
@@ -213,7 +211,6 @@ def _loads(at: Installation, count: int) -> Iterator[tuple[str, Applied]]:
 
 
 def main(folder: Path, options: Options) -> None:
-    """Measure and print."""
     found = measure(folder, options.count or BACKLOG, options.rounds)
     rows = []
     for (installation, name), runs in found.items():

@@ -60,7 +60,6 @@ class Serving:
         return Turn(run.rate, cpu_of_tree(self.pid) - before, applied)
 
     def orders(self) -> int:
-        """Count the orders of the engine."""
         if self._database:
             with psycopg.connect(self._database) as connection:
                 row = connection.execute(_COUNT.encode()).fetchone()

@@ -41,8 +41,6 @@ class Contestant:
 
 
 def contestants(folder: Path, postgres: Postgres, peers: Peers) -> list[Contestant]:
-    """Return all contestants."""
-
     def fresh() -> Path:
         return Path(tempfile.mkdtemp(dir=folder))
 

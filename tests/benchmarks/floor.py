@@ -79,8 +79,6 @@ class Store:
 
 
 class Floor(protocol.Protocol):
-    """One connection."""
-
     def __init__(self, store: Store) -> None:
         self.store, self.buffer = store, b""
 

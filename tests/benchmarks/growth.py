@@ -53,7 +53,6 @@ def _filled(folder: Path, postgres: Postgres | None, filling: Fill) -> Iterator[
 
 
 def _start_and_pages(house: House, count: int, rounds: int) -> dict[str, float]:
-    """Start the whole service, request the pages, and stop."""
     before = time.perf_counter()
     service = house.start()
     ready = time.perf_counter() - before

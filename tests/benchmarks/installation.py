@@ -29,8 +29,6 @@ _numbers = itertools.count()
 
 
 class Postgres:
-    """A private server; every database is new."""
-
     def __init__(self, folder: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -47,7 +45,6 @@ class Postgres:
         )
 
     def copy(self, address: str) -> str:
-        """Copy a database without connections; return the address of the copy."""
         url = make_url(address)
         model, name = url.database, f"bench{next(_numbers)}"
         with psycopg.connect(str(self.server.get_uri()), autocommit=True) as connection:
@@ -67,7 +64,6 @@ class Postgres:
         self.server.cleanup()
 
     def pids(self) -> list[int]:
-        """The server's processes."""
         main = int((Path(self.server.pgdata) / "postmaster.pid").read_text().split()[0])
         return [main, *_children(main)]
 
@@ -81,7 +77,6 @@ class Installation:
 
     @property
     def processes(self) -> list[int]:
-        """The processes of the service, without those of the database."""
         services = [self.house.service, *self.house.others]
         return [each.process.pid for each in services if each is not None]
 

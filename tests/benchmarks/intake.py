@@ -32,7 +32,6 @@ Figures = dict[tuple[str, str], list[Run]]
 
 
 def _turn(runner: Contestant, figures: Figures) -> None:
-    """Start one contestant, warm up, run all patterns, and kill it."""
     with runner.start() as port:
         drive(port, 1, 1, WARM_UP, 0)
         first = WARM_UP

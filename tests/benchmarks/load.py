@@ -68,7 +68,6 @@ class Sender(asyncio.Protocol):
         self._send(min(self._window, len(self._todo)))
 
     def send(self, frame: Frame, due: float) -> None:
-        """Send one frame with its due time."""
         self._open.append((frame[0], due))
         self._write(frame[1])
 
@@ -93,7 +92,6 @@ class Sender(asyncio.Protocol):
         self._fail("the listener closed a connection")
 
     def close(self) -> None:
-        """End the connection."""
         if not self.ended.done():
             self.ended.set_result(None)
         if self._transport is not None:
@@ -120,7 +118,6 @@ class Sender(asyncio.Protocol):
 
 
 async def connect(port: int, make: Callable[[], Sender]) -> Sender:
-    """Open a connection."""
     _, sender = await asyncio.get_running_loop().create_connection(make, "127.0.0.1", port)
     return sender
 

@@ -90,7 +90,6 @@ def lazily(raw: bytes) -> object:
 
 
 def shipped() -> InboundMapping:
-    """Return the shipped definition."""
     found = load(DEFINITIONS, "orders")
     assert isinstance(found, InboundMapping)
     return found

@@ -90,7 +90,6 @@ class Template:
 
 
 def mixed() -> list[Template]:
-    """Return the mixed set: corpus, rich samples, and the plain order."""
     return [*corpus(), *rich(), plain()]
 
 

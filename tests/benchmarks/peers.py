@@ -30,14 +30,11 @@ class Peer:
 
 @dataclass
 class Peers:
-    """The installed peers, and the reasons for missing ones."""
-
     installed: list[Peer] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
 
 def install(folder: Path) -> Peers:
-    """Install the available peers into a folder."""
     peers = Peers()
     module = "tests.benchmarks.python_hl7"
     peers.installed.append(

@@ -15,13 +15,11 @@ _LOOK = 'role="img" font-family="sans-serif" font-size="13"'
 
 
 def figures() -> dict[str, int]:
-    """Return the figures of the table by their names."""
     rows = _ROW.findall(PAGE.read_text("utf-8"))
     return {name: int(value.replace(",", "")) for name, value in rows}
 
 
 def drawn() -> str:
-    """Return the plot."""
     found = figures()
     most = max(found.values())
     width, height = _LABELS + _BARS + 80, _HEIGHT * len(found) + 50

@@ -59,7 +59,6 @@ class OtherClient:
         return percentile(self.took, 0.99)
 
     def start(self) -> "OtherClient":
-        """Start to read."""
         self._thread.start()
         return self
 

@@ -17,7 +17,6 @@ _BODY = text("INSERT INTO message_body (message_id, payload, ack) VALUES (:n, :p
 
 
 def payload(number: int) -> bytes:
-    """Return a message with numbers that no other message has."""
     return (
         f"MSH|^~\\&|RIS|HOSP|B|R|20260102||ORM^O01|C{number}|P|2.5.1\r"
         f"PID|1||M{number % 3}\rORC|NW|P{number}|F{number}\r"
@@ -31,7 +30,6 @@ class MessageStore:
     database: Database
 
     def fill(self, first: int, last: int, state: str = "done", detail: str = "") -> None:
-        """Store messages with these ids."""
         rows = [
             {
                 "n": n,

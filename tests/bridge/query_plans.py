@@ -28,7 +28,6 @@ def recorded_statements(database: Database) -> Iterator[list[Statement]]:
 
 
 def plan_of(connection: Connection, statement: Statement) -> str:
-    """Return the plan of a recorded statement."""
     explain = "EXPLAIN QUERY PLAN" if connection.dialect.name == "sqlite" else "EXPLAIN"
     rows = connection.exec_driver_sql(f"{explain} {statement[0]}", statement[1]).all()
     return "\n".join(str(row[-1]) for row in rows)

@@ -74,7 +74,6 @@ def test_every_cell(actor: str, target: str, action: AccountAction) -> None:
 
 
 def test_the_table_knows_every_action() -> None:
-    """The table has a rule for each action."""
     assert set(TABLE) == set(AccountAction)
 
 

@@ -71,5 +71,4 @@ def test_a_trusted_proxy_over_ipv6() -> None:
 def test_a_nearby_proxy_that_is_not_trusted(
     peer: str, headers: dict[str, str], hidden: bool
 ) -> None:
-    """A proxy that is not trusted is the source, also beside a trusted one."""
     assert Proxies(["10.0.0.0/8"]).is_undeclared(headers, peer) is hidden

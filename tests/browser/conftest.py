@@ -21,7 +21,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[EngineServer]:
-    """A running engine for one test."""
     with opened(tmp_path) as engine:
         yield engine
 
@@ -56,7 +55,6 @@ def chromium(driver: Playwright) -> Iterator[Browser]:
 
 @pytest.fixture
 def profile(chromium: Browser) -> Iterator[BrowserContext]:
-    """A fresh profile."""
     context = chromium.new_context(viewport={"width": 1400, "height": 900})
     context.set_default_timeout(BROWSER_PATIENCE)
     yield context

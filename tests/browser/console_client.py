@@ -18,7 +18,6 @@ class ConsoleClient:
     house: House
 
     def cookies(self, email: str) -> dict[str, str]:
-        """Sign in as a browser does; return the cookies."""
         form = {"email": email, "password": PASSWORD, "token": "", "next": ""}
         answer = httpx.post(
             f"{self.house.url}/reporting/login", data=form, timeout=PATIENCE, verify=TRUSTED

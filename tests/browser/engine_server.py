@@ -45,11 +45,9 @@ class EngineServer:
 
     @property
     def url(self) -> str:
-        """The engine's address."""
         return f"http://127.0.0.1:{self.port}"
 
     def prepare(self, **settings: Any) -> None:
-        """Create the database and the site."""
         fresh_file(self.folder / "engine.db")
         database = self._open()
         with database.write() as connection:
@@ -58,7 +56,6 @@ class EngineServer:
         database.dispose()
 
     def start(self) -> None:
-        """Start listening, on the same port as before."""
         self._database = self._open()
         listening = socket.socket()
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -131,7 +128,6 @@ class EngineServer:
         return text
 
     def status(self, accession: str = "A1", mrn: str = "P1") -> str:
-        """Return the report's status."""
         order = {"SiteID": "SITE1", "PatientMRN": mrn, "Accession": accession}
         record = self.call("POST", "report/status", {"clinicalInfo": [order]}).json()[0]
         return str(record["status"])

@@ -30,7 +30,6 @@ def order(engine: EngineServer, number: int, **tags: Any) -> None:
 def open_signed_in(
     page: Page, engine: EngineServer, email: str = ADA, path: str = "worklist"
 ) -> None:
-    """Open a page with the cookies of a signed-in user."""
     page.context.add_cookies(engine.cookies(email, PASSWORD))  # type: ignore[arg-type]
     page.goto(f"{engine.url}/reporting/{path}")
     page.locator("header .who").wait_for()

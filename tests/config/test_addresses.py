@@ -11,17 +11,14 @@ from config.settings import Settings, parse
 
 
 def read(text: str) -> Settings:
-    """Read settings."""
     return parse(text, Path("/home"), Path("bridge.toml"))
 
 
 def listener(bind: str, more: str = "") -> str:
-    """A listener's section."""
     return f'[[listener]]\nname = "a"\nbind = "{bind}"\n{more}\n'
 
 
 def destination(address: str, more: str = "") -> str:
-    """A destination's section."""
     return f'[[destination]]\nname = "a"\naddress = "{address}"\n{more}\n'
 
 

@@ -44,7 +44,6 @@ WANTED = {
 
 
 def mistakes(text: str) -> list[str]:
-    """Return the mistakes of a settings file."""
     try:
         parse(text, Path("/home"), Path("/home/bridge.toml"))
     except SettingsError as error:

@@ -49,7 +49,6 @@ def test_only_invalid_parts_are_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["[[listener]\n", '[[listener]]\nname = "é'])
 def test_a_line_that_is_not_toml_is_left_out(tmp_path: Path, text: str) -> None:
-    """The other lines are read."""
     left = valid_settings(home(tmp_path, f'[log]\nlevel = "debug"\n{text}'))
     assert left is not None
     assert left.log.level == "debug"

@@ -21,7 +21,6 @@ DESTINATION = '[[destination]]\nname = "ris"\naddress = "127.0.0.1:2576"\n'
 
 
 def read(home: Path, *lines: str) -> Settings:
-    """Settings with one destination."""
     text = DESTINATION + "".join(f"{line}\n" for line in lines)
     return parse(text, home, home / "bridge.toml")
 
@@ -60,7 +59,6 @@ def test_no_options() -> None:
 
 
 def compiled(home: Path, *lines: str) -> Any:
-    """Compile the outbound definitions of a destination in a new data directory."""
     create_data_directory(home)
     settings = read(home, *lines)
     return compile_outbound(settings, settings.destination[0])

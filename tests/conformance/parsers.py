@@ -22,7 +22,6 @@ UNNAMED: dict[str | None, str] = {
 
 
 def decoded(raw: bytes) -> str:
-    """Return the text of a message, decoded by its charset."""
     return "\r".join(segment.text() for segment in Message.parse(raw).segments) + "\r"
 
 
@@ -39,7 +38,6 @@ def parsed(raw: bytes, level: int = VALIDATION_LEVEL.TOLERANT) -> TheirMessage:
 
 
 def structure_errors(raw: bytes, level: int = VALIDATION_LEVEL.TOLERANT) -> str:
-    """Return the error of hl7apy; '' without one, or if it does not know the version."""
     message = Message.parse(raw)
     if message.value("MSH-12.1") not in KNOWN_VERSIONS:
         return ""
@@ -51,7 +49,6 @@ def structure_errors(raw: bytes, level: int = VALIDATION_LEVEL.TOLERANT) -> str:
 
 
 def agree(raw: bytes) -> bool:
-    """Tell whether python-hl7 reads the same segments and fields."""
     ours = Message.parse(raw)
     theirs = hl7.parse(decoded(raw))
     if [str(segment[0]) for segment in theirs] != [segment.id for segment in ours.segments]:

@@ -41,7 +41,6 @@ OUTCOMES: dict[str, tuple[MessageRefusal, ...]] = {
 
 
 def acknowledge(kind: str, version: str, code: str, marks: str) -> bytes:
-    """Return the acknowledgment of a message with this header."""
     kind = kind.replace("^", marks[0])
     charset = "" if version == "2.2" else "||||||UNICODE UTF-8"  # MSH-18 came with 2.3
     raw = f"MSH|{marks}|RIS|H\xc4US|B|R|20260101||{kind}|X-1|P|{version}{charset}\rPID|1\r"

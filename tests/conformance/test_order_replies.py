@@ -76,7 +76,6 @@ def request(
 
 
 def replies(payload: bytes, **changes: object) -> list[bytes]:
-    """Return the acknowledgments of a listener."""
     listening = replace(ORDERS, **changes)  # type: ignore[arg-type]  # fields of Listening
     ids = count(1)
 
@@ -115,7 +114,6 @@ def test_the_order_control_of_a_reply(control: str, *, accepted: bool) -> None:
 
 
 def test_odd_delimiters() -> None:
-    """The reply has the delimiters of the sender, also in the orders."""
     (reply,) = replies(request("ORM", "2.4", "NW", "XO", marks="#@!?*"))
     message = Message.parse(reply)
     assert message.value("MSH-9") == "ORR@O02@ORR_O02"
@@ -151,7 +149,6 @@ def test_other_messages_get_an_ack() -> None:
 
 
 def test_an_ack_is_the_default() -> None:
-    """Order replies must be configured."""
     (reply,) = replies(request(), replies=Replies.ACK, acknowledge=Acknowledge.CHECKED)
     assert Message.parse(reply).value("MSH-9") == "ACK^O01^ACK"
     assert b"ORC" not in reply

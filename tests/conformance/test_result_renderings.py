@@ -156,14 +156,12 @@ PAIR = orders()
 
 
 def named(options: Options) -> str:
-    """Name a combination in the list of tests."""
     return ",".join(str(value) for value in options.values())
 
 
 def assert_valid(
     raw: bytes, version: str, structure: str = "ORU_R01", level: int = VALIDATION_LEVEL.TOLERANT
 ) -> Message:
-    """Assert that both parsers accept a message of this version; return it."""
     theirs = parsed(raw, level)
     assert theirs.name == structure
     assert theirs.validate()

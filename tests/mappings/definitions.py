@@ -24,7 +24,6 @@ def message(*segments: str) -> Message:
 
 
 def inbound_mapping(name: str) -> InboundMapping:
-    """Return a shipped inbound definition."""
     compiled = compile_sources(SHIPPED, name)
     assert isinstance(compiled, InboundMapping)
     return compiled
@@ -45,7 +44,6 @@ def mapped(text: str, *segments: str, files: Mapping[str, str] | None = None) ->
 
 
 def tag(rule: str, *segments: str, files: Mapping[str, str] | None = None) -> str | None:
-    """Return the value of a rule, as the tag KeyFindings of an order."""
     order = segments or ("ORC|NW|P1", "OBR|1|P1||X^Test")
     event = mapped(f"tags: {{KeyFindings: {rule}}}", *order, files=files)
     found: str | None = event.clinical_info.get("KeyFindings")

@@ -50,7 +50,6 @@ SHIPPED_RESULTS = results()
 
 
 def rendered(context: ResultContext, mapping: OutboundMapping = SHIPPED_RESULTS) -> Message:
-    """Render and parse a message."""
     return Message.parse(mapping.render(context))
 
 
@@ -62,7 +61,6 @@ def valid(raw: bytes) -> bool:
 
 
 def orders_of(message: Message, mapping: InboundMapping) -> list[ResultOrder]:
-    """Return the orders of a message as a report has them."""
     found = []
     for event in mapping.apply(message, DEFAULTS):
         tags = dict(event.clinical_info)
@@ -72,7 +70,6 @@ def orders_of(message: Message, mapping: InboundMapping) -> list[ResultOrder]:
 
 
 def every_order() -> list[ResultOrder]:
-    """Return all orders of the samples and of the corpus."""
     mapping = load(DEFINITIONS, "orders")
     assert isinstance(mapping, InboundMapping)
     found: list[ResultOrder] = []

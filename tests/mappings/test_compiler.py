@@ -84,12 +84,10 @@ def test_every_mistake_at_once() -> None:
 
 
 def test_shipped_definitions_have_no_issues() -> None:
-    """The shipped definitions have no issues."""
     assert check(DEFINITIONS) == []
 
 
 def only(text: str, **files: str) -> Issue:
-    """Return the only issue of a definition."""
     sources = {**SHIPPED, "mine.yaml": text}
     sources |= {name.replace("__", "/"): content for name, content in files.items()}
     (issue,) = check_sources(sources, ["mine"], tables=False)
@@ -117,7 +115,6 @@ def test_broken_files(text: str, line: int, code: str) -> None:
 
 
 def test_unknown_mapping() -> None:
-    """An unknown name has a suggestion."""
     with pytest.raises(MappingErrors, match="did you mean 'orders'"):
         compile_sources(SHIPPED, "order")
 
@@ -132,7 +129,6 @@ TABLES = {
 
 @pytest.mark.parametrize(("text", "line", "message"), TABLES.values(), ids=TABLES)
 def test_code_tables(text: str, line: int, message: str) -> None:
-    """All code tables are checked."""
     (issue,) = check_sources({"codes/t.csv": text}, [], tables=True)
     assert (issue.file, issue.line) == ("codes/t.csv", line)
     assert message in issue.message
@@ -162,7 +158,6 @@ class TestVersion:
         assert len(base) == 16
 
     def test_the_version_does_not_depend_on_other_files(self) -> None:
-        """Files that a mapping does not use have no effect on its version."""
         others = {**SHIPPED, "results.yaml": "# changed", "codes/new.csv": "code,value\n"}
         base = compile_sources(SHIPPED, "orders").version
         assert compile_sources(others, "orders").version == base
@@ -199,7 +194,6 @@ class TestHooks:
             mine.apply(order, DEFAULTS)
 
     def test_unknown_function(self) -> None:
-        """An unknown function has a suggestion."""
         with pytest.raises(MappingErrors, match="did you mean 'last'"):
             overlaid("tags: {KeyFindings: {hook: 'mine_hooks:lost'}}", self.HOOK)
 
@@ -256,14 +250,12 @@ def test_a_refused_header_names_the_field(
 
 
 def test_overlaid_rules_are_replaced() -> None:
-    """An overlay replaces a rule as a whole."""
     mine = overlaid("tags: {ReasonForExam: {from: OBR-13, as: upper}}")
     (event,) = mine.apply(message("ORC|NW|P1", "OBR|1|P1||X|||||||||why"), DEFAULTS)
     assert event.clinical_info["ReasonForExam"] == "WHY"
 
 
 def test_folder(tmp_path: Path) -> None:
-    """Definitions are read from a folder."""
     shutil.copytree(DEFINITIONS, tmp_path / "mappings")
     loaded = load(tmp_path / "mappings", "orders")
     assert isinstance(loaded, InboundMapping)

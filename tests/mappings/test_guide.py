@@ -103,12 +103,10 @@ def test_recipes(recipe: str) -> None:
 
 
 def test_number_of_recipes() -> None:
-    """All recipes are found, and each is run below."""
     assert len(RECIPES) == len({*INBOUND, *OUTBOUND}) >= 20
 
 
 def _recipe(text: str) -> InboundMapping | OutboundMapping:
-    """Compile the recipe that contains a text."""
     (recipe,) = [each for each in RECIPES if text in each]
     return compile_sources({**SHIPPED, **FILES, "mine.yaml": recipe}, "mine")
 

@@ -30,7 +30,6 @@ def test_each_quirk_has_a_test(row: dict[str, str]) -> None:
 
 
 def test_no_sample_is_forgotten() -> None:
-    """Each sample of a quirk is in a row."""
     named = {SAMPLES / proof for row in ROWS for proof in row["proof"].split()}
     assert {path.values[0] for path in files("quirks", ending=".hl7")} <= named
 

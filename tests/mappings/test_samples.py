@@ -37,7 +37,6 @@ INBOUND = ("orders", "patients")
 
 
 def sources(folder: Path) -> tuple[Sources, list[str]]:
-    """Return the shipped definitions with those of a folder."""
     own = folder / "mappings"
     brought = read_folder(own) if own.is_dir() else {}
     return {**SHIPPED, **brought}, [*definition_names(brought), *INBOUND]
@@ -53,7 +52,6 @@ def inbound(folder: Path) -> list[InboundMapping]:
 def route(
     raw: bytes, mappings: list[InboundMapping]
 ) -> tuple[InboundMapping | None, list[MessageRefusal]]:
-    """Return the mapping of a message, or why there is none."""
     try:
         header = peek(raw)
     except MalformedMessage as refusal:
@@ -79,7 +77,6 @@ def outcome(path: Path) -> tuple[dict[str, Any], list[MessageRefusal]]:
 
 
 def refusal_values(refusal: MessageRefusal) -> dict[str, str]:
-    """Return the code and location of a refusal."""
     return {
         "ack": refusal.ack_code.value,
         "error": refusal.error_code.value,
@@ -135,14 +132,12 @@ def context_of(path: Path) -> tuple[OutboundMapping, ResultContext]:
 
 
 def result_orders(path: Path) -> list[ResultOrder]:
-    """Return the orders of a message as a report has them."""
     message = Message.parse(path.read_bytes())
     mapping = next(each for each in inbound(path.parent) if each.accepts(message.header))
     return orders_of(message, mapping)
 
 
 def files(*folders: str, ending: str) -> list[Any]:
-    """Return all samples of some folders and their subfolders."""
     return [
         pytest.param(path, id=path.relative_to(SAMPLES).as_posix())
         for folder in folders

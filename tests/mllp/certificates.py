@@ -6,8 +6,6 @@ import trustme
 
 
 class Certificates:
-    """An authority, a server's and a client's certificate, and an untrusted authority."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.authority, self.untrusted_authority = trustme.CA(), trustme.CA()

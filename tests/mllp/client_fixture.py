@@ -11,8 +11,6 @@ from mllp.testing import MemoryEndpoint, RawConnection, deliver_all
 
 
 class RecordingObserver(ClientObserver):
-    """Records all events in one list."""
-
     def __init__(self) -> None:
         self.events: list[object] = []
 
@@ -38,8 +36,6 @@ class RecordingObserver(ClientObserver):
 
 
 class Outcome:
-    """The result of a Deferred."""
-
     def __init__(self, result: Deferred[bytes]) -> None:
         self.value: bytes | None = None
         self.error: BaseException | None = None
@@ -57,8 +53,6 @@ class Outcome:
 
 
 class ClosingReceiver(RawConnection):
-    """A receiver that closes at accept."""
-
     @override
     def connectionMade(self) -> None:
         self.close()

@@ -43,7 +43,6 @@ def handler() -> ManualHandler:
 
 @pytest.fixture
 def observer() -> RecordingObserver:
-    """An observer that records events."""
     return RecordingObserver()
 
 
@@ -61,5 +60,4 @@ def harness() -> Iterator[ClientHarness]:
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """Fresh certificates."""
     return Certificates(tmp_path_factory.mktemp("certificates"))

@@ -32,13 +32,11 @@ the_reactor: Any = reactor
 
 
 def report(*words: object) -> None:
-    """Write an event to stdout."""
     sys.stdout.write(json.dumps(words) + "\n")
     sys.stdout.flush()
 
 
 def path(options: dict[str, Any], name: str) -> Path | None:
-    """Return a file named in the options."""
     return Path(options[name]) if options.get(name) else None
 
 
@@ -72,7 +70,6 @@ def handle(arrived: Frame, peer: Peer, done: ReplyCallback) -> None:
 
 
 async def serve(options: dict[str, Any]) -> None:
-    """Listen until stdin ends, then drain."""
     factory = MLLPServerFactory(
         handle,
         ServerLimits(**options.get("limits", {})),
@@ -95,7 +92,6 @@ async def serve(options: dict[str, Any]) -> None:
 
 
 async def send(options: dict[str, Any]) -> None:
-    """Send the payloads and report each result."""
     endpoint: Any = endpoints.HostnameEndpoint(the_reactor, "127.0.0.1", options["port"])
     if options.get("server_name"):
         ca, certificate, key = (path(options, name) for name in ("ca", "certificate", "key"))

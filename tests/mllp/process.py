@@ -34,7 +34,6 @@ class Live:
         return list(json.loads(line)) if line else []
 
     def rest(self) -> list[list[Any]]:
-        """Close stdin, and return the remaining events."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         events = list(iter(self.next, []))
@@ -42,7 +41,6 @@ class Live:
         return events
 
     def kill(self) -> None:
-        """Kill the process."""
         self.process.kill()
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout):

@@ -14,8 +14,6 @@ from mllp.testing import MemoryServer, RawConnection
 
 
 class RecordingObserver(ServerObserver):
-    """Records all events in one list."""
-
     def __init__(self) -> None:
         self.events: list[tuple[object, ...]] = []
 
@@ -97,7 +95,6 @@ def refusal_reply(error: FramingError, head: bytes) -> bytes:
 def server_for(
     handler: ManualHandler, clock: Clock, observer: RecordingObserver | None = None, **limits: float
 ) -> MemoryServer:
-    """Create a server with small limits."""
     return MemoryServer(
         handler,
         ServerLimits(**limits),  # type: ignore[arg-type]  # the tests name whole numbers as such

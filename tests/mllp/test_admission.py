@@ -29,7 +29,6 @@ class Slot:
         self.evicted = False
 
     def evict(self) -> None:
-        """Record the eviction."""
         self.evicted = True
 
 
@@ -80,8 +79,6 @@ class TestAllowList:
 
 
 class TestLimits:
-    """The connection that is evicted for a new one."""
-
     def test_a_source_with_all_slots(self) -> None:
         """A source that holds all slots loses an idle connection to another source."""
         admission = Admission(10)
@@ -140,7 +137,6 @@ class TestLimits:
         assert admission.request("10.0.0.9", 5.02) is None
 
     def test_idle_connections_give_way_to_a_source_of_equal_weight(self) -> None:
-        """A source with one connection gets another one for that of an idle source."""
         admission = Admission(2)
         own, idle = Slot("10.0.0.1", 0, ConnectionActivity.BUSY), Slot("10.0.0.2", 0)
         fill(admission, own, idle)
@@ -182,7 +178,6 @@ class TestLimits:
 
 
 def call(server: MemoryServer, host: str) -> MemoryCaller:
-    """Connect from an address."""
     version = IPv6Address if ":" in host else IPv4Address
     address: Any = version("TCP", host, 1)
     caller = MemoryCaller(server.clock)
@@ -192,8 +187,6 @@ def call(server: MemoryServer, host: str) -> MemoryCaller:
 
 
 class TestServer:
-    """The same rules on the connections of an MLLP server."""
-
     def test_idle_connections_of_one_address(
         self, clock: Clock, observer: RecordingObserver
     ) -> None:

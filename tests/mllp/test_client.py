@@ -8,8 +8,6 @@ from tests.mllp.client_fixture import ClientHarness, Outcome
 
 
 class TestExchange:
-    """One payload gets one reply."""
-
     def test_a_reply(self, harness: ClientHarness) -> None:
         """The client returns the reply, and the connection stays open."""
         outcome = harness.send(b"1")
@@ -118,7 +116,6 @@ class TestReplyLost:
     """After a lost reply the client closes the connection to ignore late replies."""
 
     def lost(self, harness: ClientHarness, outcome: Outcome, reason: LossReason) -> None:
-        """Assert the reason of the loss, and that the client closed the connection."""
         deliver_all(harness.clock)
         assert isinstance(outcome.error, ReplyLost)
         assert outcome.error.reason is reason
@@ -126,7 +123,6 @@ class TestReplyLost:
         assert harness.client.state is ClientState.BACKING_OFF
 
     def test_silence(self, harness: ClientHarness) -> None:
-        """The reply is lost after the reply time-out."""
         outcome = harness.send(b"1")
         harness.clock.advance(29)
         assert outcome.pending
@@ -162,7 +158,6 @@ class TestReplyLost:
         self.lost(harness, outcome, LossReason.UNFRAMED)
 
     def test_a_reply_to_another_payload(self, harness: ClientHarness) -> None:
-        """A reply that does not match the payload is not used."""
         outcome = harness.send(b"1")
         harness.reply(b"AA 7")
 
@@ -256,8 +251,6 @@ class TestNothingInFlight:
 
 
 class TestClose:
-    """The client closes."""
-
     def test_with_a_payload_in_flight(self, harness: ClientHarness) -> None:
         """The payload in flight is lost. The queued payloads were not sent."""
         first, second = harness.send(b"1"), harness.send(b"2")

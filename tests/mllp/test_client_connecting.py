@@ -81,7 +81,6 @@ class TestNotConnected:
         harness.reply(b"AA 4")
 
     def test_no_attempt_without_a_payload(self, harness: ClientHarness) -> None:
-        """The client does not connect without a payload."""
         harness.endpoint.refusing = True
         harness.send(b"1")
 

@@ -20,7 +20,6 @@ def test_it_expires() -> None:
 
 
 def test_touch() -> None:
-    """A touch restarts the deadline."""
     clock, expired = Clock(), list[int]()
     deadline = Deadline(clock, 5, lambda: expired.append(1))
     deadline.start()

@@ -18,12 +18,10 @@ def test_every_pair(state: ClientState, event: ClientEvent) -> None:
 
 
 def test_every_state_is_reachable() -> None:
-    """Each state can be reached."""
     assert set(ClientState) == {ClientState.DISCONNECTED, *TRANSITIONS.values()}
 
 
 def test_every_event_is_used() -> None:
-    """Each event has a transition."""
     assert {event for _, event in TRANSITIONS} == set(ClientEvent)
 
 

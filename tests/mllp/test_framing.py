@@ -81,7 +81,6 @@ class TestEveryCase:
         assert events_found is None or [events_found] == expected
 
     def test_the_next_frame(self, wire: bytes, expected: list[Event]) -> None:
-        """The reader reads the next frame correctly after each case."""
         if wire.endswith(END):
             assert events(FrameReader(), wire, b"\x0bZ\x1c\r") == [*expected, Frame(b"Z")]
 
@@ -128,8 +127,6 @@ def test_the_same_events_byte_by_byte(stream: list[bytes]) -> None:
 
 
 class TestLimits:
-    """The size limit."""
-
     def test_as_long_as_the_limit(self) -> None:
         """A payload as long as the limit is accepted."""
         assert events(FrameReader(3), b"\x0bABC\x1c", b"\r") == [Frame(b"ABC")]
@@ -173,7 +170,6 @@ def test_close_inside_a_frame() -> None:
 
 
 def test_close_between_frames() -> None:
-    """A close between frames is not an error."""
     reader = FrameReader()
     events(reader, b"\x0bA\x1c\r\n")
 

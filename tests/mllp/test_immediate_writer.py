@@ -18,11 +18,9 @@ class Transport:
         self.buffered = b""
 
     def getHandle(self) -> socket.socket:  # noqa: N802  # Twisted's name
-        """Return the socket."""
         return self.handle
 
     def write(self, data: bytes) -> None:
-        """Buffer the data."""
         self.buffered += data
 
 

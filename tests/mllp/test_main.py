@@ -49,7 +49,6 @@ def test_kept_files_are_never_overwritten(
 def test_a_truncated_frame_gets_no_reply(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A truncated frame gets no reply, also if all others get one."""
     reply = tmp_path / "reply"
     reply.write_bytes(b"AA")
     recorder = FileRecorder(None, reply)

@@ -37,7 +37,6 @@ class ServiceHarness:
         )
 
     def call(self, host: str = "192.0.2.1") -> MemoryCaller:
-        """Connect from an address."""
         caller = MemoryCaller(self.clock)
         address: Any = IPv4Address("TCP", host, 1)
         connect_protocols(self.clock, self.factory.buildProtocol(address), caller)

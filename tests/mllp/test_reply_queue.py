@@ -8,7 +8,6 @@ from mllp.session import ReplyQueue
 
 @given(order=st.permutations(range(6)))
 def test_replies_leave_in_frame_order(order: list[int]) -> None:
-    """Replies that become ready in any order leave in frame order."""
     queue = ReplyQueue()
     slots = [queue.reserve() for _ in range(6)]
     left: list[bytes] = []

@@ -10,16 +10,12 @@ from tests.mllp.server_fixture import ManualHandler, RecordingObserver, echo, se
 
 
 class TestFramesAndReplies:
-    """The server replies to frames."""
-
     def test_one_frame(self, clock: Clock) -> None:
-        """A frame gets its reply."""
         assert MemoryServer(echo, clock=clock).connect().exchange(b"ONE") == [b"one"]
 
     def test_many_at_once_with_noise_between(
         self, clock: Clock, observer: RecordingObserver
     ) -> None:
-        """Each frame gets a reply, and the server counts the noise between them."""
         caller = MemoryServer(echo, clock=clock, observer=observer).connect()
 
         caller.write(b"\r\n\x0bONE\x1c\r\0\0\0\x0bTWO\x1c\r")
@@ -40,7 +36,6 @@ class TestFramesAndReplies:
         assert observer.events == [("opened", 1), *[("noise", 1)] * 3]
 
     def test_concurrent_frames_share_a_commit(self, clock: Clock, handler: ManualHandler) -> None:
-        """The handler gets frames before earlier replies: they share a commit."""
         server_for(handler, clock).connect().send(b"1", b"2", b"3")
 
         assert handler.payloads == [b"1", b"2", b"3"]
@@ -62,7 +57,6 @@ class TestFramesAndReplies:
         assert caller.frames == [b"A", b"B", b"C"]
 
     def test_no_reply_and_two_replies(self, clock: Clock, handler: ManualHandler) -> None:
-        """A handler may return no reply or two."""
         caller = server_for(handler, clock).connect()
         caller.send(b"1", b"2")
 
@@ -73,7 +67,6 @@ class TestFramesAndReplies:
         assert caller.frames == [b"CA", b"AA"]
 
     def test_a_truncated_frame_is_marked(self, clock: Clock, handler: ManualHandler) -> None:
-        """The handler gets a truncated frame with its mark, and refuses it."""
         server_for(handler, clock).connect().write(b"\x0bONE\x0bTWO\x1c\r")
 
         assert handler.frames == [Frame(b"ONE\x0bTWO", truncated=True)]
@@ -285,8 +278,6 @@ class TestFailures:
 
 
 class TestEnds:
-    """The server sends pending replies before it closes."""
-
     def test_half_close(self, clock: Clock, handler: ManualHandler) -> None:
         """A sender that half-closes gets its replies, then the close."""
         caller = server_for(handler, clock).connect()
@@ -355,7 +346,6 @@ def test_an_abandoned_frame(clock: Clock) -> None:
 
 
 def test_every_connection_has_a_number_and_an_address(clock: Clock, handler: ManualHandler) -> None:
-    """Each connection has an address and a unique number."""
     server = server_for(handler, clock)
     first: MemoryCaller = server.connect()
     first.send(b"1")

@@ -27,8 +27,6 @@ from tests.mllp.server_fixture import (
 
 
 class TestBounds:
-    """Limits of size, time and number."""
-
     def test_too_large(
         self, clock: Clock, handler: ManualHandler, observer: RecordingObserver
     ) -> None:
@@ -207,8 +205,6 @@ class TestBounds:
 
 
 class TestOperations:
-    """Pause, resume and drain."""
-
     def test_pause_and_resume(self, clock: Clock, handler: ManualHandler) -> None:
         """A paused listener answers received frames, and reads no more."""
         server = server_for(handler, clock)

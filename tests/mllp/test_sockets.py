@@ -16,12 +16,10 @@ Start = Callable[..., Live]
 
 
 def dial(port: int) -> socket.socket:
-    """Connect."""
     return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
 
 
 def everything(wire: socket.socket) -> bytes:
-    """Read to the end."""
     return b"".join(iter(lambda: wire.recv(65536), b""))
 
 

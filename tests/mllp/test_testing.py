@@ -25,8 +25,6 @@ def result(deferred: Deferred[bytes]) -> object:
 
 
 class TestMemoryClient:
-    """A client with scripted replies."""
-
     def test_it_replies(self) -> None:
         """The client records each payload, and returns the scripted reply."""
         client = MemoryClient(lambda payload: b"AA " + payload)

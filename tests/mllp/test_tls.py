@@ -34,8 +34,6 @@ def ask(server: Live, context: ssl.SSLContext, payload: bytes = b"A") -> bytes:
 
 
 class TestServer:
-    """Our server."""
-
     def test_a_trusting_client(self, live: Start, certificates: Certificates) -> None:
         """A client that trusts the authority gets its reply."""
         context = ssl.create_default_context(cafile=certificates.ca)
@@ -63,7 +61,6 @@ class TestServer:
         assert failed(server).startswith("unsupported protocol version")
 
     def test_plain_text(self, live: Start, certificates: Certificates) -> None:
-        """The server does not read plain text as a frame."""
         server = live("serve", **certificates.server)
         with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as wire:
             wire.sendall(b"\x0bA\x1c\r" * 10)
@@ -144,7 +141,6 @@ class TestServer:
         assert words in failed(server)
 
     def test_the_connection_limit(self, live: Start, certificates: Certificates) -> None:
-        """The connection limit applies to TLS connections."""
         server = live("serve", **certificates.server, limits={"max_connections": 1})
         context = ssl.create_default_context(cafile=certificates.ca)
         hello = ssl.MemoryBIO()
@@ -190,8 +186,6 @@ class TestServer:
 
 
 class TestClient:
-    """Our client."""
-
     def test_against_our_server(self, live: Start, certificates: Certificates) -> None:
         """Client and server verify each other, and close cleanly."""
         server = live("serve", **certificates.server, client_ca=certificates.ca)
@@ -262,7 +256,6 @@ def failed(server: Live) -> str:
 
 
 def self_signed(folder: Path, name: str) -> Path:
-    """Write a self-signed certificate and its key into one file."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     certificate = (

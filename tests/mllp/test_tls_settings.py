@@ -10,8 +10,6 @@ from tests.mllp.certificates import Certificates
 
 
 class TestSettings:
-    """Each test has one mistake in the settings."""
-
     @pytest.mark.parametrize(
         ("certificate", "key", "message"),
         [
@@ -24,13 +22,11 @@ class TestSettings:
     def test_wrong_files(
         self, certificates: Certificates, certificate: str, key: str, message: str
     ) -> None:
-        """A missing file, a key as certificate, a certificate as key, and the key of another."""
         one, other = (Path(getattr(certificates, each, each)) for each in (certificate, key))
         with pytest.raises(TLSConfigurationError, match=message):
             server_options(one, other)
 
     def test_an_encrypted_key(self, certificates: Certificates, tmp_path: Path) -> None:
-        """The key has a passphrase."""
         from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415  # only here
 
         key = form.load_pem_private_key(Path(certificates.key).read_bytes(), None)
@@ -63,7 +59,6 @@ class TestSettings:
             client_options(None, None, Path(certificates.key), "ris.example")
 
     def test_no_host_name(self, certificates: Certificates) -> None:
-        """The server name is not a host name."""
         with pytest.raises(TLSConfigurationError, match=r"tls.server_name: is no host name"):
             client_options(Path(certificates.ca), None, None, "..")
 

@@ -19,7 +19,6 @@ TOML_FILE = "interface.toml"
 
 
 def archive(files: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED, mode: int = 0) -> bytes:
-    """Return a ZIP file."""
     out = BytesIO()
     with zipfile.ZipFile(out, "w") as made:
         for name, data in files.items():

@@ -19,8 +19,6 @@ PROGRAMS = Path(__file__).parent / "node"
 
 
 class Node:
-    """Node with the peers from npm."""
-
     def __init__(self, folder: Path) -> None:
         shutil.copytree(PROGRAMS, folder)
         npm, environment = node()
@@ -30,7 +28,6 @@ class Node:
         self.program = shutil.which("node", path=environment.get("PATH")) or "node"
 
     def command(self, name: str, *arguments: str) -> list[str]:
-        """Return the command that runs one of the programs with a peer's package."""
         return [self.program, str(self.folder / f"{name}.js"), *arguments]
 
 
@@ -47,7 +44,6 @@ class PeerSetup:
 
 @pytest.fixture(scope="session")
 def npm_peers(tmp_path_factory: pytest.TempPathFactory) -> Node:
-    """The peers from npm, installed."""
     return Node(tmp_path_factory.mktemp("npm") / "peers")
 
 
@@ -70,7 +66,6 @@ def commands(peers: Node, onward: int) -> dict[str, Callable[[str], list[str]]]:
 
 @pytest.fixture(scope="session")
 def receivers(npm_peers: Node) -> Iterator[dict[str, ReceiverProcess]]:
-    """Start the peers that receive results."""
     target = Receiver()
     with ExitStack() as running:
         running.callback(target.server.server_close)
@@ -89,7 +84,6 @@ def receivers(npm_peers: Node) -> Iterator[dict[str, ReceiverProcess]]:
 def installation(
     tmp_path_factory: pytest.TempPathFactory, npm_peers: Node, receivers: dict[str, ReceiverProcess]
 ) -> Iterator[PeerSetup]:
-    """Run the service with every peer as a destination."""
     house = House(tmp_path_factory.mktemp("installation") / "home")
     for name, peer in receivers.items():
         house.destination(name, peer.port)

@@ -10,8 +10,6 @@ from typing_extensions import override
 
 
 class Results(AbstractHandler):  # type: ignore[misc]  # hl7apy has no types
-    """Accepts results."""
-
     @override
     def reply(self) -> str:
         message = parse_message(self.incoming_message)

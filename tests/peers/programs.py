@@ -42,7 +42,6 @@ class ReceiverProcess:
         self._messages: list[str] = []
 
     def start(self) -> None:
-        """Start or restart it; return when it listens."""
         self.process = subprocess.Popen(
             self.command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -71,7 +70,7 @@ class ReceiverProcess:
 
 
 def _listens(port: int) -> bool:
-    """Tell whether a process listens, without opening a connection."""
+    """True if a process listens, without opening a connection."""
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text("ascii").splitlines()[1:]:
             _, local, _, state = line.split()[:4]

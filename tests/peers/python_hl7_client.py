@@ -8,7 +8,6 @@ from hl7.client import MLLPClient
 
 
 def main(port: int) -> None:
-    """Send each message on one connection."""
     with MLLPClient("127.0.0.1", port) as client:
         for message in json.load(sys.stdin):
             reply = client.send_message(message.encode())

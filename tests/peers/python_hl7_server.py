@@ -11,7 +11,6 @@ LIMIT = 16 * 2**20
 
 
 async def answer(reader: HL7StreamReader, writer: HL7StreamWriter) -> None:
-    """Accept all messages."""
     try:
         while True:
             message = await reader.readmessage()

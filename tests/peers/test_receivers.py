@@ -36,7 +36,6 @@ def wait(installation: PeerSetup, peer: str, mark: str, count: int) -> list[str]
 
 
 def sign(installation: PeerSetup, texts: dict[int, str]) -> None:
-    """Send orders and sign a report for each."""
     installation.house.send(*(order(number) for number in texts))
     for number, text in texts.items():
         installation.house.draft(f"M{number}", f"A{number}", text)
@@ -53,8 +52,6 @@ def results(installation: PeerSetup) -> None:
 
 @pytest.fixture(scope="module")
 def settled(installation: PeerSetup, results: None) -> dict[str, list[str]]:
-    """Return the states of the deliveries to each receiver, when all have ended."""
-
     def states() -> dict[str, list[str]]:
         return {peer: [each["state"] for each in deliveries(installation, peer)] for peer in PEERS}
 
@@ -64,7 +61,6 @@ def settled(installation: PeerSetup, results: None) -> dict[str, list[str]]:
 
 
 def deliveries(installation: PeerSetup, peer: str) -> list[dict[str, str]]:
-    """Return the deliveries to a receiver."""
     found: list[dict[str, str]] = json.loads(
         installation.house.bridge("deliveries", "list", "--destination", peer, "--json")
     )

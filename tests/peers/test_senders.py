@@ -38,7 +38,6 @@ def hl7apy(installation: PeerSetup, messages: list[bytes]) -> list[str]:
 
 
 def mllp_http(installation: PeerSetup, messages: list[bytes]) -> list[str]:
-    """mllp-http's mllp2http, which forwards MLLP messages to the HTTP listener."""
     port = free_port()
     url = f"http://127.0.0.1:{installation.web}/hl7"
     command = [script("mllp2http"), "--host", "127.0.0.1", "--port", str(port), url]

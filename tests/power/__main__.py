@@ -31,7 +31,6 @@ show = Console(highlight=False, markup=False, soft_wrap=True).print
 
 
 def main() -> int:
-    """Run the parts; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--sqlite", type=int, default=1000, help="cuts on SQLite")
     parser.add_argument("--postgresql", type=int, default=100, help="cuts on PostgreSQL")

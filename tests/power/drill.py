@@ -64,18 +64,14 @@ LARGE = b"OBX|1|ED|PDF||^AP^^Base64^" + b"QUJD" * 2**16 + b"||||||F\r"
 
 @dataclass
 class Run:
-    """The events of one run under load, with their times."""
-
     initial: Path
     log: list[Change] = field(default_factory=list)
     events: list[tuple[int, Event]] = field(default_factory=list)
 
     def record(self, kind: Kind, accession: str, **values: object) -> None:
-        """Record an event with the current time."""
         self.events.append((time.monotonic_ns(), Event(kind, accession, **values)))  # type: ignore[arg-type]
 
     def until(self, moment: int) -> list[Event]:
-        """Return the events before a moment."""
         return [event for at, event in list(self.events) if at < moment]
 
 
@@ -148,7 +144,6 @@ def record(folder: Path, seconds: float, *, server: bool, program: Program = For
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a folder with its owners."""
     shutil.copytree(source, target, symlinks=True)
     for path in [source, *source.rglob("*")]:
         found = path.lstat()
@@ -174,8 +169,6 @@ def database(disk: Path, *, server: bool) -> Iterator[str]:
 
 
 class RecordingReceiver:
-    """A receiver that records its results."""
-
     def __init__(self) -> None:
         self.run: Run | None = None
         self.sink = Sink(self._answer)

@@ -27,8 +27,6 @@ HANDLE_FLAGS = os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_DIRECT
 
 
 class Faults:
-    """Fails one call."""
-
     def __init__(self) -> None:
         self._calls = 0
         self._fails_at = 0
@@ -91,14 +89,12 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
     # Reading
 
     def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
-        """Return the attributes of a file."""
         found = os.fstat(fh) if fh is not None else os.lstat(self._below(path))
         names = ("mode", "nlink", "uid", "gid", "size", "ino", "blocks")
         values: dict[str, Any] = {f"st_{name}": getattr(found, f"st_{name}") for name in names}
         return values | {f"st_{name}": getattr(found, f"st_{name}_ns") for name in _TIMES}
 
     def readdir(self, path: str, fh: int) -> list[str]:
-        """Return the names in a folder."""
         return [".", "..", *os.listdir(self._below(path))]
 
     def readlink(self, path: str) -> str:
@@ -112,7 +108,6 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
         return {f"f_{name}": getattr(found, f"f_{name}") for name in (*names, "namemax")}
 
     def open(self, path: str, flags: int) -> int:
-        """Open a file, and empty it if asked."""
         self.faults.count()
         handle = os.open(self._below(path), _writable(flags & ~HANDLE_FLAGS & ~os.O_TRUNC))
         if flags & os.O_TRUNC:
@@ -120,19 +115,16 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
         return handle
 
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
-        """Read."""
         self.faults.count()
         return os.pread(fh, size, offset)
 
     def release(self, path: str, fh: int) -> int:
-        """Close."""
         os.close(fh)
         return 0
 
     # Changing contents
 
     def create(self, path: str, mode: int, fi: Any = None) -> int:
-        """Create a file and open it."""
         with self._lock:
             self.faults.count()
             handle = os.open(self._below(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
@@ -142,7 +134,6 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
         return handle
 
     def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
-        """Write."""
         with self._lock:
             allowed = len(data) if _is_shared_memory(path) else self.faults.count(len(data))
             written = os.pwrite(fh, data[:allowed], offset)
@@ -151,7 +142,6 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
         return written
 
     def truncate(self, path: str, length: int, fh: int | None = None) -> int:
-        """Set the length of a file."""
         handle = os.open(self._below(path), os.O_RDWR) if fh is None else fh
         try:
             self._resize(handle, length)
@@ -187,7 +177,6 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
         return 0
 
     def mkdir(self, path: str, mode: int) -> int:
-        """Make a folder."""
         with self._lock:
             self.faults.count()
             os.mkdir(self._below(path), mode)
@@ -203,7 +192,6 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
         return 0
 
     def unlink(self, path: str) -> int:
-        """Remove a name."""
         with self._lock:
             self.faults.count()
             os.unlink(self._below(path))
@@ -219,7 +207,6 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
         return 0
 
     def link(self, target: str, source: str) -> int:
-        """Give a file a second name."""
         with self._lock:
             os.link(self._below(source), self._below(target))
             self._record("link", path=source[1:], target=target[1:])
@@ -246,12 +233,10 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
         return 0
 
     def chown(self, path: str, uid: int, gid: int) -> int:
-        """Set the owner."""
         os.lchown(self._below(path), uid, gid)
         return 0
 
     def utimens(self, path: str, times: tuple[int, int] | None = None) -> int:
-        """Set the times."""
         options = {} if times is None else {"ns": times}
         os.utime(self._below(path), **options, follow_symlinks=False)  # type: ignore[arg-type]
         return 0
@@ -262,7 +247,7 @@ _TIMES = ("atime", "mtime", "ctime")
 
 def _is_shared_memory(path: str) -> bool:
     """
-    Tell whether SQLite maps a file into memory, and keeps nothing in it.
+    True if SQLite maps a file into memory, and keeps nothing in it.
 
     When the kernel fails to write a mapped page, a disk's file system keeps the page in memory.
     FUSE can drop it, and SQLite would go on with an old page.

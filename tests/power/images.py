@@ -31,7 +31,6 @@ class _Contents:
     pending: list[Change] = field(default_factory=list)
 
     def sync(self) -> None:
-        """Make the pending changes durable."""
         for change in self.pending:
             _apply(self.durable, change.kind, change.offset, change.data)
         self.pending.clear()
@@ -156,7 +155,6 @@ def _folder(path: str) -> str:
 
 
 def _rename(names: dict[str, int | str], folders: set[str], change: Change) -> None:
-    """Execute one change of names."""
     if change.kind == "create":
         names[change.path] = change.file
     elif change.kind == "symlink":

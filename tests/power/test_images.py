@@ -28,12 +28,10 @@ def images(tmp_path: Path, *changes: Change) -> list[dict[str, bytes]]:
 
 
 def written(file: int, offset: int, data: bytes) -> Change:
-    """A write."""
     return Change(0, "write", file=file, offset=offset, data=data)
 
 
 def test_synced_data_is_durable(tmp_path: Path) -> None:
-    """Every image has a synced write, and the name of a new synced file."""
     create, sync = Change(0, "create", file=2, path="new"), Change(0, "sync", file=2)
     found = images(tmp_path, create, written(2, 0, b"data"), sync)
     assert all(each["new"] == b"data" for each in found)

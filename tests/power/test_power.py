@@ -15,7 +15,6 @@ pytestmark = [
 
 
 def moments(events: list[tuple[int, object]], count: int, seed: int) -> list[int]:
-    """Choose moments of a run."""
     chance = random.Random(seed)
     return sorted(chance.randrange(events[0][0], events[-1][0]) for _ in range(count))
 

@@ -87,7 +87,6 @@ def cut_after(act: Callable[[Path, ExitStack], object], folder: Path) -> list[Pa
 
 @contextmanager
 def opened(folder: Path) -> Iterator[Database]:
-    """Open the database on a disk."""
     database = Database(f"sqlite:///{folder / 'bridge.db'}")
     yield database
     database.dispose()
@@ -160,7 +159,6 @@ def _move(disk: Path, _: ExitStack) -> None:
 
 
 def test_a_file_that_was_processed(tmp_path: Path) -> None:
-    """A processed file is not read again."""
     for image in cut_after(_move, tmp_path):
         assert not (image / "1.hl7").exists()
         assert (image / DONE / "1.hl7").read_bytes() == b"ORM"
@@ -178,7 +176,6 @@ def test_a_replaced_file(tmp_path: Path) -> None:
 
 
 def test_a_new_file(tmp_path: Path) -> None:
-    """A file that was created is complete and has its name."""
     for image in cut_after(lambda disk, _: private_files.write_new(disk / "key", b"1"), tmp_path):
         assert (image / "key").read_bytes() == b"1"
 
@@ -190,7 +187,6 @@ def _archive(disk: Path, _: ExitStack) -> None:
 
 
 def test_an_archived_row(tmp_path: Path) -> None:
-    """A row is in the archive before it is deleted."""
     for image in cut_after(_archive, tmp_path):
         assert last_lines(image / "archive", "message") == {'{"id": 2}\n'}
 

@@ -24,7 +24,6 @@ def test_a_record_has_title_status_context_decision_and_consequences(path: Path)
 
 
 def test_the_index_names_each_record_once_by_number_and_title() -> None:
-    """The index has every record, and no other."""
     listed = re.findall(
         r"^\* \[(\d{4})\]\(([^)]+)\) (.+)$", (FOLDER / "index.md").read_text(), re.MULTILINE
     )
@@ -35,6 +34,5 @@ def test_the_index_names_each_record_once_by_number_and_title() -> None:
 
 
 def test_a_number_belongs_to_one_record() -> None:
-    """The numbers of the records are unique."""
     numbers = [path.name[:4] for path in RECORDS]
     assert len(numbers) == len(set(numbers))

@@ -40,14 +40,12 @@ def prose(page: Path) -> str:
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """Return the code blocks of a page without indentation."""
     flags = re.MULTILINE | re.DOTALL
     found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", page.read_text("utf-8"), flags)
     return [re.sub(rf"^{indent}", "", text, flags=re.MULTILINE) for indent, text in found]
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
     plain = (re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings)
     return set(plain)
@@ -111,7 +109,6 @@ def test_the_readme_fits_on_one_screen() -> None:
 
 @each_page
 def test_settings_are_valid(page: Path, tmp_path: Path) -> None:
-    """Each block of settings is valid."""
     for text in blocks(page, "toml"):
         parse(text, tmp_path, tmp_path / "bridge.toml")
 
@@ -147,7 +144,6 @@ def test_commands_are_valid(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_the_pattern_finds_commands() -> None:
-    """The pattern finds the commands of the pages."""
     assert sum(len(list(calls(page))) for page in PAGES) > 60
 
 

@@ -37,7 +37,6 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 
 def add_settings(house: House, text: str) -> None:
-    """Add a guide's settings to those of an installation."""
     file = house.home / "bridge.toml"
     file.write_text(f"{file.read_text('utf-8')}\n{text}\n", "utf-8")
 

@@ -25,7 +25,6 @@ EMPTY = ('""', "{}", "[]")
 
 
 def settings() -> str:
-    """Return the tables of all settings."""
     parts = [_section(f"[{name}]", name, model) for name, model in _TABLES]
     parts += [_section(f"[[{name}]]", name, model) for name, model, _ in _ARRAYS]
     return "\n".join(parts)
@@ -80,7 +79,6 @@ def _cell(text: str) -> str:
 
 
 def commands() -> str:
-    """Return the help of all commands."""
     root: Any = get_command(application)
     context = root.context_class(root, info_name="bridge", terminal_width=WIDTH)
     parts = [_help(root, context, 2)]

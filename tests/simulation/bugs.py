@@ -26,7 +26,6 @@ from bridge.store.statements import KeyStatement
 
 @contextmanager
 def _statements(name: str, change: Callable[[str], str]) -> Iterator[None]:
-    """Change a statement of both queues."""
     before = [(each, getattr(each, name)) for each in (INBOX, OUTBOX)]
     assert name in {each.name for each in fields(LaneStatements)}
     for each, statement in before:
@@ -139,5 +138,4 @@ BUGS: Mapping[str, tuple[str, Callable[[], AbstractContextManager[object]]]] = M
 
 
 def names() -> Sequence[str]:
-    """Return the names of the bugs."""
     return list(BUGS)

@@ -87,7 +87,6 @@ class ReportService(EngineCaller):
 
     @override
     async def send(self, request: EngineRequest) -> EngineResponse:
-        """Answer a request after a delay, or fail."""
         world, random = self._world, self._world.random
         await asyncio.sleep(world.peers.delay())
         if random.random() < self._loss:
@@ -137,8 +136,6 @@ def _order(report: str) -> dict[str, str]:
 
 
 class Receiver(MessageSender):
-    """The connection of one node to the receiver."""
-
     def __init__(self, story: "DeliveryStory", node: Node) -> None:
         self._story, self._node = story, node
         self._late = False
@@ -174,7 +171,6 @@ class Receiver(MessageSender):
 
     @override
     def close(self) -> Deferred[None]:
-        """Close nothing."""
         return succeed(None)
 
 
@@ -184,8 +180,6 @@ def _metrics() -> Metrics:
 
 
 class DeliveryParts:
-    """The product's parts on one node."""
-
     def __init__(
         self,
         node: Node,
@@ -244,8 +238,6 @@ class DeliveryParts:
 
 
 class DeliveryStory:
-    """One schedule of the story."""
-
     is_cluster = False
 
     def __init__(self, plan: Plan, world: World, storage: Storage) -> None:
@@ -283,11 +275,10 @@ class DeliveryStory:
         self._is_open = False
 
     def _is_away(self) -> bool:
-        """Tell whether the receiver cannot be reached."""
+        """True if the receiver cannot be reached."""
         return self._world.now < self._faults.peer_down_until
 
     def check_send(self, node: Node, delivery_id: int) -> None:
-        """Check that a node may send a delivery."""
         self._claims.check_call(node.name, delivery_id)
         self._world.note(f"{node.name} sends delivery {delivery_id}")
 
@@ -331,7 +322,6 @@ class DeliveryStory:
         self._claims.forget(earlier)
 
     def run(self) -> None:
-        """Run until everything is delivered."""
         if not self._world.run(self._is_over, steps=60_000, seconds=1800.0):
             rows = self._storage.rows("SELECT id, state, code FROM delivery WHERE state <> 'done'")
             self._world.violate(f"not ended: {rows}")
@@ -343,7 +333,7 @@ class DeliveryStory:
         ]
 
     def _is_repeated(self, index: int) -> bool:
-        """Tell whether the receiver got the same version of a report again after an event."""
+        """True if the receiver got the same version of a report again after an event."""
         found, *later = self._world.events[index:]
         same = (Kind.DELIVERED, found.order, found.step)
         return any((each.kind, each.order, each.step) == same for each in later)

@@ -49,8 +49,6 @@ MERGE, POISON = 0, 1
 
 @dataclass(slots=True)
 class Message:
-    """A message of a sender: the step of an order of one patient, or of two."""
-
     control_id: str
     order: str
     step: int
@@ -64,7 +62,6 @@ class Message:
 
 
 def read_content(payload: bytes) -> tuple[str, str, int]:
-    """Return control id, order and step of a stored message."""
     control_id, order, step = payload.decode().rpartition("|")[2].split()
     return control_id, order, int(step)
 
@@ -116,8 +113,6 @@ class ReportService:
 
 
 class IntakeParts:
-    """The product's parts on one node."""
-
     def __init__(
         self, node: Node, service: ReportService, claims: Claims, server: LockServer | None
     ) -> None:
@@ -156,7 +151,6 @@ class IntakeParts:
         await self._node.persist(self.worker.start)
 
     def receive(self, message: Message, reply: Callable[[str], None]) -> None:
-        """Store a message, then acknowledge it."""
         made = arrival(
             message.control_id,
             patient=message.patients,
@@ -205,8 +199,6 @@ class IntakeParts:
 
 
 class IntakeStory:
-    """One schedule of the story."""
-
     is_cluster = False
 
     def __init__(self, plan: Plan, world: World, storage: Storage) -> None:
@@ -250,7 +242,6 @@ class IntakeStory:
         return made
 
     async def _send(self, actor: int, messages: Sequence[Message]) -> None:
-        """Send messages one after the other, each until it is acknowledged."""
         world = self._world
         turn = actor
         for message in messages:
@@ -264,7 +255,6 @@ class IntakeStory:
         self._open -= 1
 
     async def _exchange(self, message: Message, node: Node) -> str:
-        """Send one message to one node; return the code of the answer, '' without an answer."""
         world, peers = self._world, self._world.peers
         answer: asyncio.Future[str] = peers.create_future()
 

@@ -54,7 +54,6 @@ class Claims:
         self._unknown_until = self._world.now + _LEASE_SECONDS + _MARGIN_SECONDS
 
     def check(self, node: Node) -> None:
-        """Check the claims after a call of a node."""
         rows = self._storage.rows
         now, before = self._world.boot_ms(), self._known
         self._known = current = {row[0]: (row[1], row[2]) for row in rows(self._claimed)}

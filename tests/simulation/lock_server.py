@@ -30,7 +30,6 @@ class LockServer:
         world.peers.create_task(self._end_idle_sessions())
 
     def connect(self) -> str:
-        """Begin a session."""
         self._sessions += 1
         name = f"session {self._sessions}"
         self._open.add(name)
@@ -57,11 +56,9 @@ class LockServer:
         return True
 
     def is_held(self, name: str) -> bool:
-        """Tell whether any session has a lock."""
         return name in self._owners
 
     def end(self, name: str) -> None:
-        """End the session of a lock."""
         if name in self._owners:
             self._open.discard(self._owners.pop(name))
             del self._last_statement[name]
@@ -69,7 +66,6 @@ class LockServer:
             self._storage.observer.execute(sql, lock_columns(lock_name(name)))
 
     def restart(self) -> None:
-        """End all sessions."""
         for name in list(self._owners):
             self.end(name)
         self._open.clear()

@@ -54,7 +54,6 @@ class Node:
         self.start()
 
     def clock(self) -> int:
-        """Return the wall clock in ms."""
         return EPOCH_MS + self._offset_ms + round(self.world.now * 1000)
 
     def timer(self) -> float:
@@ -100,7 +99,6 @@ class Node:
         self._cut_until = max(self._cut_until, self.world.now + seconds)
 
     def set_clock(self, milliseconds: int) -> None:
-        """Set the wall clock."""
         self._offset_ms += milliseconds
 
     def every(self, seconds: float, job: Callable[[], Awaitable[object]]) -> None:
@@ -132,8 +130,6 @@ async def _repeat(seconds: float, job: Callable[[], Awaitable[object]]) -> None:
 
 
 class Faults:
-    """Executes the faults of a plan."""
-
     def __init__(
         self,
         world: World,
@@ -152,7 +148,6 @@ class Faults:
         self.failed_over_at = float("-inf")
 
     def plan(self, plan: Plan) -> None:
-        """Register the faults of a plan."""
         for fault in plan.faults:
             self._world.at_step(fault.step, partial(self._begin, fault))
 

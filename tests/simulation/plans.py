@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 
 class FaultKind(StrEnum):
-    """The kinds of faults."""
-
     KILL = "process killed"
     FREEZE = "process frozen"
     PARTITION = "database unreachable"
@@ -75,7 +73,6 @@ def _fault(kind: FaultKind, step: int, node: int, length: int) -> Fault:
 def plans(
     *, nodes: int, kinds: tuple[FaultKind, ...] = tuple(FaultKind)
 ) -> st.SearchStrategy[Plan]:
-    """Return the strategy of the plans of a story."""
     item = st.builds(Item, st.integers(0, 2), st.integers(0, 2), st.integers(0, 15))
     fault = st.builds(
         _fault,

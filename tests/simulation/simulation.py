@@ -45,8 +45,6 @@ STORIES: Mapping[str, tuple[Sequence[type[Story]], int]] = MappingProxyType(
 
 @dataclass
 class Result:
-    """The result of one or several schedules."""
-
     schedules: int = 0
     steps: int = 0
     faults: Counter[str] = field(default_factory=Counter)
@@ -60,7 +58,6 @@ class BrokenPromiseError(AssertionError):
 
 
 def simulate(name: str, plan: Plan) -> Result:
-    """Run one schedule."""
     index_key.install(bytes(range(index_key.KEY_BYTES)))
     world, store = World(plan.seed), storage()
     store.begin(world.boot_ms)

@@ -58,7 +58,6 @@ class Link:
 
 
 def unreachable() -> sqlite3.OperationalError:
-    """Return the error of a call without an answer."""
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR
     error.sqlite_errorname = "SQLITE_IOERR"
@@ -109,8 +108,6 @@ def lock_columns(name: str) -> tuple[int, int]:
 
 
 class Storage:
-    """The file, a database object for each node, and an observer's connection."""
-
     def __init__(self, folder: Path) -> None:
         url = fresh_file(folder / "model.db")
         self.observer = sqlite3.connect(folder / "model.db", isolation_level=None)
@@ -142,7 +139,6 @@ class Storage:
         self.restore(self._empty)
 
     def copy(self) -> sqlite3.Connection:
-        """Return a copy of the whole database."""
         made = sqlite3.connect(":memory:")
         self.observer.backup(made)
         return made
@@ -173,7 +169,6 @@ def _linked(database: Database, link: Link) -> Database:
 
 @cache
 def storage() -> Storage:
-    """Return the storage of this process."""
     folder = Path(tempfile.mkdtemp(prefix="bridge-simulation-", dir=_base()))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Storage(folder)

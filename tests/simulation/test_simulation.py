@@ -107,7 +107,6 @@ def test_a_plan_repeats_exactly(story: str) -> None:
 
 @pytest.mark.parametrize("name", FOUND_BY)
 def test_built_in_bugs_are_found(name: str) -> None:
-    """The simulation finds each built-in bug."""
     story, bug = BUGS[name]
     with bug():
         found = search(story, *FOUND_BY[name], shrink=False)

@@ -50,7 +50,6 @@ class World:
         """The loop of senders, receivers and the report service. It is never frozen."""
 
     def loop(self, name: str) -> "SimulatedLoop":
-        """Return a new event loop."""
         made = SimulatedLoop(self, name)  # type: ignore[abstract]  # what nothing here calls
         self._loops.append(made)
         return made
@@ -60,7 +59,6 @@ class World:
         return BOOT_MS + round(self.now * 1000)
 
     def note(self, text: str) -> None:
-        """Add a line to the trace."""
         self.trace.append(f"{self.now:9.3f} {text}")
 
     def fault(self, kind: str, text: str = "") -> None:
@@ -84,7 +82,6 @@ class World:
         heapq.heappush(self._due, (step, next(self._numbers), action))
 
     def push(self, when: float, loop: "SimulatedLoop", handle: asyncio.Handle) -> None:
-        """Queue a callback."""
         heapq.heappush(self._queue, (when, next(self._numbers), loop, handle))
 
     def run(self, until: Callable[[], bool], *, steps: int, seconds: float) -> bool:
@@ -120,8 +117,6 @@ class World:
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
-    """The event loop of one process of the world."""
-
     def __init__(self, world: World, name: str) -> None:
         self.name = name
         self.frozen_until = 0.0
@@ -135,7 +130,6 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._tasks: list[asyncio.Task[Any]] = []
 
     def run(self, handle: asyncio.Handle) -> None:
-        """Run one callback."""
         asyncio._set_running_loop(self)
         try:
             handle._run()

@@ -36,7 +36,6 @@ show = Console(highlight=False, markup=False, soft_wrap=True).print
 
 
 def main() -> int:
-    """Run; return the exit status."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that all `finally` blocks run
     options = arguments()
     exit_without(*() if options.sqlite else (HAPROXY,))
@@ -63,7 +62,6 @@ def main() -> int:
 
 
 def arguments() -> argparse.Namespace:
-    """Parse the arguments."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak")
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--rate", type=float, default=200, help="messages a second")
@@ -77,7 +75,6 @@ def arguments() -> argparse.Namespace:
 
 
 def build(folder: Path, disk: Path, options: argparse.Namespace) -> World:
-    """Create the database and nodes that are not started yet."""
     clock, lasts = folder / "clock", min(10.0, options.every / 4)
     if options.sqlite:
         single = Cluster(disk, "", 1, program=started)

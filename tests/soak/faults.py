@@ -40,7 +40,6 @@ class World:
         return None if self.receiver_down else accept(message, attempts)
 
     def start_victim(self) -> None:
-        """Start the node that faults kill and whose clock they set."""
         self.cluster.nodes[-1].start(
             env={"SOAK_CLOCK": str(self.clock), "PYTHONPATH": str(Path(__file__).parent / "clock")}
         )
@@ -58,7 +57,6 @@ class World:
         self.start_victim()
 
     def restart_the_database(self) -> None:
-        """Stop the database server and start it again."""
         assert self.server is not None
         self.server.stop()
         time.sleep(self.lasts / 2)
@@ -92,7 +90,6 @@ class World:
 
     @property
     def faults(self) -> list[Callable[[], None]]:
-        """All faults, in turn."""
         return [
             self.kill_a_node,
             *([self.restart_the_database] if self.server is not None else []),
@@ -114,7 +111,6 @@ def mount(folder: Path, mebibytes: int) -> bool:
 
 
 def unmount(folder: Path) -> None:
-    """Unmount it."""
     if RIGHT_TO_MOUNT.path is not None:
         subprocess.run(["umount", "-l", str(folder)], check=False, capture_output=True)
     shutil.rmtree(folder, ignore_errors=True)

@@ -11,7 +11,6 @@ def step(number: int, before: str, after: str, actor: str = "a", lanes: str = "7
 
 
 def send(*moves: tuple[str, str, float]) -> list[Step]:
-    """Steps of a delivery."""
     return [Step("delivery", 1, before, after, "a", (7,), at) for before, after, at in moves]
 
 
@@ -50,7 +49,6 @@ def test_paths_of_the_model(trace: list[Step]) -> None:
     ],
 )  # fmt: skip
 def test_steps_that_are_no_actions(trace: list[Step], problem: str) -> None:
-    """The check names each step that is no action."""
     assert problems(trace) == [problem]
 
 

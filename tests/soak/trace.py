@@ -176,7 +176,6 @@ def problems(trace: Iterable[Step], sent: Iterable[tuple[float, int]] = ()) -> l
 
 
 def deliveries(url: str) -> dict[str, int]:
-    """Return the ids of deliveries by control id."""
     engine = sqlalchemy.create_engine(url)
     with engine.connect() as connection:
         rows = connection.execute(text("SELECT control_id, id FROM delivery")).all()

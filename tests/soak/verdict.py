@@ -20,7 +20,6 @@ ALLOWANCE = 24 * 2**20  # bytes that a short run needs to warm up
 def history(
     cluster: Cluster, senders: Sequence[OrderSender], ris: Sink, reader: Reader
 ) -> list[str]:
-    """Check the history of all orders and results."""
     steps = {f"STEP {step}": step for step in range(CHANGES)}
     events = [
         Event(kind, order, step)

@@ -26,7 +26,6 @@ SCENARIO_NUMBERS = 1_000_000
 
 
 def main() -> int:
-    """Run all scenarios; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("scenarios", nargs="*", default=[*SCENARIOS, "migration"])
     parser.add_argument("--step", type=int, default=1, help="fail every N-th call only")

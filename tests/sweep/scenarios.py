@@ -23,8 +23,6 @@ FAILURES = (OSError, AssertionError, httpx.HTTPError, KeyError, ValueError)
 
 @dataclass
 class Observations:
-    """The observations of the callers."""
-
     events: list[Event] = field(default_factory=list)
     refused: list[bytes] = field(default_factory=list)
     """Messages without a positive acknowledgment, which their sender repeats."""
@@ -32,14 +30,12 @@ class Observations:
     """Patients by the accession of their order, after an acknowledged merge."""
 
     def record(self, kind: Kind, accession: str, step: int = 1) -> None:
-        """Record an event."""
         self.events.append(Event(kind, accession, step))
 
 
 def send(
     house: House, observed: Observations, message: bytes, accession: str = "", step: int = 1
 ) -> bool:
-    """Send a message; tell whether it was acknowledged positively."""
     if accession:
         observed.record(Kind.SENT, accession, step)
     code = ""
@@ -53,18 +49,15 @@ def send(
 
 
 def run_order(house: House, observed: Observations, number: int) -> None:
-    """An order."""
     send(house, observed, order(number), f"A{number}")
 
 
 def run_retransmission(house: House, observed: Observations, number: int) -> None:
-    """An order that its sender repeats."""
     for _ in range(2):
         send(house, observed, order(number), f"A{number}")
 
 
 def run_change(house: House, observed: Observations, number: int) -> None:
-    """An order and a change of it."""
     first = send(house, observed, order(number, title="STEP 1"), f"A{number}", 1)
     if first:
         message = order(number, control="XO", title="STEP 2", msh10=f"X{number}")

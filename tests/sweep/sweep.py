@@ -47,7 +47,6 @@ class Installation:
     ris: RecordingReceiver
 
     def pid(self) -> int:
-        """Return the process of the service."""
         assert self.house.service is not None
         return self.house.service.process.pid
 

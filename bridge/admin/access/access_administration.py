@@ -87,12 +87,10 @@ class GrantEntry:
 
     @property
     def disabled(self) -> bool:
-        """Tell whether the account is disabled."""
         return self.account is not None and self.account.disabled
 
     @property
     def second_factor(self) -> bool:
-        """Tell whether the account has a second factor."""
         return self.account is not None and self.account.second_factor
 
 
@@ -180,7 +178,6 @@ class AccessAdministration:
         )
 
     async def entries(self) -> list[GrantEntry]:
-        """List all grants with their accounts."""
         rows = await Threads.CONSOLE.run(grants.all_grants, self._database)
         return [await self._entry(each) for each in rows]
 

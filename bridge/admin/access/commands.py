@@ -99,7 +99,6 @@ class ConsoleAccess:
         return True
 
     def entries(self) -> list[GrantEntry]:
-        """List all grants."""
         return self._runner.run(self._access.entries())
 
     async def _create(self, email: str) -> None:
@@ -161,11 +160,9 @@ class EngineAccounts:
         return EnrolmentLink(link, None)
 
     async def require_second_factor(self, account_id: str, *, required: bool) -> None:
-        """Set whether the account needs a second factor."""
         self._engine.require_second_factor(int(account_id), required=required)
 
     async def set_disabled(self, account_id: str, *, disabled: bool) -> None:
-        """Disable or enable an account."""
         email = self._known(account_id).email
         if disabled:
             self._engine.disable_user(email)
@@ -173,7 +170,6 @@ class EngineAccounts:
             self._engine.enable_user(email)
 
     async def sites(self) -> frozenset[str]:
-        """List the ids of all sites."""
         return frozenset(each["SiteID"] for each in self._engine.sites())
 
     def reserve(self, email: str) -> AccountInfo:

@@ -124,7 +124,6 @@ def active_grant_of(database: Database, account_id: str) -> Grant | None:
 
 
 def grant_of(database: Database, account_id: str) -> Grant | None:
-    """Return the grant of an account, also if it is suspended."""
     with database.read() as connection:
         return _find(connection, account_id)
 
@@ -164,7 +163,6 @@ def _lock_and_find(database: Database, connection: Connection, account_id: str) 
 
 
 def _find(connection: Connection, account_id: str) -> Grant | None:
-    """Return the grant of an account."""
     row = connection.execute(_SELECT, {"account": account_id}).first()
     return None if row is None else _grant(row)
 

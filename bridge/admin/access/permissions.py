@@ -9,8 +9,6 @@ from bridge.authority import Rights, is_fresh
 
 
 class ConsoleRole(StrEnum):
-    """The role of a user in the console."""
-
     VIEWER = "viewer"
     OPERATOR = "operator"
     MAPPING_AUTHOR = "mapping-author"
@@ -89,7 +87,7 @@ class Grant:
 
     def reaches(self, sites: Collection[str]) -> bool:
         """
-        Tell whether the user may see an item of these sites.
+        True if the user may see an item of these sites.
 
         Only a user who is not limited to sites may see an item without sites.
         """
@@ -97,11 +95,11 @@ class Grant:
         return reach is None or (bool(sites) and reach.issuperset(sites))
 
     def covers(self, other: "Grant") -> bool:
-        """Tell whether this grant includes all rights of another one, on all its sites."""
+        """True if this grant includes all rights of another one, on all its sites."""
         return self.rights.cover(other.rights)
 
     def widens(self, before: "Grant | None") -> bool:
-        """Tell whether this grant includes a right, on any site, that `before` does not."""
+        """True if this grant includes a right, on any site, that `before` does not."""
         return before is None or not before.covers(self)
 
     def require(self, permission: Permission) -> None:

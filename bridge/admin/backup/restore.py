@@ -53,8 +53,6 @@ class RestoreSummary:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The manifest of a backup."""
-
     release: str
     made_at: str
     secrets: bool

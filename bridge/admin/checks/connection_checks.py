@@ -174,7 +174,6 @@ def _refused(settings: Settings, section: ListenerSettings | DestinationSettings
 def _require_site(
     settings: Settings, listener: ListenerSettings, find: SourceFinder | None
 ) -> None:
-    """Require that messages of a listener can have a SiteID."""
     for definition in listeners.compile_inbound(settings, listener, find):
         if not listener.site and definition.plan.tags["SiteID"].of_listener:
             raise MissingSite(listener.name, definition.name)
@@ -191,7 +190,6 @@ def _require_charset(listener: ListenerSettings) -> None:
 
 
 def _require_free_address(settings: Settings, listener: ListenerSettings) -> None:
-    """Require that no other listener uses the address."""
     if listener.share_port and settings.database_url().startswith("sqlite:"):
         raise NeedsPostgreSQL(listener.name)
     for owner, address in _addresses(settings, listener):

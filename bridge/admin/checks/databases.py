@@ -145,7 +145,6 @@ def _synchronous(place: str, database: Database) -> Iterator[CheckFinding]:
 
 
 def _index_key(settings: Settings, url: str, table: str) -> Iterator[CheckFinding]:
-    """Check that the rows of the database were keyed with this installation's index key."""
     path = settings.path(settings.database.index_key_file)
 
     def check(database: Database) -> Iterator[CheckFinding]:
@@ -185,7 +184,7 @@ def _pages(place: str, url: str) -> Iterator[CheckFinding]:
 
 
 def is_missing(url: str) -> bool:
-    """Tell whether a database is a SQLite file that does not exist."""
+    """True if a database is a SQLite file that does not exist."""
     return url.startswith("sqlite:///") and not sqlite_file(url).exists()
 
 

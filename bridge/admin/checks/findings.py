@@ -79,8 +79,6 @@ def _key(entry: Mapping[str, Any], message: str) -> tuple[str, ...]:
 
 
 class CheckSeverity(StrEnum):
-    """The severity of a finding."""
-
     ERROR = "error"
     WARNING = "warning"
     NOTE = "note"
@@ -88,8 +86,6 @@ class CheckSeverity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """A result of a check, with its place."""
-
     severity: CheckSeverity
     place: str
     message: str

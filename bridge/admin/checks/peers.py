@@ -52,8 +52,6 @@ _HANDSHAKE_FAILURES: Final = {
 
 
 class PeerCheck(NamedTuple):
-    """A check of a peer, and the place of its findings."""
-
     place: str
     run: Callable[[], Iterable[CheckFinding]]
 

@@ -74,7 +74,6 @@ def check_sign_in(settings: Settings) -> Iterator[CheckFinding]:
 
 
 def _undeclared_proxies(settings: Settings) -> list[str]:
-    """Return the undeclared proxies that the engine has seen."""
     try:
         database = open_engine_database(settings)
     except (BridgeError, SettingsError):

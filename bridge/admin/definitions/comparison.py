@@ -127,7 +127,6 @@ def samples_of(
 def _stored_sample(
     database: Database, listener: ListenerSettings, row: MessageRow
 ) -> MessageSample:
-    """Return a stored message with the defaults of its listener."""
     received = datetime.fromtimestamp(row.received_at / 1000, UTC)
     defaults = ListenerDefaults(listener.site, listener.time_zone, received)
     payload = queries.message(database, row.id).payload
@@ -156,8 +155,6 @@ _DEFAULT_ORDERS = "orders"
 
 
 class NotAnOrderReader(BridgeError):
-    """The definition that was named as reader of orders is an outbound definition."""
-
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} does not read messages: --orders names a definition that does")
 
@@ -172,7 +169,6 @@ class OrderReaders:
         self._find_version = find_version
 
     def __call__(self, sample: MessageSample) -> InboundMapping | None:
-        """Return the definition that reads the orders of a message."""
         if sample.mapping:
             kept = self._find_version(sample.mapping, sample.version)
             return kept or self._compiled(sample.mapping)
@@ -185,7 +181,6 @@ class OrderReaders:
         return next((each for each in compiled if each and each.accepts(header, charset)), None)
 
     def _names(self, listener: str) -> Sequence[str]:
-        """List the definitions of a listener, or of all listeners if there is no such listener."""
         known = self._settings.listener
         chosen = [each for each in known if each.name == listener] or known
         return list(dict.fromkeys(name for each in chosen for name in each.mappings))

@@ -38,7 +38,6 @@ from parsers.limits import DEFINITIONS
 
 
 def issue_json(found: Issue) -> dict[str, Any]:
-    """Return the JSON form of an issue."""
     return {
         "file": found.file,
         "line": found.line,
@@ -124,7 +123,7 @@ def adds_code(
     written: Mapping[str, str] = MappingProxyType({}),
 ) -> bool:
     """
-    Tell whether a definition runs other code than its active version.
+    True if a definition runs other code than its active version.
 
     `sources` are all files that the definition may refer to; `written` are the author's files.
     """

@@ -166,13 +166,12 @@ class DefinitionEditor:
             return [activation_json(each) for each in mapping_versions.history(connection, name)]
 
     def version(self, name: str, version: str) -> Mapping[str, Any]:
-        """Return the files of a version."""
         with as_operator_errors(), self._database.read() as connection:
             found = find_version(connection, name, version)
         return {"version": found.version, "files": found.sources}
 
     def changes_hooks(self, change: DraftEdit | ActivationRequest) -> bool:
-        """Tell whether a change contains Python code that the active version does not."""
+        """True if a change contains Python code that the active version does not."""
         name, written = change.name, dict[str, str]()
         if isinstance(change, DraftEdit):
             written = dict(change.files)

@@ -18,7 +18,6 @@ from mappings.inbound.order_mapping import OrderRules
 
 
 def activation_json(found: Activation) -> dict[str, Any]:
-    """Return the JSON form of an activation."""
     return {
         "version": found.version,
         "at": found.at,

@@ -102,7 +102,6 @@ class ResultPreviews:
         self._texts = ReportTexts(client)
 
     def destinations(self, name: str) -> list[DestinationSettings]:
-        """Return the destinations that use a definition."""
         known = active_settings.current(self._settings, self._database).destination
         return [each for each in known if name in destination_definition_names(each)]
 

@@ -137,7 +137,7 @@ def _segments(sample: MessageSample) -> list[dict[str, Any]]:
 
 
 def is_shown_whole(payload: bytes, charset: str) -> bool:
-    """Tell whether `segment_tree` shows all segments of a message."""
+    """True if `segment_tree` shows all segments of a message."""
     try:
         message = Message.parse(payload, fallback=charset)
     except MessageRefusal:

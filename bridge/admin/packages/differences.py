@@ -67,7 +67,6 @@ class PlannedConnection:
 
     @property
     def differences(self) -> list[SettingDifference]:
-        """The settings that differ."""
         before = {} if self.before is None else _flat(to_table(self.before))
         after = _flat(to_table(self.after))
         return [

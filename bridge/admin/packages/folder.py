@@ -95,7 +95,6 @@ def definitions_of(settings: Settings, names: Sequence[str]) -> list[str]:
 
 
 def as_toml(kind: str, table: Mapping[str, Any]) -> str:
-    """Return a table of the settings as TOML."""
     lines = [f"{_key(key)} = {_value(value)}" for key, value in table.items()]
     return "\n".join([f"[[{kind}]]", *lines, ""])
 
@@ -290,7 +289,6 @@ def changed_files(before: Sources, after: Sources) -> Iterator[FileChange]:
 
 
 def mappings_of(files: Files) -> Sources:
-    """Return the mapping files of a package, by their names in a mappings folder."""
     return {name.removeprefix(f"{MAPPINGS}/"): text for name, text in files.items() if name != FILE}
 
 

@@ -49,7 +49,6 @@ class DeliveryPage:
 
 
 def search_deliveries(database: Database, query: DeliveryQuery) -> DeliveryPage:
-    """Find deliveries."""
     with database.read() as connection:
         newest = newest_id(connection, DELIVERY)
         high = newest + 1 if query.before is None else query.before
@@ -135,7 +134,7 @@ def _next_before(found: Sequence[Mapping[str, Any]], limit: int, floor: int) -> 
 
 
 def _is_visible(orders: str, sites: frozenset[str] | None) -> bool:
-    """Tell whether all sites of a delivery are among `sites`; None permits all sites."""
+    """True if all sites of a delivery are among `sites`; None permits all sites."""
     if sites is None:
         return True
     of_delivery = delivery_sites(json.loads(orders))

@@ -56,7 +56,6 @@ Returns no site if the message belongs to none. May query the database.
 
 
 def origin_of(detail: MessageDetail) -> MessageOrigin:
-    """Return the origin of a stored message."""
     row = detail.row
     return MessageOrigin(
         row.listener, row.mapping, row.mapping_version, row.received_at, detail.payload
@@ -99,8 +98,6 @@ _NO_NUMBER = frozenset({"", '""'})
 
 @dataclass(frozen=True, slots=True)
 class MessageNumbers:
-    """The numbers in a message, by kind."""
-
     control: frozenset[str]
     patient: frozenset[str]
     order: frozenset[str]
@@ -111,7 +108,6 @@ class MessageNumbers:
         return MessageNumbers(self.control, patients, orders)
 
     def hashes(self) -> Iterator[int]:
-        """Yield the hash of each number."""
         values_by_kind = (self.control, self.patient, self.order)
         for kind, values in zip(NumberKind, values_by_kind, strict=True):
             for value in values:
@@ -174,7 +170,6 @@ def read_numbers(payload: bytes, charset: str = "utf-8") -> MessageNumbers:
 
 
 def read_number_hashes(payload: bytes) -> list[int]:
-    """Return the hashes of the numbers in a message."""
     return list(read_numbers(payload).hashes())
 
 

@@ -65,7 +65,6 @@ class MessagePage:
 
 
 def search_messages(database: Database, query: MessageQuery) -> MessagePage:
-    """Find messages."""
     with database.read() as connection:
         newest = newest_id(connection, MESSAGE)
         low = 0 if query.since is None else id_at(connection, MESSAGE, "received_at", query.since)
@@ -227,6 +226,6 @@ def _stored_messages(database: Database, ids: Collection[int]) -> Iterator[Messa
 
 
 def _has_number(order: Mapping[str, Any], number: str) -> bool:
-    """Tell whether a number is the placer or filler number, in any namespace."""
+    """True if a number is the placer or filler number, in any namespace."""
     numbers = {order[name].partition("^")[0].strip() for name in ("placer", "filler")}
     return not numbers.isdisjoint(spellings(number))

@@ -67,7 +67,7 @@ def _overview(call: ConsoleCall) -> dict[str, Any]:
 
 
 def _is_visible(channels: Mapping[str, Any], subject: str, name: str = "") -> bool:
-    """Tell whether an alert is about the user's channels, and reveals no counts of other sites."""
+    """True if an alert is about the user's channels, and reveals no counts of other sites."""
     shared = {
         f"{kind.removesuffix('s')} {each['name']}": each["shared"]
         for kind, found in channels.items()

@@ -50,8 +50,6 @@ class BadStructuredReport(DocumentError):
 
 
 class ImageFault(StrEnum):
-    """The error in an uploaded image."""
-
     EMPTY = "image-empty"
     TOO_LARGE = "image-too-large"
     UNSUPPORTED_TYPE = "image-type-unsupported"

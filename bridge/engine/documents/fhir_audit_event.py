@@ -95,8 +95,6 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class AuditedPatient:
-    """The identifier of a patient in an audit event."""
-
     site_id: str = field(repr=False)
     mrn: str = field(repr=False)
 

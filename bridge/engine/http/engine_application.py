@@ -170,7 +170,6 @@ class InterfaceDescription:
         self._text = b""
 
     async def show(self, _request: Request) -> Response:
-        """Return the description."""
         if not self._text:
             self._text = await Threads.BODIES.run(self._write)
         return Response(self._text, media_type="application/json")

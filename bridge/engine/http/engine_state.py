@@ -77,7 +77,6 @@ class PublicAddresses:
 
 
 def is_loopback(address: str) -> bool:
-    """Tell whether an IP address is a loopback address."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
@@ -193,7 +192,6 @@ def peer_of(request: Request) -> str:
 
 
 def engine_of(request: Request) -> EngineState:
-    """Return the engine that serves a request."""
     engine: EngineState = request.app.state.engine
     return engine
 

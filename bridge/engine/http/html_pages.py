@@ -41,7 +41,6 @@ PERMISSIONS = ("microphone", "screen-wake-lock", "clipboard-read", "clipboard-wr
 
 @cache
 def asset(name: str) -> bytes:
-    """Return a file of the pages."""
     return files("bridge.engine.app").joinpath("assets", name).read_bytes()
 
 
@@ -82,7 +81,6 @@ def document_headers() -> dict[str, str]:
 
 
 def report_page(opened: OpenedReport, headers: Mapping[str, str]) -> Response:
-    """Return the page of an opened report."""
     return app_page(report_boot(opened), headers=headers)
 
 

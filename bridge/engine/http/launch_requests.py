@@ -139,7 +139,7 @@ async def _run(engine: EngineState, compute: Callable[[], Result], *, inline: bo
 
 
 def _is_slow(body: object) -> bool:
-    """Tell whether the unparsed body of a launch has files or asks for a QR code."""
+    """True if the unparsed body of a launch has files or asks for a QR code."""
     if not isinstance(body, dict):
         return False
     response = body.get("response")
@@ -262,7 +262,6 @@ async def prepare_session(request: Request, body: InitBody) -> dict[str, Any]:
 
 
 async def issue_session_link(engine: EngineState, request: Request, init: InitRequest) -> InitLink:
-    """Issue a session link with the permissions of the caller."""
     caller, links = request.state.caller, engine.link_context()
 
     def apply(work: Work) -> InitLink:

@@ -97,18 +97,16 @@ _NOTICES: dict[type[EngineError], NoticeKey] = {
 
 
 def is_prefetch(request: Request) -> bool:
-    """Tell whether the browser only prefetches the page: the request must have no effect."""
+    """True if the browser only prefetches the page: the request must have no effect."""
     purpose = request.headers.get("sec-purpose", "") + request.headers.get("purpose", "")
     return "prefetch" in purpose or request.method == "HEAD"
 
 
 def prefetched() -> Response:
-    """Return the empty response to a prefetch."""
     return Response(status_code=204, headers={"Cache-Control": "no-store"})
 
 
 async def cookie_session(engine: EngineState, request: Request) -> BrowserSession | None:
-    """Return the session of the browser's cookie, if there is one."""
     name = html_pages.cookie_name(secure=engine.addresses.secure)
     secret = request.cookies.get(name, "")
     if not secret:

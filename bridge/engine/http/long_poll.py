@@ -85,7 +85,6 @@ async def _read_when_changed(
     *,
     texts: bool,
 ) -> tuple[FeedPage, Mapping[str, Any]]:
-    """Read the feed after each write until there are changes or the time is over."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     read = engine.work.read

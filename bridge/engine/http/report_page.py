@@ -38,8 +38,6 @@ from bridge.engine.service.work import ActorRef, Work
 
 
 class Control(StrEnum):
-    """A control of the page."""
-
     EDIT = "edit"
     SIGN = "sign"
     SIGN_NOW = "sign-now"
@@ -99,7 +97,6 @@ class ReportPage:
     request: Request
 
     async def in_tab(self, tab: str) -> "ReportPage":
-        """Return the page with the name of its tab, which is stored with its session."""
         session = self.session
         if tab in ("", session.tab):
             return self

@@ -45,7 +45,6 @@ Value = TypeVar("Value")
 async def wait_for_handover(
     engine: EngineState, report_id: str, session_pk: int | None = None
 ) -> None:
-    """Wait until another session's window that writes the report has saved, if there is one."""
     now = engine.clock()
 
     def writes(connection: Connection) -> bool:

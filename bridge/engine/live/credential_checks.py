@@ -51,7 +51,6 @@ class TokenAuthenticator:
         return tokens.authenticate_all(self._reader, secrets, self._clock())
 
     def close(self) -> None:
-        """Close the database reader."""
         self._reader.close()
 
     def _record_use(self, token_id: int, now: int) -> None:

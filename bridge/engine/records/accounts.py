@@ -168,8 +168,6 @@ class CodeMap(Record, table=True):
 
 
 class Template(Record, table=True):
-    """A numbered template of a site."""
-
     __tablename__ = "engine_template"
     __table_args__ = (UniqueConstraint("site_id", "number"),)
 

@@ -78,7 +78,6 @@ def json_list() -> Any:
 
 
 def json_or_none() -> Any:
-    """Return an optional JSON value."""
     return Field(default=None, sa_type=JSON(none_as_null=True))
 
 

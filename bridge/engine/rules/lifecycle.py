@@ -45,8 +45,6 @@ class AddendumState(StrEnum):
 
 
 class ReleaseKind(StrEnum):
-    """The kind of a release."""
-
     FINAL = "final"
     ADDENDUM = "addendum"
     RETRACTION = "retraction"  # a delivered addendum was recalled with its report
@@ -159,8 +157,6 @@ ORDERED, DRAFT, PRELIMINARY, FINAL, ADDENDUM = Status
 
 
 class LifecycleEvent(StrEnum):
-    """An event of the lifecycle of a report."""
-
     OPEN = "open"  # a launch, or a launch link opened
     SAVE = "save"
     SIGN = "sign"
@@ -364,7 +360,6 @@ REFUSALS: Mapping[LifecycleEvent, tuple[RefusalRule, ...]] = {
 def decide(
     status: Status, event: LifecycleEvent, facts: frozenset[ReportFact]
 ) -> Transition | RefusalReason:
-    """Return the transition of an event, or the reason of its refusal."""
     for transition in TRANSITIONS.get((status, event), ()):
         if transition.when <= facts:
             return transition

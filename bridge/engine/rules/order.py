@@ -36,7 +36,7 @@ class OrderId:
 
 def has_invisible(text: str) -> bool:
     """
-    Tell whether an identifier has invisible characters.
+    True if an identifier has invisible characters.
 
     These are control characters, line ends and direction marks. Two identifiers that differ only in
     them look the same.
@@ -45,13 +45,13 @@ def has_invisible(text: str) -> bool:
 
 
 def looks_like_email(text: str) -> bool:
-    """Tell whether a text is an e-mail address."""
+    """True if a text is an e-mail address."""
     return "@" in text and _EMAIL.fullmatch(text.strip()) is not None
 
 
 def is_placeholder(identifier: str, *, emails: frozenset[str], names: frozenset[str]) -> bool:
     """
-    Tell whether a patient identifier is a placeholder.
+    True if a patient identifier is a placeholder.
 
     `emails` and `names` are those of the caller and of the user for whom the caller launches.
     """

@@ -36,7 +36,7 @@ class BrokenRule:
 
 
 def already_linked(candidates: Sequence[Candidate]) -> bool:
-    """Tell whether all orders share one report already (rule 8)."""
+    """True if all orders share one report already (rule 8)."""
     return len({each.report_id for each in candidates}) == 1
 
 

@@ -28,7 +28,7 @@ def folded_name(name: str) -> str:
 
 def same_name(one: str, other: str) -> bool:
     """
-    Tell whether two names are equal; a missing name equals no other.
+    True if two names are equal; a missing name equals no other.
 
     The component groups of a DICOM person name (`Yamada^Tarou=山田^太郎`) spell one name in several
     scripts. If both names have an ideographic group, only these groups are compared; else one
@@ -52,7 +52,7 @@ def _groups(name: str) -> list[str]:
 
 
 def names_conflict(known: str, given: str) -> bool:
-    """Tell whether two names contradict each other; a missing name contradicts none."""
+    """True if two names contradict each other; a missing name contradicts none."""
     return bool(folded_name(known) and folded_name(given)) and not same_name(known, given)
 
 
@@ -72,7 +72,7 @@ def unambiguous_date(text: str) -> date | None:
 
 
 def same_birth_date(one: str, other: str) -> bool:
-    """Tell whether two dates of birth are the same; a missing date equals no other."""
+    """True if two dates of birth are the same; a missing date equals no other."""
     first, second = unambiguous_date(one), unambiguous_date(other)
     if first and second:
         return first == second
@@ -80,7 +80,7 @@ def same_birth_date(one: str, other: str) -> bool:
 
 
 def same_patient(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Tell whether two orders' tags name one patient (interface reference, link-orders rule 5)."""
+    """True if two orders' tags name one patient (interface reference, link-orders rule 5)."""
     return same_name(one.get("PatientName", ""), other.get("PatientName", "")) and same_birth_date(
         one.get("PatientBirthDate", ""), other.get("PatientBirthDate", "")
     )

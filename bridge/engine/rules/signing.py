@@ -43,7 +43,7 @@ def cooling_end(signed_at: int, sign_delay: int, *, ignore_delay: bool) -> int |
 
 
 def is_cooling(cooling_until: int | None, now: int) -> bool:
-    """Tell whether a signature can still be recalled."""
+    """True if a signature can still be recalled."""
     return cooling_until is not None and now < cooling_until
 
 
@@ -78,7 +78,7 @@ def refuse_reader(
 
 def may_review(groups: Mapping[str, PrelimGroupPolicy], group: str, reader: PrelimReader) -> bool:
     """
-    Tell whether a user may review a read of a group.
+    True if a user may review a read of a group.
 
     A group without reviewers is reviewed by users who are in no group and whose role permits
     signing.
@@ -104,8 +104,6 @@ def refuse_prelim(groups: Mapping[str, PrelimGroupPolicy], group: str, tag: str)
 
 @dataclass(frozen=True, slots=True)
 class ReadState:
-    """The state of a preliminary read."""
-
     read_at: int
     read_by_id: int | None
     reviewed: bool

@@ -8,8 +8,6 @@ from enum import StrEnum
 
 
 class SiteRole(StrEnum):
-    """The role of an account on one site."""
-
     USER = "user"
     ADMINISTRATOR = "administrator"
     PRELIM = "prelim"  # writes preliminary reads, cannot sign
@@ -51,5 +49,4 @@ PERMITTED: dict[tuple[SiteRole, bool], frozenset[ReportAction]] = {
 
 
 def permits(role: SiteRole, action: ReportAction, *, owner: bool) -> bool:
-    """Tell whether a role permits an action on a report that the user owns, or does not own."""
     return action in PERMITTED[role, owner]

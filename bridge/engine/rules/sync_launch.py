@@ -25,7 +25,7 @@ class FollowRefusal(StrEnum):
 
 
 def is_persistent(*, requested: bool, in_frame: bool, frames_follow: bool) -> bool:
-    """Tell whether a window is persistent: in a frame only if the site permits it (Limits)."""
+    """True if a window is persistent: in a frame only if the site permits it (Limits)."""
     return requested and (frames_follow or not in_frame)
 
 
@@ -33,7 +33,7 @@ def follows(
     *, window: int, windows: Collection[int], seen: int, sequence: int, answer: FollowAnswer
 ) -> bool:
     """
-    Tell whether this window must follow a launch.
+    True if this window must follow a launch.
 
     `windows` are the numbers of the user's persistent windows, the newest is the highest. `seen` is
     the newest launch that this window knows. A refused launch is not offered again.

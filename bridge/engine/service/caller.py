@@ -47,11 +47,10 @@ class Caller:
     site_id: str | None = None
 
     def permits(self, scope: TokenScope) -> bool:
-        """Tell whether the token's scopes include this one."""
         return not self.scopes or scope in self.scopes
 
     def is_valid_for(self, site_id: str) -> bool:
-        """Tell whether the token is valid for a site. The role of the account is not checked."""
+        """True if the token is valid for a site. The role of the account is not checked."""
         return self.site_id in (None, site_id)
 
 

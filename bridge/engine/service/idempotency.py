@@ -88,7 +88,6 @@ def store_response(
     response: StoredResponse,
     now: int,
 ) -> None:
-    """Store the response to a request, in the transaction of the request."""
     members = {"digest": repeat.digest, "body": response.body, "warnings": response.warnings}
     stored = json.dumps(members).encode()
     connection.execute(

@@ -139,7 +139,6 @@ def _releases_text(change: Mapping[str, Any]) -> bool:
 
 
 def _text_json(row: Any) -> dict[str, Any]:
-    """Return a text as the JSON export does. A stored document already has its plain text."""
     text = row.content_text
     return {
         "content": plain_text(from_text(text)) if row.is_plain else text,

@@ -108,14 +108,11 @@ _ONE_WRITER = "sqlite"
 
 @dataclass(frozen=True, slots=True)
 class LockedOrder:
-    """An order and its report, both locked."""
-
     order: ReportOrder
     report: Report
 
 
 def key_of(report: Report) -> int:
-    """Return the primary key of a stored report."""
     if report.pk is None:
         raise ValueError("the report has not been stored yet")
     return report.pk
@@ -228,7 +225,6 @@ def _merged_since(
 def current_report_keys(
     connection: Connection, identities: Iterable[OrderId]
 ) -> dict[OrderId, int]:
-    """Return the primary keys of the orders' reports. The identities must be current."""
     found: dict[OrderId, int] = {}
     wanted = set(identities)
     if is_postgresql(connection):

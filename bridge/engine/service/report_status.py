@@ -78,14 +78,13 @@ class ReportStatusRecord:
 
 
 def has_content(report: Report) -> bool:
-    """Tell whether a report has content. An applied template counts as content."""
+    """True if a report has content. An applied template counts as content."""
     return bool(report.content_text.strip()) or report.template_number is not None
 
 
 def status_records(
     session: Session, reports: Sequence[Report], now: int
 ) -> list[ReportStatusRecord]:
-    """Return the status records of reports, in their order."""
     session.flush()
     keys = [key_of(report) for report in reports]
     records = records_by_key(session.connection(), keys, now)
@@ -147,7 +146,6 @@ class ReportSummary:
 
     @classmethod
     def of(cls, connection: Connection, report: Report) -> "ReportSummary":
-        """Read the summary of a stored report."""
         return cls.read(execute(connection, _SUMMARY, **_parameters(report)))
 
     @classmethod
@@ -200,7 +198,6 @@ class ReportContext:
         return cls(orders, summary.user_email, ends.get(key))
 
     def record(self, report: Report, now: int) -> ReportStatusRecord:
-        """Return the current status record of the report."""
         return ReportStatusRecord(
             report_id=report.report_id,
             status=report.status,
@@ -213,7 +210,6 @@ class ReportContext:
 
 
 def orders_statement(connection: Connection, report: Report) -> BoundStatement:
-    """Return the statement that reads the orders of a stored report, for a batch."""
     return bind(connection, _GROUP, report=report.pk)
 
 

@@ -155,7 +155,6 @@ def addenda_of(work: Work, report: Report) -> list[Addendum]:
 
 
 def signed_addenda(addenda: list[Addendum]) -> list[Addendum]:
-    """Return the signed addenda, in the order of signing."""
     signed = [each for each in addenda if each.state is AddendumState.SIGNED]
     return sorted(signed, key=lambda each: (each.signed_at or 0, each.number))
 

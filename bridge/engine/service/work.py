@@ -179,7 +179,6 @@ class Work:
 
 
 def event_kinds(announced: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """Return the event names of announced changes."""
     return frozenset(each["event"] for each in announced)
 
 
@@ -232,6 +231,5 @@ def work_within(
 
 @contextmanager
 def transaction(database: Database, actor: ActorRef, now: int) -> Iterator[Work]:
-    """Run a use case in a write transaction of its own."""
     with database.write() as connection, work_within(connection, database, actor, now) as work:
         yield work

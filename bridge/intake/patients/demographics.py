@@ -35,7 +35,7 @@ def has_conflicting_name(
     event: OrderEvent, sent_at: MessageTime | None, demographics: KnownDemographics
 ) -> bool:
     """
-    Tell whether an order names its patient differently from a correction that may be later.
+    True if an order names its patient differently from a correction that may be later.
 
     A middle name or a title that one of them leaves out is no difference.
     """
@@ -86,7 +86,7 @@ def _contradict(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def has_other_birth_date(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Tell whether two dates of birth differ. A year does not differ from a day of that year."""
+    """True if two dates of birth differ. A year does not differ from a day of that year."""
     shorter, longer = sorted(
         (str(tags.get("PatientBirthDate") or "") for tags in (one, other)), key=len
     )
@@ -94,7 +94,7 @@ def has_other_birth_date(one: Mapping[str, Any], other: Mapping[str, Any]) -> bo
 
 
 def has_other_sex(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Tell whether one is male and the other female. Other values contradict nothing."""
+    """True if one is male and the other female. Other values contradict nothing."""
     return {tags.get("PatientSex") for tags in (one, other)} >= {"M", "F"}
 
 
@@ -114,7 +114,6 @@ def with_known_name(event: OrderEvent, known: Mapping[str, Any]) -> OrderEvent:
 
 
 def is_other_name(event: OrderEvent, known: Mapping[str, Any]) -> bool:
-    """Tell whether an event has a name that is no spelling of the name of its order."""
     name = str(known.get("PatientName") or "")
     given = str(event.clinical_info.get("PatientName") or "")
     return (
@@ -126,7 +125,7 @@ def had_current_name_before(
     event: OrderEvent, sent_at: MessageTime, name: str, orders: Iterable[IndexedOrder]
 ) -> bool:
     """
-    Tell whether a patient had today's name before an order was sent, and never the order's name.
+    True if a patient had today's name before an order was sent, and never the order's name.
 
     If so, no correction explains the difference: the order is about another person. The names
     come from the PID segments of the patient's orders.
@@ -151,7 +150,7 @@ def matches_former_name(
     event: OrderEvent, correction: DemographicsUpdate, orders: Iterable[IndexedOrder]
 ) -> bool:
     """
-    Tell whether an order has the name that the patient's earlier orders have.
+    True if an order has the name that the patient's earlier orders have.
 
     Used if the times of order and correction cannot be compared. Another date of birth than the
     corrected one means another person.
@@ -167,13 +166,12 @@ def matches_former_name(
 
 
 def _name_parts(name: object) -> set[str]:
-    """Return the parts of a name, of all its groups."""
     return {part.casefold() for part in re.split("[=^]", str(name or "")) if part}
 
 
 def names_former_identity(event: OrderEvent, demographics: KnownDemographics) -> bool:
     """
-    Tell whether an order names a merged identifier together with that patient's name.
+    True if an order names a merged identifier together with that patient's name.
 
     The name may be the one before the merge or the survivor's.
     """
@@ -193,7 +191,7 @@ def takes_identifier_of_other(
     event: OrderEvent, demographics: KnownDemographics, orders: Iterable[IndexedOrder]
 ) -> bool:
     """
-    Tell whether a patient's new identifier belongs to another patient, by the known names.
+    True if a patient's new identifier belongs to another patient, by the known names.
 
     It does not if the known names match the message, or the patient's name under the former
     identifier: orders may have arrived under the new identifier first.
@@ -294,7 +292,6 @@ def _predates_correction(
     demographics: KnownDemographics,
     orders: Sequence[IndexedOrder],
 ) -> bool:
-    """Tell whether the sender of an order did not know of the correction."""
     correction = demographics[event.site, event.mrn]
     is_conflicting = has_conflicting_name(event, sent_at, demographics)
     if sent_at is None or not are_comparable(sent_at, correction.sent):

@@ -43,7 +43,7 @@ def survivor_tags(demographics: Tags, at_merge: Tags, orders: Iterable[Tags]) ->
 
 def is_of_other_person(event: OrderEvent, identity: MergedIdentity) -> bool:
     """
-    Tell whether an event with a merged number is about another person than the survivor.
+    True if an event with a merged number is about another person than the survivor.
 
     Orders: another date of birth, another sex, or another name. A family name may change; the given
     name may not. Corrections: another name and another date of birth, or the former value of the
@@ -64,7 +64,6 @@ def is_of_other_person(event: OrderEvent, identity: MergedIdentity) -> bool:
 
 
 def _differs(tag: str, tags: Tags, known: Sequence[Tags]) -> bool:
-    """Tell whether a value is given, and differs from all known ones."""
     values = [each for each in known if each.get(tag)]
     return bool(tags.get(tag) and values) and all(_differ(tag, tags, each) for each in values)
 
@@ -85,7 +84,6 @@ def _differ(tag: str, one: Tags, other: Tags) -> bool:
 
 
 def moves_to_merged(event: OrderEvent, survivors: Mapping[Patient, str]) -> bool:
-    """Tell whether a visit moves from a survivor to a number that was merged into it."""
     now = survivors.get((event.site, event.mrn))
     prior = survivors.get((event.site, event.prior_mrn), event.prior_mrn)
     is_move = event.action is OrderAction.VISIT_MOVE and event.mrn != event.prior_mrn

@@ -66,7 +66,7 @@ class PatientCheck:
         self._latest = (b"", self._refuses)
 
     def applies_to(self, payload: bytes) -> bool:
-        """Tell whether the database must be read for a message."""
+        """True if the database must be read for a message."""
         latest, answer = self._latest  # called twice in a row for each message
         if latest is not payload:
             answer = self._refuses or _has_merge(payload) or _has_several_numbers(payload)
@@ -112,7 +112,6 @@ class PatientCheck:
         return [DuplicateKeyIdentifier("MRG-1")] if _closes_circle(events, survivors) else []
 
     def _has_conflict(self, connection: Connection, events: Sequence[OrderEvent]) -> bool:
-        """Tell whether events, except new orders, name orders of other patients."""
         changes = [each for each in events if each.action in ORDER_ACTIONS - CREATING_ACTIONS]
         index, others = order_index.find_with_others(connection, numbers_by_order(changes))
         return any(orders_of_others(each, index, others) for each in changes)
@@ -137,7 +136,7 @@ def _has_merge(payload: bytes) -> bool:
 
 def _has_several_numbers(payload: bytes) -> bool:
     """
-    Tell whether PID-3 has two numbers of one type and authority. Only such messages are looked up.
+    True if PID-3 has two numbers of one type and authority. Only such messages are looked up.
 
     Numbers without type need an authority. Other segment names or separators are read when the
     message is applied.
@@ -160,7 +159,7 @@ def _has_several_numbers(payload: bytes) -> bool:
 
 
 def _has_change(payload: bytes) -> bool:
-    """Tell whether a message has an ORC that is not NW, or is large."""
+    """True if a message has an ORC that is not NW, or is large."""
     return len(payload) > _SLICE_BYTES or _CHANGE.search(payload) is not None
 
 

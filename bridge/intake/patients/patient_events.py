@@ -92,7 +92,6 @@ async def send_patient_change(
 
 
 def renamed_patients(event: OrderEvent, updates: Mapping[str, str]) -> list[Patient]:
-    """Return the patients whose name may have changed with an event."""
     if event.action is not OrderAction.PATIENT_MERGE and "PatientName" not in updates:
         return []
     return [(event.site, mrn) for mrn in (event.mrn, event.prior_mrn) if mrn]
@@ -121,7 +120,6 @@ class WorklistClient:
 
 
 async def record_merge(worklist: WorklistClient, context: JobContext, event: OrderEvent) -> None:
-    """Record a merge, and combine the orders that both patients have."""
     identity = {tag: value for tag, value in demographics_of(event).items() if value}
     context.merges.append(Merge(event.site, event.prior_mrn, event.mrn, identity))
     context.demographics += former_identity(
@@ -135,7 +133,6 @@ async def record_merge(worklist: WorklistClient, context: JobContext, event: Ord
 async def apply_early_rows(
     worklist: WorklistClient, context: JobContext, event: OrderEvent
 ) -> None:
-    """Combine a patient's orders with their early rows."""
     for each in match_early_rows(event.site, event.mrn, list(context.index.values())):
         await withdraw_absorbed(worklist, context, each.early)
         await _put_on_worklist(worklist, context, (each.own,), each.after)
@@ -160,7 +157,6 @@ async def _put_on_worklist(
     before: tuple[IndexedOrder, ...],
     after: IndexedOrder,
 ) -> None:
-    """Put an order on the worklist or take it off, according to its state."""
     listed = any(each.state == OrderState.ORDERED for each in before)
     differs = not listed or any(each.tags != after.tags for each in before)
     if not is_open(after) and listed:
@@ -187,7 +183,6 @@ async def reassign_orders(worklist: WorklistClient, context: JobContext) -> None
 
 
 def names_order(event: OrderEvent, key: OrderIndexKey) -> bool:
-    """Tell whether an event is about the order with a key. The patients may differ."""
     return (event.site, event.accession) == (key.site, key.accession)
 
 
@@ -227,7 +222,6 @@ async def apply_patient_events(worklist: WorklistClient, context: JobContext) ->
 
 
 async def _undo_merge(worklist: WorklistClient, context: JobContext, event: OrderEvent) -> None:
-    """Undo the merge of the two patients of an event, or note that there is none to undo."""
     freed = merge_to_undo(event, context.job.pointers)
     if freed is None:
         named = {(event.site, event.mrn), (event.site, event.prior_mrn)}
@@ -286,7 +280,7 @@ def _note_once(context: JobContext, note: str) -> None:
 
 
 def _is_stale(context: JobContext, event: OrderEvent) -> bool:
-    """Tell whether a patient event that was sent later was applied before."""
+    """True if a patient event that was sent later was applied before."""
     known = context.job.demographics.get((event.site, event.mrn))
     return known is not None and is_earlier(context.job.source.sent_at, known.sent)
 
@@ -294,7 +288,6 @@ def _is_stale(context: JobContext, event: OrderEvent) -> bool:
 async def _follow_later_moves(
     worklist: WorklistClient, context: JobContext, event: OrderEvent
 ) -> None:
-    """Move orders whose visits moved after a merge that arrives late."""
     for move in later_moves(event, context.job, context.index.values()):
         for change in visit_changes(move, context.index.values()):
             await apply_visit_change(worklist, context, change)

@@ -65,7 +65,6 @@ class PatientLocks:
         return ready, deferred
 
     def release(self, jobs: Sequence[MessageJob], begun: int) -> None:
-        """Release the patients of jobs."""
         own = _all_subjects(jobs)
         self._locked -= own
         self._now += 1
@@ -79,7 +78,6 @@ class PatientLocks:
         self._changed.set()
 
     async def wait(self, jobs: Sequence[MessageJob]) -> None:
-        """Wait until no patient of the jobs is locked."""
         own = _all_subjects(jobs)
         while not self._locked.isdisjoint(own):
             self._changed.clear()

@@ -85,13 +85,11 @@ def visit_changes(
 
 
 def _with_existing(change: VisitChange, known: Iterable[IndexedOrder]) -> VisitChange:
-    """Combine a moved order with the other patient's order under its accession."""
     after = combined_with_existing(change.after, known)
     return replace(change, after=after, updates=dict(after.tags))
 
 
 def _is_overtaken(order: IndexedOrder, sent_at: MessageTime | None) -> bool:
-    """Tell whether an order has the visit from a message that was sent later."""
     has_visit = any(line[:3].upper() == "PV1" for line in order.echo)
     return has_visit and is_earlier(sent_at, order.tags_sent_at)
 
@@ -99,7 +97,6 @@ def _is_overtaken(order: IndexedOrder, sent_at: MessageTime | None) -> bool:
 def overtaken_by_orders(
     event: OrderEvent, sent_at: MessageTime | None, orders: Iterable[IndexedOrder]
 ) -> dict[str, str]:
-    """Return the demographics of a patient's orders that were sent later than an event."""
     found: dict[str, str] = {}
     for order in orders:
         is_own = (order.key.site, order.key.mrn) == (event.site, event.mrn)
@@ -195,7 +192,6 @@ def orders_to_read(
 def _with_accession_of_moved(
     event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderIndexKey, IndexedOrder]
 ) -> OrderEvent:
-    """Set the accession of an event that names a moved order by number."""
     by_number = event.accession in {event.placer, event.filler}
     if not by_number or event.action not in ORDER_ACTIONS or key_of(event) in known:
         return event
@@ -228,7 +224,7 @@ def _is_of_visit(order: IndexedOrder, visits: Collection[VisitReference]) -> boo
 def goes_to_other_patient(
     before: MessageJob, after: MessageJob, survivors: Collection[Patient]
 ) -> bool:
-    """Tell whether an order is redirected to another patient, and not because of a merge."""
+    """True if an order is redirected to another patient, and not because of a merge."""
     return any(
         was.mrn != now.mrn and (was.site, was.mrn) not in survivors
         for was, now in zip(before.events, after.events, strict=True)
@@ -263,7 +259,6 @@ def _was_sent_before_move(
 def _move_of(
     event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderIndexKey, IndexedOrder]
 ) -> tuple[VisitReference, VisitTransfer] | None:
-    """Return the move of an order's visit, by the event or by the known order."""
     if event.action not in ORDER_ACTIONS:
         return None
     key = key_of(event)
@@ -285,7 +280,6 @@ def _belongs_to_visit(
     visit: VisitReference,
     move: VisitTransfer,
 ) -> bool:
-    """Tell whether an order belongs to a visit, by the event or else by the known order."""
     number = _visit_number(event.clinical_info, visit.key)
     if not number and own is not None:
         number = _visit_number(own.tags, visit.key)
@@ -301,14 +295,13 @@ def _visit_number(tags: Mapping[str, Any], key: str) -> str:
 
 
 def _follows_visit(event: OrderEvent, own: IndexedOrder | None, key: str) -> bool:
-    """Tell whether an order moves with its visit: it did not stay with the former patient."""
+    """True if an order moves with its visit: it did not stay with the former patient."""
     if own is None or has_moved_away(own) or not _visit_number(own.tags, key):
         return True
     return own.state == OrderState.CANCELLED and event.action in CREATING_ACTIONS
 
 
 def _readdressed(event: OrderEvent, visit: VisitReference, move: VisitTransfer) -> OrderEvent:
-    """Redirect an order to the current patient and number of its visit."""
     info: dict[str, Any] = dict(event.clinical_info)
     changes_patient = move.now.mrn != event.mrn
     if changes_patient:
@@ -351,14 +344,12 @@ def _continued_move(
 
 
 def _ends_of_move(event: OrderEvent, visit: PatientVisit) -> tuple[VisitReference, VisitReference]:
-    """Return the visit before and after a move."""
     number = visit.prior or visit.number
     prior = VisitReference(event.site, event.prior_mrn or event.mrn, visit.key, number)
     return prior, VisitReference(event.site, event.mrn, visit.key, visit.number or number)
 
 
 def moves_of(event: OrderEvent, sent: MessageTime) -> list[tuple[VisitReference, VisitTransfer]]:
-    """Return the move to store for an event that moves a visit, with the time it was sent."""
     if event.action is not OrderAction.VISIT_MOVE or event.visit is None:
         return []
     prior, now = _ends_of_move(event, event.visit)

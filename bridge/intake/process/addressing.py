@@ -132,7 +132,7 @@ def survivors_named(events: Iterable[OrderEvent], survivors: Mapping[Patient, st
 
 
 def names_merged_patient(events: Iterable[OrderEvent], survivors: Mapping[Patient, str]) -> bool:
-    """Tell whether an event, merges excepted, names a merged identifier."""
+    """True if an event, merges excepted, names a merged identifier."""
     return bool(survivors_named(events, survivors))
 
 
@@ -168,7 +168,6 @@ def orders_of_others(
 
 
 def numbers_to_look_up(event: OrderEvent) -> set[str]:
-    """Return the numbers by which an event's order may be known."""
     if event.action not in ORDER_ACTIONS:
         return set()
     parents = {each.value for each in event.link_signals if each.kind == CHILD_OF}
@@ -177,7 +176,6 @@ def numbers_to_look_up(event: OrderEvent) -> set[str]:
 
 
 def is_known(event: OrderEvent, index: Mapping[OrderIndexKey, IndexedOrder]) -> bool:
-    """Tell whether the index has an event's order, with all numbers of the event."""
     known = index.get(key_of(event))
     if known is None or is_unordered(known) or event.prior_mrn:
         return False
@@ -221,7 +219,7 @@ def with_known_accession(
 
 
 def _has_detail_number(order: IndexedOrder, event: OrderEvent) -> bool:
-    """Tell whether the accession of an event is a number of the OBR or IPC of a known order."""
+    """True if the accession of an event is a number of the OBR or IPC of a known order."""
     if event.action not in SINGLE_ORDER_ACTIONS or is_unordered(order):
         return False
     numbers = (*detail_values(order.echo)[:2], step_accessions(order.echo))
@@ -244,7 +242,7 @@ def _affected(event: OrderEvent, orders: Sequence[IndexedOrder]) -> Sequence[Ind
 
 
 def may_share_closing(event: OrderEvent, numbered: Iterable[IndexedOrder]) -> bool:
-    """Tell whether the closing of another row may have been meant for the order of an event."""
+    """True if the closing of another row may have been meant for the order of an event."""
     if event.action not in CREATING_ACTIONS:
         return False
     own = {event.placer, event.filler} - {""}
@@ -260,7 +258,7 @@ def has_other_accession(
     event: OrderEvent, index: Mapping[OrderIndexKey, IndexedOrder], numbered: Iterable[IndexedOrder]
 ) -> bool:
     """
-    Tell whether an event names an open order, by its numbers, under another accession.
+    True if an event names an open order, by its numbers, under another accession.
 
     Both orders remain: it may be a correction, or a second examination with the same numbers.
     """

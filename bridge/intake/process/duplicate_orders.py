@@ -67,7 +67,7 @@ def _is_older(one: MessageTime | None, other: MessageTime | None, *, came_first:
 
 
 def is_open(order: IndexedOrder) -> bool:
-    """Tell whether an order waits for a radiologist."""
+    """True if an order waits for a radiologist."""
     return OrderState(order.state) in OPEN_STATES
 
 
@@ -181,13 +181,11 @@ class OrderNumbers:
 def order_numbers(
     event: OrderEvent | IndexedOrder, own: IndexedOrder | None = None
 ) -> OrderNumbers:
-    """Return the numbers of an order after an event."""
     placer, filler = (own.placer, own.filler) if own else ("", "")
     return OrderNumbers(event.placer or placer, event.filler or filler)
 
 
 def may_be_same_order(event: OrderEvent, order: IndexedOrder) -> bool:
-    """Tell whether an event may be about an order, by their numbers."""
     same_patient = (event.site, event.mrn) == (order.key.site, order.key.mrn)
     return same_patient and order_numbers(event).match(order)
 
@@ -233,15 +231,12 @@ def with_early_rows(
 
 
 def _with_new_patient(order: IndexedOrder, event: OrderEvent) -> IndexedOrder:
-    """Move a row to the patient of the event."""
     tags = with_new_patient(order.tags, demographics_of(event))
     return replace(order, tags=tags, echo=replace_identifiers(order.echo, event.echo), report_id="")
 
 
 @dataclass(frozen=True, slots=True)
 class EarlyRowMatch:
-    """An order, its early rows, and the order that they become."""
-
     own: IndexedOrder
     early: Sequence[IndexedOrder]
     after: IndexedOrder

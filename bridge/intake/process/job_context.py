@@ -135,7 +135,6 @@ class JobContext:
         return self.job.source.sent_at or MessageTime(claimed.received_at, UNKNOWN)
 
     def put(self, order: IndexedOrder) -> None:
-        """Change an order."""
         self.changed[order.key] = self.index[order.key] = order
 
     def move_to_survivor(self, event: OrderEvent) -> None:

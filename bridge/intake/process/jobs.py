@@ -95,8 +95,6 @@ class ContentDamagedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MessageJob:
-    """One message with its events."""
-
     claimed: ClaimedMessage
     source: SourceMessage
     events: Sequence[OrderEvent]

@@ -122,7 +122,6 @@ def registration(
     app: Mapping[str, Any] = MappingProxyType({}),
     link_group: str = "",
 ) -> LaunchRequest:
-    """Return a launch that registers an order with these tags and app settings."""
     own = {"SiteID": key.site, "PatientMRN": key.mrn, "Accession": key.accession}
     return LaunchRequest(
         {**tags, **own}, app, lazy=True, register_order=True, link_group=link_group

@@ -27,14 +27,12 @@ PARENT_REPLACED = "parent_replaced"
 
 
 def child_signals(numbers: Iterable[str]) -> set[int]:
-    """Return the signals of the children of an order with these numbers."""
     return {signal(CHILD_OF, number) for number in numbers if number}
 
 
 def with_child_events(
     events: Sequence[OrderEvent], orders: Iterable[IndexedOrder], sent_at: MessageTime | None
 ) -> Iterator[OrderEvent]:
-    """Add the events for children after each event, except for orders that the message names."""
     known = list(orders)
     seen = {OrderIndexKey(each.site, each.mrn, each.accession) for each in events}
     for event in events:
@@ -72,7 +70,7 @@ def _for_children(
 
 
 def _was_released(parent: IndexedOrder, event: OrderEvent, sent_at: MessageTime | None) -> bool:
-    """Tell whether a later release has been applied before this hold."""
+    """True if a later release has been applied before this hold."""
     holds = event.action is OrderAction.HOLD and parent.state in OPEN_STATES
     return holds and is_earlier(sent_at, parent.state_changed_at)
 
@@ -85,7 +83,6 @@ def _applies_to_child(event: OrderEvent, child: IndexedOrder) -> bool:
 
 
 def _child_event(child: IndexedOrder, event: OrderEvent) -> OrderEvent:
-    """Return the event about a parent as an event about its child."""
     return replace(
         event,
         accession=child.key.accession,
@@ -113,13 +110,12 @@ def parent_of(event: OrderEvent, orders: Iterable[IndexedOrder]) -> IndexedOrder
 
 
 def involves_parent(event: OrderEvent) -> bool:
-    """Tell whether an event names a parent, or replaces an order that may be one."""
     named = any(each.kind == CHILD_OF for each in event.link_signals)
     return named or event.action is OrderAction.REPLACE
 
 
 def has_lost_parent(event: OrderEvent, orders: Iterable[IndexedOrder]) -> bool:
-    """Tell whether the parent of an order was replaced, and no parent is open."""
+    """True if the parent of an order was replaced, and no parent is open."""
     parents = _parents(event, orders)
     return any(map(_is_replaced, parents)) and all(
         each.state not in OPEN_STATES for each in parents
@@ -127,7 +123,7 @@ def has_lost_parent(event: OrderEvent, orders: Iterable[IndexedOrder]) -> bool:
 
 
 def leaves_open_children(event: OrderEvent, orders: Iterable[IndexedOrder]) -> bool:
-    """Tell whether a replaced order has children on the worklist."""
+    """True if a replaced order has children on the worklist."""
     if event.action is not OrderAction.REPLACE:
         return False
     signals = child_signals({event.placer, event.filler})

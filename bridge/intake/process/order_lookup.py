@@ -85,7 +85,7 @@ def read_redirects(connection: Connection, jobs: Sequence[MessageJob]) -> Redire
 def names_several_patients(
     connection: Connection, events: Sequence[OrderEvent], survivors: Mapping[Patient, str]
 ) -> bool:
-    """Tell whether PID-3 of an event has the numbers of several patients."""
+    """True if PID-3 of an event has the numbers of several patients."""
     return any(
         _identified_event(connection, event, survivors) is None
         for event in events
@@ -201,7 +201,7 @@ def _with_known_names(job: MessageJob, index: Index) -> MessageJob:
 
 def names_other_person(job: MessageJob, index: Mapping[OrderIndexKey, IndexedOrder]) -> bool:
     """
-    Tell whether an event names another person than its order.
+    True if an event names another person than its order.
 
     The report engine knows only the orders on the worklist, and no names of cancellations.
     """
@@ -222,7 +222,6 @@ def _known_order(
 
 
 def _with_conflicts(job: MessageJob, index: Index, others: Sequence[IndexedOrder]) -> MessageJob:
-    """Set the orders of other patients that a job names. A new order is not a conflict."""
     found = [(each, orders_of_others(each, index, others)) for each in job.events]
     if not any(orders for _, orders in found):
         return job
@@ -284,7 +283,6 @@ def _patients_with_all_orders(jobs: Sequence[MessageJob]) -> set[Patient]:
 
 
 def _moves_to_follow(job: MessageJob) -> list[VisitTransfer]:
-    """Return the moves that orders may follow after the merges of a job."""
     merges = any(each.action is OrderAction.PATIENT_MERGE for each in job.events)
     return list(job.moves.values()) if merges else []
 
@@ -326,7 +324,6 @@ def _addressed(
 
 
 def _signals_to_look_up(event: OrderEvent, index: Index) -> set[int]:
-    """Return the link signals of an order, before and after an event."""
     known = index.get(key_of(event))
     before = known.signals if known else frozenset()
     return {each.signal for each in signals_after(before, event) | before}

@@ -90,7 +90,6 @@ class OrderTask:
 
 
 def key_of(event: OrderEvent) -> OrderIndexKey:
-    """Return the key of the order that an event is about."""
     return OrderIndexKey(event.site, event.mrn, event.accession)
 
 
@@ -138,7 +137,7 @@ def plan(
 
 
 def is_final_cancellation(task: OrderTask, events: Iterable[OrderEvent]) -> bool:
-    """Tell whether an order is cancelled and the message has no other event under its accession."""
+    """True if an order is cancelled and the message has no other event under its accession."""
     own = [each for each in events if key_of(each) == task.after.key]
     return task.after.state == OrderState.CANCELLED and all(
         e.action in CLOSING_ACTIONS for e in own
@@ -146,7 +145,7 @@ def is_final_cancellation(task: OrderTask, events: Iterable[OrderEvent]) -> bool
 
 
 def was_reopened_later(task: OrderTask, source: SourceMessage) -> bool:
-    """Tell whether an order was released or examined after this cancellation was sent."""
+    """True if an order was released or examined after this cancellation was sent."""
     before = task.before
     if before is None or task.after.state != OrderState.CANCELLED:
         return False
@@ -185,14 +184,14 @@ def no_effect_code(task: OrderTask, source: SourceMessage) -> str:
 
 
 def _closes_nothing(task: OrderTask) -> bool:
-    """Tell whether a cancellation or hold names none of the procedures of its order."""
+    """True if a cancellation or hold names none of the procedures of its order."""
     before = task.before
     closes = task.event.action in CLOSING_ACTIONS and task.step is OrderStep.REGISTER
     return closes and before is not None and task.after.echo == before.echo
 
 
 def leaves_orphans(tasks: Iterable[OrderTask], index: Mapping[OrderIndexKey, IndexedOrder]) -> bool:
-    """Tell whether open orders remain whose parent this message or an earlier one replaced."""
+    """True if open orders remain whose parent this message or an earlier one replaced."""
     parent_tasks = [task for task in tasks if involves_parent(task.event)]
     if not parent_tasks:
         return False
@@ -283,7 +282,7 @@ def _task_of(
 
 
 def _starts_anew(before: IndexedOrder, step: OrderStep, source: SourceMessage) -> bool:
-    """Tell whether a cancelled order is ordered again: its earlier values no longer apply."""
+    """True if a cancelled order is ordered again: its earlier values no longer apply."""
     revived = before.state == OrderState.CANCELLED and step is OrderStep.REGISTER
     return revived and not is_earlier(source.sent_at, before.tags_sent_at)
 
@@ -295,7 +294,6 @@ def _with_event(
     step: OrderStep,
     source: SourceMessage,
 ) -> IndexedOrder:
-    """Add the values of an event to those of its order."""
     closing = step is OrderStep.WITHDRAW
     echo, tags = updated_values(base, event.echo, event.clinical_info, event.lists)
     keeps_time = source.sent_at is None or not names_procedure(event)

@@ -351,12 +351,11 @@ class OrderProcessor:
 
 
 def is_name_mismatch(error: object) -> bool:
-    """Tell whether a launch failed because the report engine knows the patient by another name."""
+    """True if a launch failed because the report engine knows the patient by another name."""
     return isinstance(error, EngineFailure) and error.code == PATIENT_NAME_MISMATCH
 
 
 def _note_exceptions(context: JobContext, tasks: Sequence[OrderTask]) -> None:
-    """Add the notes about exceptions, before orders are registered."""
     context.notes += [context.job.exception_code] if context.job.exception_code else []
     codes = (no_effect_code(task, context.job.source) for task in tasks)
     context.notes += [code for code in codes if code]
@@ -364,7 +363,6 @@ def _note_exceptions(context: JobContext, tasks: Sequence[OrderTask]) -> None:
 
 
 def _record_launch(context: JobContext, task: OrderTask, launched: LaunchResult) -> None:
-    """Record the result of a launch."""
     if launched.report_status in FINAL_STATUSES or launched.status in FINAL_STATUSES:
         context.notes.append("already_signed")
     if launched.report_status == ReportStatus.ORDERED:

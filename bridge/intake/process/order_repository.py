@@ -140,7 +140,6 @@ class OrderRepository:
         self._locks.release(prepared.locks)
 
     def _postponed(self, job: MessageJob) -> MessageOutcome:
-        """Return the outcome of a message whose order another node is processing."""
         retry_at = self.now() + _RETRY_LOCKED_MS
         number = job.claimed.message_id
         return MessageOutcome(
@@ -300,7 +299,6 @@ def undo_merge(connection: Connection, site: str, prior_mrn: str, now: int) -> i
 def _merged_identities(
     connection: Connection, jobs: Sequence[MessageJob], redirects: Redirects
 ) -> Mapping[Patient, MergedIdentity]:
-    """Read what is known of the survivors of the merged numbers that jobs name."""
     merged = {
         (event.site, event.mrn)
         for job in jobs
@@ -332,7 +330,7 @@ def _merged_identities(
 def _contradicts_merge(
     job: MessageJob, identities: Mapping[Patient, MergedIdentity], redirects: Redirects
 ) -> bool:
-    """Tell whether an event with a merged number is about another person than the survivor."""
+    """True if an event with a merged number is about another person than the survivor."""
     return any(
         moves_to_merged(event, redirects.survivors)
         or (

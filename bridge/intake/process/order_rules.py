@@ -181,7 +181,7 @@ class SourceMessage:
     sent_at: MessageTime | None
 
     def is_behind(self, order: IndexedOrder | None) -> bool:
-        """Tell whether it arrived before the message that was last applied to an order."""
+        """True if it arrived before the message that was last applied to an order."""
         return order is not None and self.message_id < order.last_message
 
 

@@ -59,7 +59,6 @@ NON_LINKING_KINDS = frozenset(
 
 
 def linking_signals(signals: Iterable[SignalHash]) -> frozenset[int]:
-    """Return the signals that link orders."""
     return frozenset(each.signal for each in signals if each.kind not in NON_LINKING_KINDS)
 
 
@@ -87,14 +86,13 @@ def as_ordered(order: IndexedOrder) -> IndexedOrder:
 
 
 def has_moved_away(order: IndexedOrder) -> bool:
-    """Tell whether an order has moved to another patient."""
+    """True if an order has moved to another patient."""
     return any(each.kind == MOVED_AWAY for each in order.signals)
 
 
 def with_unordered_mark(
     signals: frozenset[SignalHash], event: OrderEvent, before: IndexedOrder | None
 ) -> frozenset[SignalHash]:
-    """Return the signals after an event, with the mark if the order is known by a number only."""
     by_number = event.accession in {event.placer, event.filler}
     known = by_number if before is None else is_unordered(before)
     if known and event.action not in CREATING_ACTIONS:
@@ -113,20 +111,18 @@ def combined_signals(
 
 
 def as_closed_by(order: IndexedOrder, number: str) -> IndexedOrder:
-    """Mark an order with the number that closed it. Other orders may have the same number."""
     mark = SignalHash(CLOSED_BY, signal(CLOSED_BY, number))
     return replace(order, signals=order.signals | {mark})
 
 
 def is_closed_by(order: IndexedOrder, numbers: Iterable[str]) -> bool:
-    """Tell whether an order was closed by one of these numbers alone."""
     shown = {each.signal for each in order.signals if each.kind == CLOSED_BY}
     closed = order.state in {OrderState.CANCELLED, OrderState.HELD}
     return closed and not shown.isdisjoint(signal(CLOSED_BY, each) for each in numbers)
 
 
 def is_unordered(order: IndexedOrder) -> bool:
-    """Tell whether an order is known by a number only and was not ordered yet."""
+    """True if an order is known by a number only and was not ordered yet."""
     return any(each.kind == UNORDERED for each in order.signals)
 
 
@@ -239,7 +235,7 @@ _PROCEDURE_TAGS = (DESCRIPTION, "ProcedureCode")
 
 
 def names_procedure(event: OrderEvent) -> bool:
-    """Tell whether an event names the procedure. Many cancellations name the order only."""
+    """True if an event names the procedure. Many cancellations name the order only."""
     return any(event.clinical_info.get(tag) for tag in _PROCEDURE_TAGS)
 
 
@@ -329,7 +325,6 @@ def updated_values(
 
 
 def with_older_values(base: IndexedOrder, event: OrderEvent) -> IndexedOrder:
-    """Add the values of an older event that the order does not have."""
     tags = merged_tags(event.clinical_info, base.tags)
     head, known = split_procedures(base.echo, str(base.tags.get(DESCRIPTION, "")))
     more = procedures_left(_procedures(event)[1], known)
@@ -345,7 +340,6 @@ def with_older_values(base: IndexedOrder, event: OrderEvent) -> IndexedOrder:
 
 
 def differs_from(event: OrderEvent, after: IndexedOrder) -> bool:
-    """Tell whether an order has another value than the event."""
     info = dict(event.clinical_info)
     metadata = info.pop("Metadata", {})
     known = after.tags.get("Metadata", {})
@@ -363,7 +357,6 @@ def uncancelled_procedures(before: IndexedOrder, event: OrderEvent) -> list[Proc
 def with_procedures(
     before: IndexedOrder, parts: Sequence[Procedure], message_id: int
 ) -> IndexedOrder:
-    """Reduce an order to these procedures."""
     head, _ = split_procedures(before.echo, "")
     echo, description = join_procedures(head, parts)
     tags = {**before.tags, DESCRIPTION: description}

@@ -86,7 +86,7 @@ def has_lost_link_signals(
     before: frozenset[int], after: frozenset[int], others: Sequence[frozenset[int]]
 ) -> bool:
     """
-    Tell whether an order no longer shares a link signal with the others of its group.
+    True if an order no longer shares a link signal with the others of its group.
 
     False if it never shared one: a person linked the group.
     """
@@ -221,7 +221,6 @@ def order_key(key: OrderIndexKey) -> OrderKey:
 
 
 def group_member(order: IndexedOrder) -> GroupMember:
-    """Convert an order to a group member."""
     position = (order.first_message, order.position)
     return GroupMember(order_key(order.key), linking_signals(order.signals), position)
 
@@ -254,13 +253,11 @@ def link_group_names(tasks: Sequence[OrderTask], message_id: int) -> dict[OrderI
 
 
 def _in_sequence(group: Sequence[IndexedOrder]) -> bool:
-    """Tell whether the orders of a group are in the order of their arrival."""
     ranks = [group_member(order).rank for order in group]
     return ranks == sorted(ranks)
 
 
 def linked_at_launch(link_groups: Mapping[OrderIndexKey, str], report_ids: ReportIds) -> list[str]:
-    """Return a note for each link group that got one report."""
     reports: dict[str, set[str]] = {}
     for key, name in link_groups.items():
         reports.setdefault(name, set()).add(report_ids.get(key, ""))
@@ -348,7 +345,6 @@ def _note_reports(records: Sequence[StatusRecord], report_ids: ReportIds) -> Non
 
 
 def _share_report(members: Sequence[GroupMember], report_ids: ReportIds) -> bool:
-    """Tell whether a call for this message has already put all members into one report."""
     reports = {
         report_ids.get(OrderIndexKey(m.key.site, m.key.mrn, m.key.accession), "") for m in members
     }

@@ -25,7 +25,7 @@ class AbandonedFrameLimit:
         self._stored_at: deque[float] = deque(maxlen=limit)
 
     def may_store(self, now: float) -> bool:
-        """Tell whether another frame may be stored at `now` (seconds), and count it if so."""
+        """True if another frame may be stored at `now` (seconds), and count it if so."""
         full = len(self._stored_at) == self._stored_at.maxlen
         if full and now - self._stored_at[0] < self._span:
             return False
@@ -34,7 +34,6 @@ class AbandonedFrameLimit:
 
 
 def refusal_of(error: FramingError) -> MessageRefusal:
-    """Return the refusal for the sender of an abandoned frame."""
     if isinstance(error, FrameMemoryExhausted):
         return InternalError()  # AE: the same frame may be sent again
     large = isinstance(error, FrameTooLarge)

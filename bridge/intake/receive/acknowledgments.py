@@ -120,13 +120,12 @@ def deferred_application_code(header: Header, verdict: AckCode) -> AckCode | Non
 
 
 def may_owe_application_ack(header: Header) -> bool:
-    """Tell whether an accepted message gets an application acknowledgment in any outcome."""
+    """True if an accepted message gets an application acknowledgment in any outcome."""
     codes = (AckCode.ACCEPT, AckCode.ERROR)
     return any(deferred_application_code(header, code) is not None for code in codes)
 
 
 def join_replies(payloads: Sequence[bytes]) -> bytes:
-    """Join reply payloads into one stored value."""
     return SEPARATOR.join(payloads)
 
 
@@ -165,7 +164,6 @@ class AcknowledgmentBuilder:
         return self.build(instead, payload, now)
 
     def build(self, verdict: Verdict, payload: bytes, now: datetime) -> bytes:
-        """Return all acknowledgments of a verdict in their stored form."""
         return self._build(verdict, _codes(verdict, payload), payload, now)
 
     def _build(
@@ -199,7 +197,6 @@ class AcknowledgmentBuilder:
         return join_replies(acks)
 
     def _order_reply(self, ack: bytes, verdict: Verdict, payload: bytes) -> bytes:
-        """Add the order segments of an order reply, if the message is an order."""
         if verdict.definition is None:
             return ack
         order_reply = partial(verdict.definition.order_reply, accepted=verdict.code.positive)

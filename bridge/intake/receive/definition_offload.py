@@ -31,7 +31,6 @@ class DefinitionSource:
 
     @classmethod
     def of(cls, mapping: InboundMapping) -> "DefinitionSource":
-        """Return the sources of a definition."""
         return cls(mapping.name, mapping.version, mapping.sources)
 
 

@@ -73,7 +73,6 @@ class FrameOffload:
         return answered
 
     async def _handle_in_order(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
-        """Handle a slow frame, and then the frames of its connection that wait for it."""
         waiting = self._waiting[peer.connection_id]
         try:
             await self._handle_slow(frame, peer, reply)

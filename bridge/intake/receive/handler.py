@@ -277,11 +277,9 @@ class IntakeHandler:
     def _reply_by_state(
         self, state: QueueState, positive: ReplyPayloads, message: EvaluatedMessage
     ) -> ReplyPayloads:
-        """Answer by the final state."""
         return positive if state in APPLIED else self._reply_not_applied(message)
 
     def _reply_unknown_outcome(self, failure: Failure, message: EvaluatedMessage) -> ReplyPayloads:
-        """Answer a stored message whose state could not be read."""
         error = failure.value
         self._log.error("outcome of a message not read", error=error and describe(error))
         return self._reply_not_applied(message)
@@ -315,7 +313,6 @@ class IntakeHandler:
             return messages, None
 
     def store(self, frame: Frame, prepared: PreparedFrame, reply: ReplyCallback) -> None:
-        """Store a prepared frame and answer it."""
         messages, arrivals = prepared
         if looks_like_batch(frame.payload):
             self._store_batch(frame, messages, arrivals).addCallbacks(reply, reply)
@@ -325,7 +322,6 @@ class IntakeHandler:
     def _store_batch(
         self, frame: Frame, messages: Sequence[EvaluatedMessage], arrivals: Sequence[Arrival] | None
     ) -> Deferred[ReplyPayloads]:
-        """Store all messages of a batch or none, and answer them in one batch."""
         if arrivals is None:
             return succeed(self._refuse_batch(frame, messages))
         try:

@@ -55,7 +55,7 @@ _ACKNOWLEDGES_US = re.compile(rb"[\r\n]MSA(.)[A-Z]{2}\1" + _OWN_CONTROL_ID + rb"
 
 
 def acknowledges_us(payload: bytes) -> bool:
-    """Tell whether a message acknowledges one of ours. A reply could start an endless exchange."""
+    """True if a message acknowledges one of ours. A reply could start an endless exchange."""
     return _ACKNOWLEDGES_US.search(payload) is not None
 
 

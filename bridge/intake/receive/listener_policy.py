@@ -32,7 +32,7 @@ class MessageCheck(Protocol):
     """A check in addition to the definition's own inspection."""
 
     def applies_to(self, payload: bytes) -> bool:
-        """Tell whether there is anything to check. Must be fast."""
+        """True if there is anything to check. Must be fast."""
 
     def issues(self, payload: bytes) -> tuple[Issue, ...]:
         """Return the issues that the check adds."""

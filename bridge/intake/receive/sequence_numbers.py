@@ -104,7 +104,7 @@ def _about_numbering(
 
 def has_only_header(payload: bytes, header: Header) -> bool:
     """
-    Tell whether all fields after MSH are empty or null.
+    True if all fields after MSH are empty or null.
 
     A message beyond `_LONGEST_HEADER` bytes has content, so that it is not split into its lines.
     """
@@ -157,7 +157,6 @@ class _FrameProgress:
     """For each arrival, True if it is the first part of its message, which is answered."""
 
     def changed_numbers(self, receipts: Sequence[Receipt]) -> Links:
-        """Return the numbers that changed."""
         before = self.before or {}
         now = dict(before)
         for (sender, step), receipt in zip(self.steps, compress(receipts, self.heads), strict=True):
@@ -182,8 +181,6 @@ class Sequencer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def serialized(self, submit: SubmitFrame) -> Handler:
-        """Return a handler that submits frames one after the other."""
-
         def answer(frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
             answered = asyncio.ensure_future(self._process(submit, frame, peer))
             Deferred.fromFuture(answered).addCallbacks(reply, reply)

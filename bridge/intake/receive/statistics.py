@@ -27,7 +27,6 @@ class AckCounter:
     """Counts acknowledgments of one listener by code and error condition."""
 
     def __init__(self, metrics: Metrics, listener: str) -> None:
-        """Count under this listener's name."""
         # Both labels come from HL7 tables: the cache stays small.
         self._acks = cache(partial(metrics.acks.labels, listener))
         self._acks(AckCode.ACCEPT.value, "")  # exported from the start, as 0
@@ -47,7 +46,6 @@ class AckCounter:
             self._suspects.inc()
 
     def refused(self, refusal: MessageRefusal) -> None:
-        """Count a refusal of a message that was not stored."""
         self._acks(refusal.ack_code.value, refusal.error_code.value).inc()
 
 

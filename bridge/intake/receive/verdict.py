@@ -154,7 +154,6 @@ Evaluate = Callable[[Frame, datetime], Verdict]
 
 
 def with_rule(evaluate: Evaluate, rule: VerdictRule) -> Evaluate:
-    """Apply a rule to each verdict."""
     return lambda frame, now: rule(evaluate(frame, now), frame.payload)
 
 
@@ -249,7 +248,7 @@ _MARKS = (b"FHS", b"BHS")
 
 
 def looks_like_batch(payload: bytes) -> bool:
-    """Tell whether a payload begins like a batch. Cheap: called for each frame."""
+    """True if a payload begins like a batch. Cheap: called for each frame."""
     return not payload.startswith(b"MSH") and payload.lstrip(_BLANK).startswith(_MARKS)
 
 

@@ -45,7 +45,6 @@ def _names(reference: Any) -> Iterator[str]:
 
 
 def misplaced_segments(element: Any) -> Iterator[str]:
-    """Return the names of segments that are out of order."""
     expected, at = list(element.ordered_children or ()), 0
     for child in element.children:
         if child.name in expected:
@@ -139,7 +138,6 @@ def _number(component: Any, otherwise: int) -> str:
 
 
 def _is_malformed(component: Any) -> bool:
-    """Tell whether a component, or one of its subcomponents, is malformed."""
     kind = _checked_type(component)
     if kind:
         return not _is_valid(kind, component.to_er7())
@@ -283,7 +281,7 @@ def _is_known_error(line: str, version: str) -> bool:
 
 
 def _is_alternative(line: str, version: str) -> bool:
-    """Tell whether only other members of a choice are missing: hl7apy requires all of them."""
+    """True if only other members of a choice are missing: hl7apy requires all of them."""
     from hl7apy import load_reference  # noqa: PLC0415  # as above
     from hl7apy.exceptions import ChildNotFound  # noqa: PLC0415
 

@@ -186,8 +186,6 @@ class Validator:
 
 
 class _WaitingFrame(NamedTuple):
-    """A frame that waits for its validation."""
-
     frame: Frame
     peer: Peer
     reply: ReplyCallback
@@ -210,7 +208,6 @@ class ValidatingHandler:
         self._running = False
 
     def __call__(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
-        """Validate on the thread, then handle on the loop."""
         frames = self._waiting.setdefault(source_of(peer.host), deque())
         frames.append(_WaitingFrame(frame, peer, reply))
         if not self._running:

@@ -32,7 +32,6 @@ class AcknowledgmentNotes:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread."""
         self._stopping.clear()
         self._thread = threading.Thread(target=self._run, name="ledger, notes", daemon=True)
         self._thread.start()
@@ -46,13 +45,12 @@ class AcknowledgmentNotes:
         self._writer.close()
 
     def add(self, message_id: int) -> None:
-        """Add a message whose acknowledgment was sent."""
         self._pending[message_id] = None
         if not self._added.is_set():  # cheaper than setting it again
             self._added.set()
 
     def contains_all(self, message_ids: Sequence[int]) -> bool:
-        """Tell whether all these messages are waiting to be written. From any thread."""
+        """True if all these messages are waiting to be written. From any thread."""
         return all(map(self._pending.__contains__, message_ids))
 
     def discard(self, message_ids: Sequence[int]) -> None:

@@ -21,8 +21,6 @@ MAX_LANES = 2
 
 
 class MessageFlag(IntFlag):
-    """Irregularities of a stored message."""
-
     NONE = 0
     CHARSET_SUSPECT = 1  # its bytes do not match MSH-18
     REUSED_CONTROL_ID = 2  # an earlier message with other content had the same control id

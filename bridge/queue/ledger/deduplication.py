@@ -70,7 +70,6 @@ class _Known:
     batch_position: int | None
 
     def copied(self) -> AdmissionDecision:
-        """Return the decision for a copy."""
         return AdmissionDecision(
             self.edition, stored=self.stored, batch_position=self.batch_position
         )

@@ -99,7 +99,6 @@ def _flags(arrival: Arrival, decision: AdmissionDecision) -> int:
 
 
 def _receipt(arrival: Arrival, decision: AdmissionDecision, message_id: int) -> Receipt:
-    """Return the receipt of a new message."""
     if arrival.refuse_reuse is not None and decision.reused:
         ack, code = arrival.refuse_reuse, arrival.refuse_reuse_code
     else:
@@ -231,7 +230,7 @@ def results_of(groups: Sequence[ArrivalGroup], receipts: Sequence[Receipt]) -> l
 
 
 def _are_distinct(arrivals: Sequence[Arrival]) -> bool:
-    """Tell whether no arrival of a batch can be a copy of another."""
+    """True if no arrival of a batch can be a copy of another."""
     return len(arrivals) == 1 or len({each.identity for each in arrivals}) == len(arrivals)
 
 

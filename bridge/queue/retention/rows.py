@@ -50,7 +50,6 @@ class QueueTable:
         )
 
     def contents(self, connection: Connection, ids: Sequence[int]) -> list[Mapping[str, Any]]:
-        """Return rows with their payloads."""
         key = self.bodies.c[self.key]
         content = [column for column in self.bodies.c if column.name != self.key]
         joined = (

@@ -100,7 +100,6 @@ class InFlightBatches:
         await self._slots.acquire()
 
     def release_slot(self) -> None:
-        """Return a slot that was not used."""
         self._slots.release()
 
     def add(self, task: Batch, messages: Sequence[ClaimedMessage], after: Batch | None) -> None:
@@ -110,7 +109,6 @@ class InFlightBatches:
             self._passed_on.add(after)
 
     def remove(self, task: Batch) -> None:
-        """Remove a task that has ended."""
         del self._messages[task]
         if task in self._passed_on:
             self._passed_on.remove(task)
@@ -118,7 +116,6 @@ class InFlightBatches:
             self._slots.release()
 
     def tasks(self) -> list[Batch]:
-        """Return the tasks that have not ended."""
         return list(self._messages)
 
     async def cancel(self) -> None:
@@ -129,11 +126,9 @@ class InFlightBatches:
         await asyncio.gather(*ending, return_exceptions=True)
 
     def messages(self) -> list[ClaimedMessage]:
-        """Return all messages in progress."""
         return [each for batch in self._messages.values() for each in batch]
 
     def message_ids(self) -> list[int]:
-        """Return the ids of all messages in progress."""
         return [each.message_id for each in self.messages()]
 
     async def wait_until_empty(self, seconds: float) -> None:

@@ -63,7 +63,6 @@ class ProcessingThrottle:
         self._last_seconds = seconds
 
     def _current_share(self) -> float:
-        """Return the share of time that processing may use now."""
         now = self._timer()
         at, count, spent = self._before
         if now - at >= _SAMPLE:

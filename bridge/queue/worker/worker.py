@@ -268,7 +268,6 @@ class Worker:
         *,
         engine_reached: bool = False,
     ) -> None:
-        """Settle outcomes of messages that are unsettled."""
         known = [
             self._completed(each, unsettled[each.message_id])
             for each in outcomes
@@ -283,7 +282,7 @@ class Worker:
             unsettled.pop(each.message_id, None)
 
     def _can_claim_next(self, left: int) -> bool:
-        """Tell whether a batch with `left` unsettled messages claims the next one."""
+        """True if a batch with `left` unsettled messages claims the next one."""
         held_up = (
             self._stopping
             or self._failed_batches

@@ -229,8 +229,6 @@ _UNLOCK = "SELECT pg_advisory_unlock(k) FROM unnest(%s::bigint[]) AS k"
 
 @dataclass(frozen=True, slots=True)
 class HeldLocks:
-    """Names that were locked on a connection."""
-
     names: frozenset[str] = frozenset()
     driver: Any = None
 
@@ -288,7 +286,6 @@ class SessionLocks:
             return self._driver
 
     def _disconnect(self, driver: Any) -> None:
-        """Close a connection, which releases all its locks."""
         with self._mutex:
             if self._driver is driver:
                 self._driver = None
@@ -326,7 +323,6 @@ class NotificationListener:
         self._thread = threading.Thread(target=self._run, name="listener", daemon=True)
 
     def start(self) -> None:
-        """Start listening."""
         if self._database.dialect == "postgresql":
             self._thread.start()
 

@@ -25,7 +25,7 @@ _MAX_TEXT = 300
 
 
 def is_connection_lost(error: BaseException | None) -> bool:
-    """Tell whether the error ended the connection that raised it."""
+    """True if the error ended the connection that raised it."""
     if not isinstance(error, psycopg.OperationalError | psycopg.InternalError):
         return False
     if error.sqlstate is None:
@@ -34,7 +34,6 @@ def is_connection_lost(error: BaseException | None) -> bool:
 
 
 def translate(error: psycopg.Error) -> StoreError:
-    """Return an error of psycopg as a StoreError without values of rows."""
     state = error.sqlstate
     if state is None:
         if isinstance(error, psycopg.OperationalError):

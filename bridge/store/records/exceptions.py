@@ -15,8 +15,6 @@ from bridge.store.database import Database
 
 
 class ExceptionSubject(StrEnum):
-    """What an exception is about."""
-
     MESSAGE = "message"
     ORDER = "order"
     DELIVERY = "delivery"
@@ -108,7 +106,6 @@ def rows_in_range(
 
 
 def rows_with_code(connection: Connection, kind: ExceptionSubject, code: str) -> set[int]:
-    """Return the rows that have a code."""
     return set(connection.execute(_WITH_CODE, {"kind": kind.value, "code": code}).scalars())
 
 

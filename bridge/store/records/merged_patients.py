@@ -93,7 +93,6 @@ def current_identifiers(connection: Connection, patients: Iterable[Patient]) -> 
 
 
 def identifiers(connection: Connection, patients: Iterable[Patient]) -> set[Patient]:
-    """Return these patients with all identifiers that were merged into theirs."""
     found = set(patients)
     for site, own in groupby(sorted(found), key=itemgetter(0)):
         rows = execute_keys(connection, _PRIORS, [mrn for _, mrn in own], site=site)

@@ -35,12 +35,10 @@ class MessageTime(NamedTuple):
 
     @property
     def sender(self) -> int:
-        """The sender whose clock it is."""
         return self.clock >> _RESOLUTION_BITS
 
     @property
     def resolution(self) -> Resolution:
-        """The precision of the time."""
         return Resolution(self.clock & ((1 << _RESOLUTION_BITS) - 1))
 
 
@@ -55,12 +53,11 @@ def stored(at: int | None, clock: int | None) -> MessageTime | None:
 
 
 def columns(time: MessageTime | None) -> tuple[int | None, int | None]:
-    """Return the two columns of a time."""
     return (None, None) if time is None else (time.at, time.clock)
 
 
 def are_comparable(one: MessageTime | None, other: MessageTime | None) -> bool:
-    """Tell whether two times were read from the same clock."""
+    """True if two times were read from the same clock."""
     return one is not None and other is not None and one.sender == other.sender
 
 
@@ -68,7 +65,7 @@ def is_earlier(
     one: MessageTime | None, other: MessageTime | None, *, came_first: bool = False
 ) -> bool:
     """
-    Tell whether one message was sent before the other.
+    True if one message was sent before the other.
 
     Equal, missing and incomparable times prove nothing: the result is then `came_first`. By default
     messages arrived in the order in which they are processed.

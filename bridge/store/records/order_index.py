@@ -173,7 +173,6 @@ def accessions_by_site(keys: Iterable[OrderIndexKey]) -> Iterator[tuple[str, lis
 
 
 def rows_of(connection: Connection, keys: Iterable[OrderIndexKey]) -> list[Row[Any]]:
-    """Read the rows of these keys."""
     wanted = set(keys)
     return [
         row
@@ -225,7 +224,6 @@ def _rows_of_merged_patients(
     candidates: Mapping[OrderIndexKey, Sequence[Row[Any]]],
     reports: Mapping[OrderIndexKey, Collection[str]],
 ) -> dict[OrderIndexKey, Row[Any]]:
-    """Choose for each key the row whose patient was merged with its patient, here or by a host."""
     patients = {(key.site, key.mrn) for key in candidates}
     patients |= {(row.site, row.mrn) for rows in candidates.values() for row in rows}
     current = merged_patients.current_identifiers(connection, patients)
@@ -279,7 +277,6 @@ def _patients_by_site(patients: Iterable[tuple[str, str]]) -> Iterator[tuple[str
 
 
 def find_by_signal(connection: Connection, signals: Iterable[int]) -> list[IndexedOrder]:
-    """Read all orders with one of these signals, of any patient."""
     wanted = list(set(signals))
     found: dict[int, Row[Any]] = {}
     for start in range(0, len(wanted), _CHUNK):

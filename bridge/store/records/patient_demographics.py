@@ -35,7 +35,6 @@ class DemographicsUpdate:
 
     @property
     def sent(self) -> MessageTime | None:
-        """The time at which it was sent, for comparisons."""
         return stored(self.sent_at, self.clock)
 
 

@@ -66,7 +66,6 @@ class ReconcileRound:
         return self.in_worklist and not self.site and not self.sites
 
     def count(self, codes: Iterable[str]) -> None:
-        """Count differences."""
         self.differing = dict(Counter(self.differing) + Counter(codes))
 
     def count_skipped(self, code: str, count: int) -> None:

@@ -63,7 +63,6 @@ class SequenceLinks:
         return max(MAX_SENDERS - int(count), 0)
 
     def _read(self, connection: Connection, senders: list[int]) -> dict[int, int | None]:
-        """Return the numbers of the senders that have a row."""
         parameters = {"listener": self._listener, "senders": senders}
         rows = connection.execute(_READ, parameters).all()
         return {row.sender: row.number for row in rows}

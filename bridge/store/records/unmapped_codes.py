@@ -111,7 +111,6 @@ def add(database: Database, found: Mapping[CodeKey, CodeUse], now: int) -> None:
 
 
 def _limit_names(connection: Connection, key: CodeKey) -> CodeKey:
-    """Name a code only if few codes of its table are named."""
     of_table = {"mapping": key.mapping, "code_table": key.code_table}
     known = set(connection.execute(_NAMED, of_table).scalars())
     full = len(known - {UNNAMED}) >= MAX_NAMED_CODES and key.code not in known

@@ -46,7 +46,6 @@ class VisitTransfer:
 
     @property
     def sent(self) -> MessageTime | None:
-        """The time at which the transfer was sent, for comparisons."""
         return stored(self.sent_at, self.clock)
 
 
@@ -100,7 +99,6 @@ _DELETE_OLD = text(
 def find_merges_and_transfers(
     connection: Connection, patients: Iterable[Patient]
 ) -> tuple[dict[Patient, str], dict[VisitReference, VisitTransfer]]:
-    """Return the survivors of these patients, and the transfers of their visits."""
     survivors: dict[Patient, str] = {}
     moves: dict[VisitReference, VisitTransfer] = {}
     for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):

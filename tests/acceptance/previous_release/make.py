@@ -59,7 +59,6 @@ def use(house: House, ris: Sink) -> None:
 
 
 def pack(house: House, ris: Sink, target: Path, dump: str = "") -> None:
-    """Write the archive."""
     facts = {"http": house.http_port, "mllp": house.mllp_port, "ris": ris.port}
     (house.home / "ports.json").write_text(json.dumps(facts), "utf-8")
     if dump:
@@ -71,7 +70,6 @@ def pack(house: House, ris: Sink, target: Path, dump: str = "") -> None:
 
 
 def main() -> None:
-    """Make both archives."""
     target = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder, sink() as ris:
         house = House(Path(folder) / "home")

@@ -43,14 +43,12 @@ class ActivationHarness:
         self.drafts = DefinitionEditor(self.settings, database, lambda: 1_000)
 
     def save(self, text: str, name: str = "foo", **files: str) -> int:
-        """Save a draft based on the active version, and return its revision."""
         own = {f"{name}.yaml": text, **files}
         saved = self.drafts.save(DraftEdit(name, ANN, own, self.version(name), 0, code=True))
         revision: int = saved["revision"]
         return revision
 
     def activate(self, revision: int = 1, name: str = "foo", **more: Any) -> Mapping[str, Any]:
-        """Activate the draft."""
         decision = ActivationRequest(name, ANN, "why", self.version(name), revision)
         return self.drafts.activate(replace(decision, **more))
 
@@ -180,8 +178,6 @@ def test_rollback_to_a_version_that_does_not_compile(harness: ActivationHarness)
 
 
 class InterruptedSources(dict[str, str]):
-    """Sources that call a function when they are read."""
-
     meanwhile: Callable[[], None]
 
     @override

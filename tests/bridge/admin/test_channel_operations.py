@@ -57,6 +57,5 @@ def test_a_listener_whose_messages_name_the_site_serves_all_sites(tmp_path: Path
 
 
 def sites(settings: Settings, database: Database) -> dict[str, list[str]]:
-    """Return the sites of each listener."""
     found = channel_states(settings, database, ChannelKind.LISTENER, 1)
     return {each["name"]: each["sites"] for each in found}

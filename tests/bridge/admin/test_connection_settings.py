@@ -67,7 +67,6 @@ class ConnectionsHarness:
         return next((str(each.address) for each in found if each.name == name), "")  # type: ignore[union-attr]
 
     def mistakes(self, kind: str, table: dict[str, Any], *, new: bool = True) -> dict[str, str]:
-        """The mistakes of proposed settings, by field."""
         found = self.setup.check(ProposedConnection(ChannelKind(kind), table, new))["mistakes"]
         return {each["field"]: each["text"] for each in found}
 

@@ -25,7 +25,6 @@ SENDER = "include: orders.yaml\naccept:\n  senders: [{application: RISC}]\n"
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory with a listener."""
     home = tmp_path_factory.mktemp("drafts") / "home"
     create_data_directory(home)
     (home / "bridge.toml").write_text(
@@ -36,7 +35,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def drafts(home: Path) -> Iterator[DefinitionEditor]:
-    """The use case of drafts, without drafts."""
     (home / "bridge.db").unlink(missing_ok=True)
     add_database(home)
     with bridge_database(home) as database:
@@ -51,14 +49,12 @@ def save(
 
 
 def overview_of(drafts: DefinitionEditor) -> Any:
-    """Return all definitions and connections."""
     return overview(drafts._settings, drafts._database)
 
 
 def activate(
     drafts: DefinitionEditor, revision: int, *, actor: str = ANN, begun_on: str = ""
 ) -> Any:
-    """Activate the draft for the listener."""
     decision = ActivationRequest(
         "ris-c", actor, "a new sender", begun_on, revision, listeners=("ris",)
     )

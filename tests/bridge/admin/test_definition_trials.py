@@ -58,7 +58,6 @@ Console = tuple[DefinitionEditor, DefinitionTrials]
 def try_messages(
     trials: DefinitionTrials, name: str, *messages: bytes, version: str = "draft"
 ) -> Any:
-    """Try pasted messages."""
     return trials.try_out(name, ANN, version, [TrialMessage(each) for each in messages])
 
 
@@ -72,7 +71,6 @@ def test_charset_of_pasted_messages(console: Console) -> None:
 
 
 def test_used_and_unused_fields(console: Console) -> None:
-    """A trial shows the result, and the used and unused fields of the message."""
     (trial,) = try_messages(console[1], "ris-c", *messages_in_text(ODD.format(2)))["trials"]
     (event,) = trial["events"]
     assert (event["mrn"], event["accession"]) == ("S2", "A2")

@@ -25,7 +25,6 @@ ORDER = (
 
 
 def rule(hook: str) -> str:
-    """Return a definition with this hook."""
     return f"{BASE}tags:\n  Notes: {{hook: '{hook}'}}\n"
 
 
@@ -43,14 +42,12 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def drafts(home: Path) -> Iterator[DefinitionEditor]:
-    """The use case of drafts."""
     with bridge_database(home) as database:
         yield DefinitionEditor(load(home), database, lambda: 1_000)
 
 
 @pytest.fixture
 def trials(drafts: DefinitionEditor) -> DefinitionTrials:
-    """The use case of trials."""
     return DefinitionTrials(drafts._settings, drafts._database, client())
 
 
@@ -63,7 +60,6 @@ def save(
     revision: int = 0,
     begun_on: str = "",
 ) -> Any:
-    """Save a draft."""
     actor = ROOT if code else ANN
     files = {f"{NAME}.yaml": text, **(files or {})}
     return drafts.save(DraftEdit(NAME, actor, files, begun_on, revision, code=code))
@@ -72,7 +68,6 @@ def save(
 def activate(
     drafts: DefinitionEditor, *, code: bool = False, begun_on: str = "", revision: int = 1
 ) -> str:
-    """Activate the draft, and return the version."""
     actor = ROOT if code else ANN
     decision = ActivationRequest(NAME, actor, "why", begun_on, revision, code=code)
     return str(drafts.activate(decision)["version"])

@@ -94,7 +94,6 @@ class Peers:
 
 @pytest.fixture
 def peers() -> Iterator[Peers]:
-    """Peers that end with the test."""
     with ExitStack() as stack:
         yield Peers(stack)
 
@@ -217,7 +216,6 @@ def test_a_slow_check() -> None:
 
 @contextmanager
 def role(server: str) -> Iterator[str]:
-    """Create a role that may only connect."""
     name = f"weak_{os.getpid()}"
     ask_server(server, f"CREATE ROLE {name} LOGIN")
     try:

@@ -49,7 +49,6 @@ class Home:
 
     @property
     def current(self) -> Settings:
-        """The active settings."""
         return current(self.settings, self.database)
 
     def file(self, name: str) -> str:
@@ -58,7 +57,6 @@ class Home:
 
 
 def package(data: bytes, mark: str, *, replace: bool = False) -> PackageImport:
-    """Return a package that Ann imports."""
     return PackageImport(data, mark, "ann", "a test", replace)
 
 

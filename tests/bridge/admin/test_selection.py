@@ -14,7 +14,6 @@ class ManualClock:
         return self.now
 
     def passes(self, seconds: float) -> None:
-        """Advance the clock."""
         self.now += seconds
 
 
@@ -37,7 +36,6 @@ def test_rate() -> None:
 
 
 def test_no_rate() -> None:
-    """Without a rate there is no delay."""
     time = ManualClock()
     assert len(list(requeue_each([1, 2, 3], lambda _: None, 0, time.passes, time))) == 3
     assert time.now == 100

@@ -44,7 +44,6 @@ def test_missing_protections_are_named() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other kernels have other protections")
 def test_the_command_lists_them(tmp_path: Path) -> None:
-    """The command lists the protections of this machine."""
     create_data_directory(tmp_path / "home")
     printed = CliRunner().invoke(application, ["check", "--home", str(tmp_path / "home")]).stdout
     for each in check_protections():

@@ -23,7 +23,6 @@ _CHANGES = {
 
 @pytest.fixture
 def chain(database: Database) -> Chain:
-    """A chain of four events."""
     for number in range(4):
         event = AuditEvent(
             "user-update",
@@ -38,7 +37,6 @@ def chain(database: Database) -> Chain:
 
 
 def append(database: Database, event: AuditEvent, now: int) -> None:
-    """Append one event."""
     with database.write() as connection:
         BRIDGE_CHAIN.record(connection, database, [event], now)
 
@@ -50,7 +48,6 @@ def run(database: Database, statement: str, **values: Any) -> None:
 
 
 def broken(database: Database) -> int | None:
-    """Return where the chain is broken."""
     with database.read() as connection:
         return BRIDGE_CHAIN.verify(connection).broken
 

@@ -119,7 +119,6 @@ WITHOUT = {
 
 
 def table() -> dict[str, str]:
-    """Return the entrances and actions of all three tables."""
     found = {f"cli {name}": action for name, action in COMMANDS.items()}
     for area, modules in (("engine", ENGINE), ("console", CONSOLE)):
         for module, routes in modules.items():
@@ -137,7 +136,6 @@ def routes(area: str, routers: list[APIRouter], without: Collection[str] = ()) -
 
 
 def commands(command: Any, *names: str) -> Iterator[str]:
-    """Return the names of all commands below one."""
     below = getattr(command, "commands", None)
     if below is None:
         yield " ".join(("cli", *names))

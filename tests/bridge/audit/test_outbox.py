@@ -15,13 +15,10 @@ from bridge.store.database import Database
 
 
 class RefusalError(BridgeError):
-    """A refusal with a code."""
-
     code = "no_way"
 
 
 def chained(database: Database) -> list[Any]:
-    """Relay the outbox, and return the events of the chain."""
     outbox.relay(database, BRIDGE_CHAIN, database)
     with database.read() as connection:
         assert BRIDGE_CHAIN.verify(connection).broken is None
@@ -30,7 +27,6 @@ def chained(database: Database) -> list[Any]:
 
 
 def test_an_event_commits_with_its_change(database: Database) -> None:
-    """The event exists after the commit of the change, and not before."""
     event = AuditEvent("pause", target=("listener", "a"))
     with outbox.recorded(database, event, 5) as recording, database.write() as connection:
         connection.execute(text("SELECT 1"))
@@ -41,7 +37,6 @@ def test_an_event_commits_with_its_change(database: Database) -> None:
 
 
 def test_a_change_that_commits_before_a_crash_has_its_event(database: Database) -> None:
-    """The transaction of the change writes the event."""
     with (
         suppress(SystemExit),
         outbox.recorded(database, AuditEvent("pause"), 5),

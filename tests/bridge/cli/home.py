@@ -24,7 +24,6 @@ class Home:
         add_database(self.folder)
 
     def run(self, *arguments: str) -> Result:
-        """Run a command."""
         return CliRunner().invoke(application, [*arguments, "--home", str(self.folder)])
 
     def ok(self, *arguments: str, expect: int = 0) -> str:
@@ -34,5 +33,4 @@ class Home:
         return result.stdout
 
     def database(self) -> Database:
-        """Open the database of the engine."""
         return open_engine_database(load(self.folder))

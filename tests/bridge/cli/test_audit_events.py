@@ -89,7 +89,6 @@ def test_the_chain_after_all_commands(home: Home) -> None:
 
 
 def test_a_trial_on_given_files_leaves_no_event(home: Home, tmp_path: Path) -> None:
-    """A trial on files shows no stored data, so it has no event."""
     file = tmp_path / "order.hl7"
     file.write_text("MSH|^~\\&|A|B|C|D|20260101||ORM^O01|1|P|2.5\rPID|1||77\r", "utf-8")
     before = {each["sequence"] for each in events(home)}

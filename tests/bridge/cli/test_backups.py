@@ -49,7 +49,6 @@ address = "10.1.1.1:2576"
 
 
 def bridge(*arguments: object) -> Result:
-    """Run a command."""
     return CliRunner().invoke(application, [str(each) for each in arguments])
 
 
@@ -81,13 +80,11 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def file(home: Path, tmp_path: Path) -> Path:
-    """A backup of the installation."""
     ok("backup", tmp_path / "a.backup", "--home", home)
     return tmp_path / "a.backup"
 
 
 def members(file: Path) -> dict[str, bytes]:
-    """The members of a backup."""
     with tarfile.open(file) as archive:
         found = {each: archive.extractfile(each) for each in archive.getmembers()}
         return {info.name: data.read() for info, data in found.items() if data is not None}
@@ -167,7 +164,6 @@ def test_a_restore_needs_an_empty_home(home: Path, file: Path, tmp_path: Path) -
 
 
 def damaged(file: Path, how: str) -> None:
-    """Damage a backup."""
     data = bytearray(file.read_bytes())
     if how == "cut":
         data = data[: len(data) // 2]

@@ -16,7 +16,6 @@ CHIEF = ("--role", "system-administrator")
 
 
 def listed(home: Home) -> list[dict[str, Any]]:
-    """Return all grants."""
     found: list[dict[str, Any]] = json.loads(home.ok("console", "list", "--json"))
     return found
 

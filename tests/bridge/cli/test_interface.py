@@ -37,7 +37,6 @@ def run(home: Path, *arguments: str) -> Result:
 
 @pytest.fixture
 def exported(tmp_path: Path) -> Path:
-    """An exported interface, as a folder."""
     home, folder = tmp_path / "first", tmp_path / "folder"
     create_migrated_home(home)
     (home / "bridge.toml").write_text(SETTINGS, "utf-8")
@@ -99,7 +98,6 @@ def test_existing_files_are_not_replaced(exported: Path, tmp_path: Path) -> None
 
 
 def test_mistakes_stop_an_import(exported: Path, tmp_path: Path) -> None:
-    """A definition with a mistake or a name in use stops the import."""
     home = tmp_path / "second"
     create_migrated_home(home)
     (home / "bridge.toml").write_text("", "utf-8")

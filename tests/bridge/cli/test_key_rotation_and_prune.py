@@ -48,7 +48,6 @@ class Place:
         self._runner.run(self._application.state.engine.start())
 
     def close(self) -> None:
-        """Stop the engine."""
         self._runner.run(self._application.state.engine.stop())
         self._runner.run(self._http.aclose())
         self._runner.close()
@@ -81,12 +80,10 @@ class Place:
         return self._runner.run(self._http.post(f"/api/report/{path}", json=body, headers=headers))
 
     def open(self, link: str) -> int:
-        """Open a link, and return the status of the page."""
         return self._runner.run(self._http.get(link)).status_code
 
 
 def now() -> int:
-    """Return the time."""
     return time.time_ns() // 1_000_000
 
 

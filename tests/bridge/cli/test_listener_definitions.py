@@ -33,7 +33,6 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def lists(settings: Settings) -> list[str]:
-    """Return the active definitions of the listener."""
     with bridge_database(settings.home) as database:
         return active_settings.current(settings, database).listener[0].mappings
 
@@ -67,7 +66,6 @@ def test_activate_and_assign(settings: Settings) -> None:
 
 
 def test_the_export_has_the_active_list(settings: Settings, tmp_path: Path) -> None:
-    """The export has the active list, and the definitions of the console."""
     with bridge_database(settings.home) as database:
         chosen = [("ris-c", all_sources(settings, database, "ris-c", OVERLAY))]
         activate(

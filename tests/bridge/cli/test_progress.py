@@ -27,7 +27,6 @@ def home(tmp_path: Path) -> Path:
 
 
 def command(*arguments: object) -> list[str]:
-    """The program and its arguments."""
     return [sys.executable, "-m", "bridge", *map(str, arguments)]
 
 
@@ -57,7 +56,6 @@ def test_progress_on_a_terminal(home: Path, tmp_path: Path) -> None:
 
 
 def test_nothing_in_a_pipe(home: Path, tmp_path: Path) -> None:
-    """Scripts get the result only."""
     for arguments in (
         ("backup", tmp_path / "a.backup", "--home", home),
         ("restore", tmp_path / "a.backup", tmp_path / "again"),

@@ -16,7 +16,6 @@ AUTHOR = ("-c", "user.name=A", "-c", "user.email=a@example.org")
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Run git in a folder; return what it prints."""
     command = ["git", *AUTHOR, *arguments]
     done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
     return done.stdout.strip()
@@ -44,7 +43,6 @@ def test_version() -> None:
 
 
 def prepare(checkout: Path, state: str) -> Path:
-    """Bring a checkout into a state; return the folder that runs."""
     if state == "branch with packed references":
         git(checkout, "tag", "--annotate", "v1", "--message", "one")
         git(checkout, "pack-refs", "--all")
@@ -86,7 +84,6 @@ def test_a_checkout_names_its_commit(
 
 
 def test_an_installation_names_the_commit_of_its_wheel(checkout: Path) -> None:
-    """The wheel has a file with the commit."""
     commit = git(checkout, "rev-parse", "HEAD")
     shutil.rmtree(checkout / ".git")
     (checkout / "bridge" / COMMIT_FILE).write_text(f"{commit}\n")

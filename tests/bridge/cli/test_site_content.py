@@ -80,7 +80,6 @@ def test_signatures(home: Home, tmp_path: Path) -> None:
 
 
 def signature(home: Home) -> str:
-    """Return the signature of the account."""
     database = home.database()
     with database.read() as connection:
         found = connection.execute(text("SELECT signature FROM engine_membership")).scalar_one()

@@ -33,8 +33,6 @@ NOTES = "\ntags: {Notes: {const: seen}}\n"
 
 
 class MappingHome(Home):
-    """A data directory with an order, and the commands of mappings."""
-
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.mappings = folder / "mappings"
@@ -56,7 +54,6 @@ class MappingHome(Home):
         (self.mappings / "orders.yaml").write_text(f"include: shipped.yaml\n{text}")
 
     def history(self) -> list[dict[str, object]]:
-        """Return the history of orders."""
         found: list[dict[str, object]] = json.loads(self.ok("history", "orders", "--json"))
         return found
 
@@ -128,7 +125,6 @@ def test_rollback_to_the_files_of_the_start(home: MappingHome) -> None:
 
 
 def test_changed_files_become_active_at_a_start(home: MappingHome) -> None:
-    """Without an activation, changed files become active at the next start."""
     home.start()
     home.write(NOTES)
     home.start()
@@ -246,7 +242,6 @@ BOTH = ORDER.replace("||A1\r", "|A18||OWN-20\r")
 
 
 def store(home: MappingHome, *messages: str) -> None:
-    """Store messages as a listener does."""
     listening = make_listeners(load(home.folder))["ris-orders"]
     evaluator = FrameEvaluator(listening, print)
     builder = AcknowledgmentBuilder(listening, ControlIds())
@@ -271,7 +266,6 @@ def test_large_messages_are_compared_until_a_limit(
 
 
 def test_results_are_tried_on_orders_as_they_were_stored(home: MappingHome) -> None:
-    """A stored order is read with its stored version, not the active one."""
     home.write(OWN_ACCESSION)
     home.ok("activate", "orders")
     store(home, BOTH)

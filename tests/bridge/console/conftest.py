@@ -8,5 +8,4 @@ from tests.bridge.message_store import MessageStore
 
 @pytest.fixture
 def store(database: Database) -> MessageStore:
-    """Return an empty store."""
     return MessageStore(database)

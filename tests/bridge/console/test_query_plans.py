@@ -18,7 +18,6 @@ from tests.bridge.query_plans import plan_of, recorded_statements
 
 
 def plans_of(store: MessageStore, query: Callable[[MessageStore], object]) -> list[str]:
-    """Return the query plans of a query."""
     with recorded_statements(store.database) as statements:
         query(store)
     with store.database.read() as connection:

@@ -45,8 +45,6 @@ def accepting(payload: bytes) -> bytes:
 
 @dataclass
 class Page:
-    """An opened report."""
-
     http: httpx.AsyncClient
     secret: str
 

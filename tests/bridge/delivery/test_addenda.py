@@ -25,7 +25,6 @@ def texts(payload: bytes) -> list[str]:
 
 
 async def sign_addendum(page: Page, text: str) -> None:
-    """Write an addendum and sign it."""
     await page("addendum/create")
     await page("addendum/save", text=text)
     await page("addendum/sign")

@@ -33,7 +33,6 @@ WAITING = "SELECT count(*) FROM delivery WHERE state = 'queued'"
 
 
 def waiting(count: int) -> Iterator[DeliveryRequest]:
-    """Results and their addenda."""
     for number in range(count):
         for kind in ("final", "addendum"):
             orders = {"orders": [], "status": "Final", "addenda": 0}

@@ -50,7 +50,6 @@ def calls(hospital: Hospital) -> list[str]:
 
 
 def texts_match(hospital: Hospital, sent: list[bytes]) -> list[bool]:
-    """Return for each message whether it has the text of its own order only."""
     names = [Message.parse(each).named("OBR")[0].value("OBR-3.1") for each in sent]
     assert len(set(names)) == len(names)
     return [
@@ -111,7 +110,6 @@ async def test_other_services_get_one_call_per_report(
 
 
 async def test_an_unknown_report_keeps_the_common_call(tmp_path: Path, database: Database) -> None:
-    """A result whose report is unknown does not make later results be read one by one."""
     unknown = {"orders": [OrderKey(SITE, "M9", "A9").tags()], "status": "Final", "addenda": 0}
     async with open_hospital(tmp_path, database, destination()) as hospital:
         with database.write() as connection:

@@ -68,8 +68,6 @@ async def test_it_polls_in_the_background(tmp_path: Path, database: Database) ->
 
 
 class ScriptedFeed:
-    """A feed that raises the given failures, then has no changes."""
-
     def __init__(self, *failures: EngineFailure) -> None:
         self.failures = list(failures)
         self.cursors: list[int] = []
@@ -94,7 +92,6 @@ class ScriptedFeed:
 def reader(
     service: ScriptedFeed, database: Database, processor: ChangeProcessor | None = None
 ) -> ChangeFeedReader:
-    """Return a reader without destinations."""
     processor = processor or ChangeProcessor(database, Outbox(database, "test"), [], lambda: 0)
     return ChangeFeedReader(service, processor, Metrics(), lambda: None, random=Random(1))  # type: ignore[arg-type]  # scripted
 
@@ -146,7 +143,6 @@ async def test_a_restart_that_fails(database: Database) -> None:
 
 
 async def test_a_stop_that_is_cancelled(database: Database) -> None:
-    """The caller gets its own cancellation."""
     made = reader(ScriptedFeed(), database)
     made.start()
     await eventually_async(lambda: made.supported is True)

@@ -75,7 +75,6 @@ async def test_the_final_text_leaves_sections_out(
 
 
 async def test_a_withdrawal_names_every_section(tmp_path: Path, database: Database) -> None:
-    """A withdrawal withdraws all sections."""
     ris = destination(mappings=compiled("results", sections="loinc"), events=RESULTS)
     async with open_hospital(tmp_path, database, ris, sign_delay=60) as hospital:
         await hospital.send(order("ID1", "A1"))
@@ -92,7 +91,6 @@ async def test_a_withdrawal_names_every_section(tmp_path: Path, database: Databa
 
 
 def test_sections_of_another_receiver(database: Database) -> None:
-    """A receiver has the sections of its own messages only."""
     outbox, head = Outbox(database, "test"), "MSH|^~\\&|A|B|C|D|2026||ORU^R01|1|P|2.5.1\r"
     names = ("ris", "other")
     for place, destination_name in enumerate(names):

@@ -32,7 +32,6 @@ UNSENT = "SELECT count(*) FROM delivery WHERE state IN ('queued', 'claimed')"
 
 
 def compiled(name: str, **parameters: object) -> tuple[OutboundMapping, ...]:
-    """Return a shipped definition with parameters."""
     made = compile_sources(
         *overlay_settings(read_folder(DEFINITIONS), name, parameters, "destination ris")
     )

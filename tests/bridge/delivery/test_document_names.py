@@ -18,7 +18,6 @@ def early(number: int) -> DeliveredEvent:
 
 
 def withdrawn(number: int) -> DeliveredEvent:
-    """Return the retraction of that addendum."""
     return DeliveredEvent(ResultEvent.RETRACTION, number)
 
 

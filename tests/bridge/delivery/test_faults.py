@@ -28,8 +28,6 @@ def coded(code: bytes) -> Callable[[bytes], bytes]:
 
 
 def lost(reason: LossReason) -> Callable[[bytes], bytes]:
-    """Lose the reply."""
-
     def reply(payload: bytes) -> bytes:
         raise ReplyLost(reason)
 
@@ -37,7 +35,6 @@ def lost(reason: LossReason) -> Callable[[bytes], bytes]:
 
 
 def unreachable(payload: bytes) -> bytes:
-    """Refuse the connection."""
     raise NotConnected
 
 

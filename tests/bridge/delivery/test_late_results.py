@@ -126,7 +126,6 @@ async def test_a_newer_result_that_is_being_sent(tmp_path: Path, database: Datab
 
 
 def documents() -> CompiledDestination:
-    """Return a destination that stores each addendum as a document of its own."""
     return destination(mappings=compiled("mdm"), replies=REPLIES)
 
 

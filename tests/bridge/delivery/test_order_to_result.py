@@ -150,7 +150,6 @@ async def test_reading_twice_sends_once(tmp_path: Path, database: Database) -> N
 
 
 async def test_a_destination_gets_its_sites_and_events(tmp_path: Path, database: Database) -> None:
-    """A destination gets results of its sites and events only."""
     async with open_hospital(
         tmp_path,
         database,
@@ -252,7 +251,6 @@ async def test_a_report_without_an_order(tmp_path: Path, database: Database) -> 
 
 
 async def test_another_patient_with_the_accession(tmp_path: Path, database: Database) -> None:
-    """A report without an order gets no values of an order of another patient."""
     async with open_hospital(tmp_path, database, destination()) as hospital:
         await hospital.send(order("ID1", "A7", "M9").replace(b"TESTER^TILDA", b"OTHER^OLGA"))
         await hospital.read_and_sign("A7", "By call.", "M7")
@@ -294,7 +292,6 @@ async def test_a_patient_whom_a_host_merged(tmp_path: Path, database: Database) 
 
 
 async def queue_result(hospital: Hospital) -> None:
-    """Sign the report of an order while the courier is paused."""
     hospital.couriers[0].pause()
     await hospital.send(order("ID1", "A1"))
     await hospital.read_and_sign("A1", "Merged while it waited.")

@@ -17,13 +17,10 @@ POLICY = RetryPolicy(first=1, maximum=8, jitter=0)
 
 
 def delivery(number: int = 1, tries: int = 0) -> ClaimedDelivery:
-    """Return a claimed delivery."""
     return ClaimedDelivery(number, "ris", "R1", "k", "final", [], "ID", b"MSH|", 1, NOW, NOW, tries)
 
 
 class OutcomeHarness:
-    """An outcome policy with its circuit breaker, pause reasons and stored outcomes."""
-
     def __init__(self, **replies: str) -> None:
         destination = CompiledDestination("ris", (), replies=replies, retry=POLICY)
         self.paused: list[str] = []
@@ -39,7 +36,6 @@ class OutcomeHarness:
         )
 
     def outcome_of(self, kind: ReplyKind, detail: str = "", number: int = 1) -> Any:
-        """Return the outcome of one reply."""
         outcome = self.policy.after_reply(
             delivery(number, self.tries[number]), kind, detail, None, NOW
         )

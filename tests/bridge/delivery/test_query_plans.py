@@ -21,7 +21,6 @@ GROWING = (
 
 
 def scanned_tables(connection: Connection, statement: Statement) -> list[str]:
-    """Return the growing tables that a statement would scan if they were large."""
     scan = r"(?:SCAN|Seq Scan on) (\w+)(?! USING (?:COVERING )?INDEX)"
     found = re.findall(scan, plan_of(connection, statement))
     tables = {re.sub(r"_(from_\d+|rest)$", "", partition) for partition in found}

@@ -114,7 +114,6 @@ async def test_the_worklist_is_compared_too(tmp_path: Path, database: Database) 
 
 
 async def test_a_cancelled_order_is_no_difference(tmp_path: Path, database: Database) -> None:
-    """The difference of an order ends when the order is cancelled."""
     async with open_hospital(tmp_path, database) as hospital:
         reconciler = Reconciler(hospital.client, database, [], hospital.metrics)
         await hospital.send(order("ID1", "A1"))
@@ -127,8 +126,6 @@ async def test_a_cancelled_order_is_no_difference(tmp_path: Path, database: Data
 
 @dataclass
 class PartialService:
-    """A service without a worklist that refuses to show the orders of one site."""
-
     client: EngineClient
     silent: str
     down: bool = False

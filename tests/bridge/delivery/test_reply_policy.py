@@ -33,7 +33,6 @@ SENT = b"MSH|^~\\&|A|B|C|D|20260101||ORU^R01^ORU_R01|ID7|P|2.5.1\r"
 
 
 def ack(code: AckCode = AckCode.ACCEPT) -> bytes:
-    """Return an acknowledgment of SENT."""
     return build_ack(peek(SENT), code, control_id="1", now=NOW)
 
 

@@ -88,7 +88,6 @@ async def test_a_report_signed_again_is_delivered_again(
 
 
 async def test_two_nodes_restart_a_feed_once(database: Database) -> None:
-    """The second node finds that the feed was already restarted."""
     processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 5)
     processor.process("changes", ChangePage((), 7))
     processor.restart("changes", 7, "cursor_beyond_end")

@@ -42,14 +42,12 @@ ORDERS = [OrderKey("S", "M", "A").tags()]
 def record(
     status: ReportStatus, until: int | None = None, addendum_until: int | None = None
 ) -> StatusRecord:
-    """Return a status record of one order."""
     return StatusRecord("r", status, "", until, (OrderKey("S", "M", "A"),), None, addendum_until)
 
 
 def known_report(
     status: str = "Draft", *, final: bool = False, addenda: int = 0, changed: int = NOW
 ) -> KnownReport:
-    """Return a known report."""
     return KnownReport(OrderIndexKey("S", "M", "A"), "r", status, final, addenda, changed)
 
 
@@ -137,7 +135,6 @@ def test_addenda_in_their_sign_delay_are_not_counted() -> None:
 
 @pytest.mark.parametrize("status", ReportStatus)
 def test_only_signed_reports_are_released(status: ReportStatus) -> None:
-    """A report in any other status is not released."""
     assert is_released(record(status), NOW) is (status in {Final, Addendum})
 
 
@@ -160,7 +157,6 @@ def test_the_next_poll(status: ReportStatus, until: int | None, idle: int, wait:
 
 
 def test_unknown_orders_are_polled_less_often() -> None:
-    """The report of an unknown order may still be created."""
     assert reschedule(known_report(changed=NOW - 10**8), NOW, EVERY).check_at == NOW + MAX_INTERVAL
     assert reschedule(known_report(changed=0), NOW, EVERY).check_at == NOW + EVERY
 

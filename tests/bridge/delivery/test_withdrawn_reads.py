@@ -36,7 +36,6 @@ LEARNT = pytest.mark.parametrize("learn", [by_feed, by_poll], ids=["feed", "poll
 
 
 async def open_report(hospital: Hospital) -> Page:
-    """Send an order, and open its report."""
     await hospital.send(order("ID1", "A1"))
     return await hospital.page("A1")
 
@@ -169,7 +168,6 @@ async def test_an_earlier_read_replaces_the_withdrawn_one(
 async def test_a_read_that_was_signed_and_recalled_before_it_was_sent(
     tmp_path: Path, database: Database, learn: Learn
 ) -> None:
-    """The read is not sent while the report is signed; it is sent after the recall."""
     ris = destination("ris", events=RESULTS)
     async with open_hospital(tmp_path, database, ris, sign_delay=DELAY) as hospital:
         hospital.couriers[0].pause()

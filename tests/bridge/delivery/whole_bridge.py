@@ -60,10 +60,7 @@ from tests.eventually import eventually_async
 
 
 class ReportClient(EngineClient):
-    """The bridge's client, and actions of a radiologist."""
-
     async def sign(self, order: OrderKey, *, ignore_sign_delay: bool = False) -> None:
-        """Sign a report."""
         await self._act("sign", order, ignoreSignDelay=ignore_sign_delay)
 
     async def release_addendum(self, order: OrderKey) -> None:
@@ -81,8 +78,6 @@ class ReportClient(EngineClient):
 
 @dataclass
 class Hospital:
-    """A running bridge with its senders, receivers and report pages."""
-
     time: Time
     http: httpx.AsyncClient
     client: ReportClient
@@ -130,13 +125,11 @@ class Hospital:
         return state, code
 
     async def descriptions(self) -> dict[str, str]:
-        """Return description by accession on the worklist."""
         rows = (await self.client.worklist(SITE, status="Ordered")).items
         orders = (each for row in rows for each in row["orders"])
         return {each["Accession"]: each.get("StudyDescription", "") for each in orders}
 
     async def report(self, accession: str, mrn: str = "M1") -> StatusRecord | None:
-        """Return the status record of an order."""
         from bridge.intake.process.worklist_changes import reports_of  # noqa: PLC0415
 
         found = await reports_of(self.client, [OrderKey(SITE, mrn, accession)])
@@ -181,8 +174,6 @@ class Hospital:
 
 @dataclass(frozen=True)
 class Notifier:
-    """Notifies the couriers."""
-
     couriers: list[Courier]
 
     def notify(self) -> None:

@@ -60,7 +60,6 @@ def service_id(folder: Path) -> int:
 
 
 def service_log(folder: Path) -> str:
-    """Return the log of the service."""
     return "".join(path.read_text("utf-8") for path in folder.glob("*/serve.log"))
 
 
@@ -74,7 +73,6 @@ def console_permissions(address: str, email: str, password: str) -> list[str]:
 
 
 def row(output: str, name: str) -> list[str]:
-    """Return the cells of a row of the summary."""
     line = next(line for line in output.splitlines() if line.startswith(f"│ {name} "))
     return [cell.strip() for cell in line.strip("│").split("│")]
 
@@ -103,7 +101,6 @@ def test_the_demo_with_keep(tmp_path: Path) -> None:
 
 
 def lines_until(demo: subprocess.Popen[str], text: str) -> list[str]:
-    """Read output up to a line with this text."""
     assert demo.stdout is not None
     lines: list[str] = []
     while text not in (line := demo.stdout.readline()):
@@ -113,7 +110,6 @@ def lines_until(demo: subprocess.Popen[str], text: str) -> list[str]:
 
 
 def check_summary(output: str) -> None:
-    """Check the summary, row by row."""
     summary, _, _ = output.partition("All as it should be")
     assert max(map(len, summary.splitlines())) <= 100
     orders, kinds = row(output, "Order messages in")[1:]

@@ -74,5 +74,4 @@ def test_missing_samples_are_named(tmp_path: Path) -> None:
 
 
 def test_each_sample_of_the_script_exists() -> None:
-    """The script and the sample folder have the same samples."""
     assert all(sample.read() for sample in (*NEW, *CHANGED, *REFUSED))

@@ -15,7 +15,6 @@ def register(work: Work, site_id: str, order: OrderInput) -> RegisteredOrder:
 
 
 def register_many(work: Work, site_id: str, orders: Sequence[OrderInput]) -> list[RegisteredOrder]:
-    """Register orders of one site in their order; all of them or none."""
     lock_patients(work, site_id, (order.mrn for order in orders))
     pointers = follow_pointers(work.connection, site_id, (order.mrn for order in orders))
     identities = [

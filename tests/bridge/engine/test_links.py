@@ -55,7 +55,6 @@ def test_two_seals_of_one_payload_differ() -> None:
 
 
 def test_an_older_key_still_opens_and_the_newest_seals() -> None:
-    """After a rotation, older links still open."""
     sealed = ring(OLD).seal(PAYLOAD, BINDING)
     rotated = ring(NEW, OLD)
     assert rotated.open(sealed, BINDING) == PAYLOAD

@@ -193,7 +193,6 @@ async def test_reading_and_exports() -> None:
 
 @pytest.mark.anyio
 async def test_tokens_by_site() -> None:
-    """A site's own token is used for it, the default for any other."""
     service = Service(response=[])
     client = service.client(AccessTokens("D", {"SITE2": "S"}))
     await client.status([ORDER])

@@ -31,7 +31,6 @@ class Silent(EngineCaller):
         return await self.silence()
 
     async def silence(self) -> EngineResponse:
-        """Wait for ever."""
         try:
             await asyncio.Event().wait()
         finally:

@@ -14,7 +14,6 @@ from tests.bridge.engine_client.stub_service import ORDER, Service
 
 @pytest.mark.anyio
 async def test_a_failure_has_status_code_and_retry_after() -> None:
-    """It does not contain the body."""
     service = Service(429, {"code": "rate_limited", "detail": "SECRET"}, retry_after="3")
     with pytest.raises(EngineFailure) as raised:
         await service.client().status([ORDER])
@@ -102,7 +101,6 @@ async def test_no_response(error: type[Exception], expected: FailureKind) -> Non
     ],
 )
 async def test_an_unreadable_response_is_ambiguous(response: Any) -> None:
-    """The call may have been executed."""
     with pytest.raises(EngineFailure) as raised:
         await Service(response=response).client().status([ORDER])
     assert (raised.value.failure, raised.value.code) == (FailureKind.AMBIGUOUS, "unreadable")

@@ -21,8 +21,6 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
 class Server:
-    """A server on a socket with one responder for all connections; it counts the connections."""
-
     def __init__(self, responder: Responder) -> None:
         self._responder = responder
         self.connections = 0
@@ -41,7 +39,6 @@ class Server:
 
 @asynccontextmanager
 async def served(responder: Responder) -> AsyncIterator[tuple[Server, HttpCaller]]:
-    """Start a server; yield it with a caller of it."""
     server = Server(responder)
     listening = await asyncio.start_server(server.take, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]

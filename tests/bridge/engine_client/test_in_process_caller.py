@@ -19,7 +19,6 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 async def mirror(scope: Any, receive: Any, send: Send) -> None:
-    """Respond with the received request."""
     received = Received(scope, receive)
     request = {
         "method": received.method,

@@ -61,7 +61,6 @@ def order(
 
 
 def definitions() -> tuple[InboundMapping, ...]:
-    """The shipped definitions."""
     found = [load(DEFINITIONS, name) for name in ("orders", "patients")]
     return tuple(each for each in found if isinstance(each, InboundMapping))
 
@@ -71,8 +70,6 @@ LISTENING = ListenerPolicy("ris", definitions(), site="SITE1")
 
 @dataclass
 class RecordingPeer:
-    """A peer that records the replies."""
-
     host: str = "127.0.0.1"
     port: int = 1
     connection_id: int = 1
@@ -85,8 +82,6 @@ class RecordingPeer:
 
 
 class FullLedger:
-    """A ledger that cannot store."""
-
     def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
         settle(StoreUnavailable("SQLITE_FULL"))
 
@@ -100,8 +95,6 @@ class FullLedger:
 
 
 class FixedCompletion:
-    """A completion waiter with a fixed result."""
-
     def __init__(self, state: QueueState = QueueState.DONE) -> None:
         self.state = state
 
@@ -113,8 +106,6 @@ class FixedCompletion:
 
 @dataclass
 class IntakeFixture:
-    """A handler under test."""
-
     handler: IntakeHandler
     ledger: Ledger
     sequencer: Sequencer | None
@@ -139,7 +130,6 @@ class IntakeFixture:
         table: str = "message",
         key: str = "id",
     ) -> Sequence[Any]:
-        """Return stored rows."""
         with self.database.read() as connection:
             rows = connection.execute(text(f"SELECT {columns} FROM {table} ORDER BY {key}"))  # noqa: S608
             return [tuple(row) for row in rows]
@@ -166,7 +156,6 @@ async def open_intake(
     numbers: SequenceNumbers = SequenceNumbers.OFF,
     **changes: Any,
 ) -> AsyncIterator[IntakeFixture]:
-    """Open an intake on a database."""
     upgrade(database)
     ledger = Ledger(database)
     ledger.start(asyncio.get_running_loop())

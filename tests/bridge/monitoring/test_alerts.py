@@ -127,7 +127,6 @@ def test_durations() -> None:
 
 
 def kinds_of(notices: Sequence[AlertNotice]) -> list[str]:
-    """Return the kind of each notice."""
     return [each.event.value for each in notices]
 
 
@@ -236,7 +235,6 @@ def test_channels(database: Database) -> None:
 
 
 def listed(database: Database) -> list[tuple[str, int, str]]:
-    """Return the exceptions that are not acknowledged."""
     return [
         (each.kind.value, each.row_id, each.code) for each in exceptions.list_unseen(database, 9)
     ]

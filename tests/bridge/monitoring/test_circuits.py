@@ -15,14 +15,10 @@ from bridge.store.migration import upgrade
 
 @dataclass
 class CourierState:
-    """A courier's circuit status."""
-
     circuit_status: tuple[int | None, int, int, ReplyProblem]
 
 
 def run_job(circuits: CircuitRecorder, meanwhile: Callable[[], None]) -> None:
-    """Run the job from its start to its stop."""
-
     async def run() -> None:
         schedule = Schedule(Metrics())
         await schedule.start()

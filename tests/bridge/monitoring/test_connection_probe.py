@@ -21,8 +21,6 @@ AUTHORITY = trustme.CA()
 
 
 class FakeReceiver(asyncio.Protocol):
-    """Accepts data, or closes the connection."""
-
     def __init__(self, received: list[bytes], *, hangs_up: bool) -> None:
         self._got, self._hangs_up = received, hangs_up
 
@@ -54,12 +52,10 @@ async def receiver(
 
 
 def outcome(steps: list[ProbeStep]) -> dict[str, bool]:
-    """Return the successful steps."""
     return {each.name: each.ok for each in steps}
 
 
 def trusting(authority: trustme.CA) -> ssl.SSLContext:
-    """Trust one authority."""
     context = ssl.create_default_context()
     authority.configure_trust(context)
     return context
@@ -68,8 +64,6 @@ def trusting(authority: trustme.CA) -> ssl.SSLContext:
 def probe(
     target: Callable[[int], ProbeTarget], *, tls: bool = False, hangs_up: bool = False
 ) -> tuple[list[ProbeStep], list[bytes]]:
-    """Probe a receiver, and return the steps and its data."""
-
     async def run() -> tuple[list[ProbeStep], list[bytes]]:
         async with receiver(tls=tls, hangs_up=hangs_up) as (port, received):
             return await probe_connection(target(port)), received

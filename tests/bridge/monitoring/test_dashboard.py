@@ -20,13 +20,11 @@ def test_the_dashboard_and_the_metrics_agree() -> None:
 
 
 def expressions(text: str) -> list[str]:
-    """Return the queries of all panels."""
     panels = json.loads(text)["panels"]
     return [target["expr"] for panel in panels for target in panel["targets"]]
 
 
 def test_panels_do_not_overlap() -> None:
-    """Each panel has a legend."""
     panels = json.loads(FILE.read_text("utf-8"))["panels"]
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels]
 

@@ -14,7 +14,6 @@ def pins(file: str) -> dict[str, str]:
 
 
 def plain(requirement: str) -> str:
-    """Return the normalized name of a requirement."""
     name = re.split(r"[^A-Za-z0-9_.-]", requirement, maxsplit=1)[0]
     return re.sub(r"[-_.]+", "-", name).lower()
 

@@ -25,7 +25,6 @@ FLAP = AlertCondition("depth:x", AlertSeverity.CRITICAL, "1000 entries wait in x
 
 
 def texts(*other_nodes: NodeFiles) -> list[str]:
-    """Return the texts of the current conditions."""
     sight = replace(SIGHT, other_nodes=other_nodes)
     return [each.text for each in find_conditions(sight, AlertThresholds(disk_free=50))]
 

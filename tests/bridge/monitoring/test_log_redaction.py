@@ -48,7 +48,6 @@ def order(number: int = 1, control: str = "NW") -> bytes:
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
-    """Return all logged lines."""
     stream = io.StringIO()
     before = logging.root.handlers[:], logging.root.level
     logs.configure("DEBUG", stream=stream)
@@ -59,7 +58,6 @@ def lines() -> Iterator[io.StringIO]:
 
 
 def clean(*texts: object) -> None:
-    """Assert that the texts have no canary value."""
     for text in texts:
         found = [canary for canary in CANARIES if canary in str(text)]
         assert not found, f"{found} in {str(text)[:500]}"

@@ -41,8 +41,6 @@ pytestmark = pytest.mark.anyio
 
 
 class Recorder:
-    """A tracer of the SDK, and the spans that ended."""
-
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
         provider = TracerProvider(shutdown_on_exit=False)
@@ -51,13 +49,11 @@ class Recorder:
 
     @property
     def spans(self) -> list[tuple[str, dict[str, Any]]]:
-        """Names and attributes, in the order in which the spans ended."""
         ended = self._exporter.get_finished_spans()
         return [(each.name, dict(each.attributes or {})) for each in ended]
 
     @property
     def traces(self) -> list[int]:
-        """The trace id of each span."""
         return [each.context.trace_id for each in self._exporter.get_finished_spans()]
 
 
@@ -78,8 +74,6 @@ def test_a_frame_is_a_span_until_it_is_answered() -> None:
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_message_is_a_span_until_its_reply(*, lost: bool) -> None:
-    """A message is one span. A lost reply is recorded by its class."""
-
     class Line:
         def send(self, payload: bytes) -> Deferred[bytes]:
             return fail(ReplyLost(LossReason.TIMEOUT)) if lost else succeed(b"ACK")
@@ -181,7 +175,6 @@ def test_keys_determine_traces() -> None:
 
 
 def test_the_key_determines_the_parent() -> None:
-    """All spans with one key have the same parent."""
     span: Any = Tracer(api.NoOpTracer()).start_span("hl7 apply", attributes={}, key=-5)
     context = span.get_span_context()
     assert (context.trace_id, context.span_id) == span_context_ids(-5)
@@ -219,7 +212,6 @@ class Collector(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Run a collector, and return its address."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(Collector, "received", [])
     with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
@@ -257,7 +249,6 @@ async def test_a_collector_gets_the_spans(collector: str) -> None:
 
 
 async def test_a_share_of_zero_exports_nothing(collector: str) -> None:
-    """A trace is exported completely or not at all."""
     tracer, end = open_tracer(collector, 0.0)
     handle = traced_handler(lambda frame, peer, reply: reply([b"ACK"]), tracer, "ris")
     assert await as_deferred(handle, Frame(ORDER), MemoryPeer()) == [b"ACK"]

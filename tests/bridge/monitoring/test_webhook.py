@@ -13,14 +13,12 @@ from tests.eventually import PATIENCE
 
 @pytest.fixture
 def listening() -> Iterator[socket.socket]:
-    """Return a listening socket."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(PATIENCE)
         yield server
 
 
 def target(server: socket.socket) -> WebhookTarget:
-    """Return the settings of a webhook on a socket."""
     return WebhookTarget(f"http://127.0.0.1:{server.getsockname()[1]}/", "")
 
 

@@ -16,12 +16,10 @@ Result = TypeVar("Result")
 
 @pytest.fixture
 def store(database: Database) -> Database:
-    """The database of the queue."""
     return database
 
 
 def accept(ledger: Ledger, arrival: Arrival) -> asyncio.Future[Receipt]:
-    """Submit one message to a ledger."""
     future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
 
     def settle(receipt: Receipt | BaseException) -> None:
@@ -65,8 +63,6 @@ class Intake:
         return self._runner.run(work())
 
     def enqueue_together(self, *arrivals: Arrival) -> Sequence[Receipt]:
-        """Accept all arrivals or none."""
-
         async def work() -> Sequence[Receipt]:
             return await self.ledger.accept_many(arrivals)
 
@@ -85,5 +81,4 @@ def intake(store: Database) -> Iterator[Intake]:
 
 @pytest.fixture
 def inbox(store: Database) -> Inbox:
-    """The inbox of a worker."""
     return Inbox(store, "node-1", lease=1000)

@@ -55,7 +55,6 @@ def arrival(
 
 
 def refused(control_id: str | None = None, **changes: Any) -> Arrival:
-    """Return a refused order."""
     values: dict[str, Any] = {
         "ack": b"MSH|^~\\&|ACK\rMSA|AE|",
         "ack_code": "AE",
@@ -70,7 +69,6 @@ def refused(control_id: str | None = None, **changes: Any) -> Arrival:
 def release(
     key: str | None = None, *, report: str = "R1", destination: str = "ris-results"
 ) -> DeliveryRequest:
-    """Return a result to deliver."""
     return DeliveryRequest(
         destination=destination,
         report_id=report,
@@ -82,12 +80,10 @@ def release(
 
 
 def ids_of(claimed: Sequence[ClaimedMessage]) -> list[int]:
-    """Return the ids of claimed messages, in their order."""
     return [each.message_id for each in claimed]
 
 
 def enqueue(intake: Intake, *patients: str | tuple[str, ...]) -> list[int]:
-    """Store a message for each of these patients, and return the message ids."""
     receipts = intake.enqueue(*(arrival(patient=patient) for patient in patients))
     return [receipt.message_id for receipt in receipts]
 
@@ -98,11 +94,9 @@ def settle_all(inbox: Inbox, *message_ids: int) -> None:
 
 
 def state_of(store: Database, message_id: int) -> QueueState:
-    """Return the state of a stored message."""
     return queries.message(store, message_id).row.state
 
 
 def count_of(store: Database) -> int:
-    """Return the number of stored messages."""
     with store.read() as connection:
         return int(connection.execute(text("SELECT count(*) FROM message")).scalar_one())

@@ -32,7 +32,6 @@ def notes(store: Database) -> AcknowledgmentNotes:
 
 
 def stored(intake: Intake, *arrivals: Arrival) -> list[int]:
-    """Store messages."""
     return [receipt.message_id for receipt in intake.enqueue(*arrivals)]
 
 

@@ -31,12 +31,10 @@ def test_control_ids_with_equal_digits() -> None:
 
 
 def test_a_lane_hides_the_patient_number() -> None:
-    """The lane contains no digit of the patient number."""
     assert lane("SITE1|100002") - lane("SITE1|100001") != 1
 
 
 def test_keys_fit_a_signed_integer() -> None:
-    """Both databases store the keys as integers."""
     assert all(-(2**63) <= signed64(bytes([n])) < 2**63 for n in range(256))
     ids = (sequential64(b"l", b"a", b"f", f"{n}999999".encode()) for n in range(256))
     assert all(-(2**63) <= each < 2**63 for each in ids)

@@ -20,15 +20,12 @@ from tests.eventually import eventually_async
 
 
 class RecordingInbox(Inbox):
-    """An inbox that records the thread of each call."""
-
     def __init__(self, database: Database) -> None:
         super().__init__(database, "node")
         self.loop = threading.get_ident()
         self.here: list[str] = []
 
     def record(self, call: str) -> None:
-        """Record the call, and whether it runs on the loop."""
         self.here.append(call if threading.get_ident() == self.loop else f"{call} in a thread")
 
     @override
@@ -69,7 +66,6 @@ def has_short_work(store: Database) -> bool:
 
 
 def accepted(batch: ClaimedBatch, records: OutcomeRecords | None = None) -> list[MessageOutcome]:
-    """Accept all messages."""
     return [
         MessageOutcome(each.message_id, QueueEvent.ACCEPTED, records=records)
         for each in batch.messages
@@ -77,7 +73,6 @@ def accepted(batch: ClaimedBatch, records: OutcomeRecords | None = None) -> list
 
 
 def patients(number: int) -> list[str]:
-    """Return so many patients."""
     return [str(each) for each in range(number)]
 
 

@@ -68,7 +68,6 @@ def test_a_locked_message_is_skipped(intake: Intake, store: Database, impatient:
 def test_a_locked_lane_of_a_merge(
     intake: Intake, store: Database, impatient: Database, held: int
 ) -> None:
-    """A claim takes a merge with both lanes or not at all. It takes messages of other lanes."""
     merge = arrival(patient=("1", "2"))
     both, other = (each.message_id for each in intake.enqueue(merge, arrival(patient="3")))
     inbox = Inbox(impatient, "node")

@@ -26,7 +26,6 @@ def in_parts(control_id: str, **values: Any) -> list[Arrival]:
 
 
 def test_unknown_arrivals_are_new() -> None:
-    """An arrival without a stored or equal one is new."""
     assert decide([arrival("A"), arrival("B")], []) == [AdmissionDecision(0), AdmissionDecision(0)]
 
 

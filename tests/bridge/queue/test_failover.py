@@ -31,13 +31,10 @@ LATER = NOW + 3_600_000  # a changed clock or an expired lease
 
 
 class Timer:
-    """A clock that a test sets."""
-
     def __init__(self) -> None:
         self.now = 0.0
 
     def __call__(self) -> float:
-        """Return the time."""
         return self.now
 
 
@@ -66,7 +63,6 @@ class Timelines:
         self._change(f"UPDATE server_timeline SET seen_at = seen_at - {seconds * 1000}")  # noqa: S608
 
     def stop(self) -> None:
-        """Stop all processes."""
         for each in self._running.values():
             each.stop()
 
@@ -77,7 +73,6 @@ class Timelines:
 
 @pytest.fixture
 def timelines(store: Database) -> Iterator[Timelines]:
-    """The timelines of a server."""
     made = Timelines(store)
     yield made
     made.stop()
@@ -105,8 +100,6 @@ def wait_until_gone(store: Database, owner: str) -> None:
 @pytest.mark.postgres
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 class TestFailover:
-    """Claims of other nodes."""
-
     def test_a_live_node_keeps_its_claims(
         self, store: Database, intake: Intake, other: Presence
     ) -> None:

@@ -24,8 +24,6 @@ LONG_BACKLOG = 2500
 
 
 class TestClaiming:
-    """Which messages are claimed, and when."""
-
     def test_the_first_of_each_lane_is_claimed(self, intake: Intake, inbox: Inbox) -> None:
         """The first message of each patient is claimed, the next after it is settled."""
         first, second, other = enqueue(intake, "1", "1", "2")
@@ -84,7 +82,6 @@ class TestClaiming:
     def test_a_node_without_a_heartbeat_claims_nothing(
         self, intake: Intake, store: Database
     ) -> None:
-        """Other nodes may take over what it claims."""
         (number,) = enqueue(intake, "1")
         session: list[int | None] = [None]
         inbox = Inbox(store, "node-1", session=lambda: session[0])
@@ -139,7 +136,6 @@ class TestClaiming:
         assert ids_of(inbox.claim(NOW, 10)) == [third, behind]
 
     def test_refused_messages_are_not_claimed(self, intake: Intake, inbox: Inbox) -> None:
-        """A refused message is not claimed, and blocks no other."""
         intake.enqueue(refused())
         assert inbox.claim(NOW, 10) == []
 
@@ -154,8 +150,6 @@ class TestClaiming:
 
 
 class TestSettling:
-    """The state of a message after an outcome, and without one."""
-
     def test_a_waiting_head_blocks_its_lane_only(self, intake: Intake, inbox: Inbox) -> None:
         """A postponed message blocks its own lane until its time, and no other lane."""
         head, behind, _ = enqueue(intake, "1", "1", "2")
@@ -175,7 +169,6 @@ class TestSettling:
         assert ids_of(inbox.claim(NOW, 10)) == [behind]
 
     def test_a_due_retry_precedes_new_messages(self, intake: Intake, inbox: Inbox) -> None:
-        """A due retry is claimed before any number of new messages."""
         (head,) = enqueue(intake, "1")
         inbox.claim(NOW, 10)
         inbox.settle([MessageOutcome(head, QueueEvent.POSTPONED, retry_at=NOW + 50)], NOW)
@@ -185,7 +178,6 @@ class TestSettling:
     def test_a_parked_message_does_not_block(
         self, intake: Intake, inbox: Inbox, store: Database
     ) -> None:
-        """A parked message does not block its lanes."""
         parked, behind = enqueue(intake, "1", "1")
         inbox.claim(NOW, 10)
         inbox.settle(
@@ -220,7 +212,6 @@ class TestSettling:
         assert first.claim(NOW, 1)[0].ambiguous_attempts == 3
 
     def test_notes_are_stored(self, intake: Intake, inbox: Inbox, store: Database) -> None:
-        """The notes of a worker are stored."""
         (message_id,) = enqueue(intake, "1")
         inbox.claim(NOW, 10)
         notes = {"orders": [1, "ü"]}

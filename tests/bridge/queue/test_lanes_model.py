@@ -40,8 +40,6 @@ LEASE = 10
 
 @dataclass
 class Item:
-    """The state of a row in the model."""
-
     patients: tuple[str, ...]
     state: QueueState = QueueState.QUEUED
     due: int = 0
@@ -72,7 +70,6 @@ class Lanes(RuleBasedStateMachine):
             self.folder.cleanup()
 
     def _open(self) -> None:
-        """Open the queue of each node."""
         raise NotImplementedError
 
     def _claim(self, name: str, limit: int) -> list[int]:
@@ -264,8 +261,6 @@ class InboxLanes(Lanes):
 
 
 class OutboxLanes(Lanes):
-    """Deliveries, each in the lane of its report. A parked delivery blocks its lane."""
-
     in_lanes = InboxLanes.in_lanes | {QueueState.PARKED}
     positions = text("SELECT delivery_id FROM delivery_lane")
 

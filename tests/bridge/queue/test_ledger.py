@@ -130,7 +130,6 @@ def test_a_batch_file_is_stored_completely_or_not(intake: Intake, store: Databas
 
 
 def test_an_error_has_no_content(intake: Intake) -> None:
-    """The error has no content of the message."""
     poison = dataclasses.replace(arrival("SECRET"), received_at=2**70)
     (outcome,) = intake.outcomes(poison)
     assert isinstance(outcome, StatementRefused)
@@ -140,7 +139,6 @@ def test_an_error_has_no_content(intake: Intake) -> None:
 
 
 def test_nul_and_every_byte(intake: Intake, store: Database) -> None:
-    """A payload may contain each byte."""
     payload = bytes(range(256)) * 3
     (receipt,) = intake.enqueue(dataclasses.replace(arrival(), payload=payload, ack=payload))
     detail = queries.message(store, receipt.message_id)

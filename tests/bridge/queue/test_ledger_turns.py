@@ -144,8 +144,6 @@ class SlowDisk:
 
 
 class Commits:
-    """Records the threads that commit to a database."""
-
     def __init__(self, database: Database) -> None:
         self.threads: list[str] = []
         event.listen(database.engine, "checkout", self._watch)

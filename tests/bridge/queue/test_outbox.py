@@ -26,7 +26,6 @@ _WAITING = text(
 
 @pytest.fixture
 def outbox(store: Database) -> Outbox:
-    """The outbox of a courier."""
     return Outbox(store, "node-1", lease=1000)
 
 

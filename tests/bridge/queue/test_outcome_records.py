@@ -46,20 +46,17 @@ def outcome_with_record(number: int, detail: str | None) -> MessageOutcome:
 
 @pytest.fixture
 def writer() -> RecordWriter:
-    """A writer without records."""
     return RecordWriter()
 
 
 @pytest.fixture
 def inbox(store: Database, writer: RecordWriter) -> Inbox:
-    """An inbox with this writer."""
     return Inbox(store, "node", write_records=writer.write)
 
 
 def test_records_of_a_batch_share_a_transaction(
     intake: Intake, inbox: Inbox, store: Database, writer: RecordWriter
 ) -> None:
-    """One call writes all records, in the transaction of their outcomes."""
     ids = enqueue(intake, "1", "2", "3")
     inbox.claim(NOW, 10)
     settled = inbox.settle([outcome_with_record(each, f"of {each}") for each in ids], NOW)

@@ -135,7 +135,6 @@ def test_a_retransmit_adds_nothing(intake: Intake, store: Database) -> None:
 
 
 def test_another_content_under_its_control_id(intake: Intake, store: Database) -> None:
-    """Other content with the same control id has its own chunks."""
     first, other = arrival("A", content=LARGE), arrival("A", content=LARGE + "y")
     ids = [intake.enqueue(each)[0].message_id for each in (first, other)]
     assert [queries.message(store, each).payload for each in ids] == [first.payload, other.payload]
@@ -153,7 +152,6 @@ def test_an_interrupted_write_is_completed(intake: Intake, store: Database) -> N
 
 @sqlite
 def test_other_writers_run_between_chunks(store: Database) -> None:
-    """After each chunk other writers can commit."""
     other, turns = store.writer(), []
 
     def others_turn(_seconds: float) -> None:
@@ -167,7 +165,6 @@ def test_other_writers_run_between_chunks(store: Database) -> None:
 
 
 def test_messages_of_a_batch(intake: Intake, store: Database) -> None:
-    """Each message of a batch is stored by its own size."""
     small, large = arrival("A"), arrival("B", patient="2", content=LARGE)
     receipts = intake.enqueue_together(small, large)
     assert [queries.message(store, each.message_id).payload for each in receipts] == [

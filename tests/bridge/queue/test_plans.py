@@ -86,7 +86,6 @@ def _plan(store: Database, connection: Connection, statement: str, values: Any) 
 def _plan_of_some(
     connection: Connection, statement: KeyStatement, others: Mapping[str, Any]
 ) -> str:
-    """Return the plan for a hundred rows."""
     keys = list(range(1, 101))
     ids: object
     if connection.dialect.name == "sqlite":
@@ -160,7 +159,6 @@ SEARCHES = {
 def test_earlier_rows_of_a_lane(
     filled: Database, statement: KeyStatement, others: dict[str, Any]
 ) -> None:
-    """Rows are searched by key, and earlier rows of a lane by the lane."""
     with filled.write() as connection:
         plan = _plan_of_some(connection, statement, others)
     assert "SCAN" not in plan.replace("SCAN json_each", "")

@@ -21,7 +21,6 @@ def _start(module: str, database: Database, *arguments: str) -> subprocess.Popen
 
 
 def _lines_until_killed(process: subprocess.Popen[str], number: int) -> list[str]:
-    """Read some lines of a process, kill it, and return all complete lines."""
     assert process.stdout is not None
     first = [process.stdout.readline() for _ in range(number)]
     process.kill()
@@ -34,7 +33,6 @@ def _whole_lines(output: str) -> list[str]:
 
 
 def _stored(store: Database) -> dict[int, str]:
-    """Return the control id of each stored message, by message id."""
     statement = "SELECT message_id, payload FROM message_body"
     with store.read() as connection:
         rows = connection.execute(text(statement)).all()

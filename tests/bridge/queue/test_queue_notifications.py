@@ -26,7 +26,6 @@ Marks = Callable[[], list[str]]
 
 @pytest.fixture
 def marks(store: Database) -> Iterator[Marks]:
-    """Wait for notifications; return the marks of their senders."""
     driver = store.dedicated_connection()
     driver.autocommit = True
     driver.execute(f"LISTEN {CHANNEL}")

@@ -19,7 +19,6 @@ from tests.eventually import PATIENCE
 
 @pytest.fixture
 def runner(store: Database, intake: Intake) -> WorkerRunner:
-    """A runner on each database."""
     return WorkerRunner(store, intake)
 
 
@@ -33,7 +32,6 @@ class CountingInbox(Inbox):
     def settle_and_claim(
         self, outcomes: Sequence[MessageOutcome], now: int, limit: int
     ) -> tuple[SettlementResult, ClaimedBatch]:
-        """Count the call, and settle and claim."""
         self.calls += 1
         if self.away:
             raise StoreUnavailable("SQLITE_FULL")

@@ -16,7 +16,6 @@ from tests.bridge.queue.worker_runner import WorkerRunner, accepted
 
 @pytest.fixture
 def runner(store: Database, intake: Intake) -> WorkerRunner:
-    """A runner on each database."""
     return WorkerRunner(store, intake)
 
 

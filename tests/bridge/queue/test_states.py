@@ -29,12 +29,10 @@ def test_every_pair(state: QueueState, event: QueueEvent) -> None:
 
 
 def test_every_state_is_reachable() -> None:
-    """Each state can be reached."""
     assert set(QueueState) == INITIAL_STATES | set(TRANSITIONS.values())
 
 
 def test_only_a_replay_leaves_a_finished_state() -> None:
-    """Only a replay leads out of a finished state."""
     for (state, event), target in TRANSITIONS.items():
         if state not in {QueueState.QUEUED, QueueState.CLAIMED, QueueState.PARKED}:
             assert (event, target) == (QueueEvent.REPLAYED, QueueState.QUEUED)

@@ -52,12 +52,10 @@ class TestPageLimit:
 
     @pytest.fixture
     def limit(self) -> dict[str, int]:
-        """The maximum number of pages."""
         return {"pages": 300}
 
     @pytest.fixture
     def database(self, tmp_path: Path, limit: dict[str, int]) -> Database:
-        """A database with the page limit."""
         database = Database(f"sqlite:///{tmp_path / 'small.db'}")
 
         def limit_pages(connection: Any, record: object, proxy: object) -> None:
@@ -68,7 +66,6 @@ class TestPageLimit:
 
     @pytest.fixture
     def small(self, database: Database) -> Iterator[Intake]:
-        """A ledger on this database."""
         yield from _intake(database)
 
     def test_full_and_recovered(

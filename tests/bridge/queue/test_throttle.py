@@ -109,7 +109,6 @@ def test_pauses_are_bounded() -> None:
 
 
 def test_a_process_without_listeners_never_pauses() -> None:
-    """A process without listeners has no arrivals."""
     quiet = unthrottled()
     quiet.worked(10.0)
     assert quiet.pause == 0

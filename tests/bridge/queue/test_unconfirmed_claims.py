@@ -33,7 +33,6 @@ class UnconfirmingInbox(Inbox):
 
     @override
     def claim_without_blobs(self, now: int, limit: int) -> ClaimedBatch:
-        """Claim one."""
         batch = super().claim_without_blobs(now, 1)
         self.claims += 1
         if self.claims == 3 and self.lost == "claim":
@@ -44,7 +43,6 @@ class UnconfirmingInbox(Inbox):
     def settle_and_claim(
         self, outcomes: Sequence[MessageOutcome], now: int, limit: int
     ) -> tuple[SettlementResult, ClaimedBatch]:
-        """Settle, and claim one message."""
         result = super().settle_and_claim(outcomes, now, 1)
         self.settlements += 1
         if self.settlements == 1 and self.lost == "settlement":

@@ -25,13 +25,10 @@ from tests.eventually import PATIENCE, eventually_async
 
 @pytest.fixture
 def runner(store: Database, intake: Intake) -> WorkerRunner:
-    """A runner on each database."""
     return WorkerRunner(store, intake)
 
 
 def applying(outcome: Callable[[ClaimedMessage], MessageOutcome], log: list[int]) -> Apply:
-    """Return an apply function that records its messages."""
-
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         log.extend(each.message_id for each in batch)
         await asyncio.sleep(0)
@@ -222,7 +219,6 @@ class FailingInbox(Inbox):
 
     @override
     def settle(self, outcomes: Sequence[MessageOutcome], now: int) -> SettlementResult:
-        """Fail twice, then settle."""
         if self.failures:
             self.failures -= 1
             raise StoreUnavailable("SQLITE_FULL")
@@ -356,8 +352,6 @@ def test_notify_wakes_at_once(runner: WorkerRunner) -> None:
 
 
 def run_without_polls(runner: WorkerRunner, **settings: Any) -> None:
-    """Run a worker with a long poll interval until all messages are applied."""
-
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         yield [accepted(each) for each in batch]
 
@@ -380,13 +374,10 @@ def test_unblocked_messages_are_claimed_at_once(runner: WorkerRunner, batch: int
 
 
 class CountingInbox(Inbox):
-    """An inbox that counts its claims."""
-
     claims = 0
 
     @override
     def claim_without_blobs(self, now: int, limit: int) -> ClaimedBatch:
-        """Count the call, and claim."""
         self.claims += 1
         return super().claim_without_blobs(now, limit)
 

@@ -17,7 +17,6 @@ from tests.eventually import PATIENCE
 
 @pytest.fixture
 def runner(store: Database, intake: Intake) -> WorkerRunner:
-    """A runner on each database."""
     return WorkerRunner(store, intake)
 
 

@@ -18,7 +18,6 @@ from bridge.store.database import Database
 
 
 async def main(url: str, node: str) -> None:
-    """Apply until the inbox is empty."""
     database = Database(url)
 
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:

@@ -19,8 +19,6 @@ Until = Callable[[], bool]
 
 
 class WorkerRunner:
-    """Runs a worker on an inbox until a condition is true."""
-
     def __init__(self, store: Database, intake: Intake) -> None:
         self.store = store
         self.intake = intake
@@ -28,7 +26,6 @@ class WorkerRunner:
         self.inbox = Inbox(store, "node", lease=60_000)
 
     def enqueue(self, *patients: str) -> list[int]:
-        """Store an order for each of the patients."""
         receipts = self.intake.enqueue(*(arrival(patient=patient) for patient in patients))
         return [receipt.message_id for receipt in receipts]
 
@@ -37,7 +34,6 @@ class WorkerRunner:
         return [row.state for row in queries.messages(self.store, queries.Filter(limit=999))][::-1]
 
     def all_done(self) -> bool:
-        """Return whether all messages are done."""
         return set(self.states()) == {QueueState.DONE}
 
     def run(self, apply: Apply, until: Until, *, drain: float = 60, **settings: Any) -> None:
@@ -65,5 +61,4 @@ class WorkerRunner:
 
 
 def accepted(each: ClaimedMessage) -> MessageOutcome:
-    """Return an outcome that accepts a message."""
     return MessageOutcome(each.message_id, QueueEvent.ACCEPTED)

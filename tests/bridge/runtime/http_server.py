@@ -56,8 +56,6 @@ class Application:
 
 
 class Served:
-    """A server, its application, and the reasons of closed connections."""
-
     def __init__(self, limits: HttpLimits) -> None:
         self.application = Application()
         self.closed: Counter[str] = Counter()
@@ -88,7 +86,6 @@ class Served:
 
 @asynccontextmanager
 async def served(limits: HttpLimits) -> AsyncIterator[Served]:
-    """Run a server."""
     found = Served(limits)
     await found.server.start()
     try:
@@ -114,7 +111,6 @@ async def status(reader: asyncio.StreamReader) -> int:
 
 
 async def ended(reader: asyncio.StreamReader) -> bytes:
-    """Read until the server closes the connection."""
     async with asyncio.timeout(WITHIN):
         try:
             return await reader.read()

@@ -15,8 +15,6 @@ pytestmark = pytest.mark.anyio
 
 
 class _Destination:
-    """A destination that has paused itself."""
-
     is_paused = True
 
     def pause(self) -> None:

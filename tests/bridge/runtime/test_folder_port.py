@@ -27,8 +27,6 @@ pytestmark = pytest.mark.anyio
 
 
 class RecordingHandler:
-    """Replies to each message of a folder, and records it."""
-
     def __init__(self, code: AckCode = AckCode.ACCEPT) -> None:
         self.code = code
         self.payloads: list[bytes] = []
@@ -72,7 +70,6 @@ async def test_files_are_handled_in_order(tmp_path: Path) -> None:
 
 
 async def test_a_paused_folder_keeps_its_files(tmp_path: Path) -> None:
-    """A paused folder is not read until it is resumed."""
     handled = RecordingHandler()
     listener = FolderListener(
         "files", Folder(tmp_path), handled, lambda *_: None, FolderRules(), ServerObserver()

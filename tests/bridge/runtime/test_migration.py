@@ -35,8 +35,6 @@ def _start(home: Path, result: Connection) -> None:
 
 
 def _start_with_a_defect(home: Path, result: Connection) -> None:
-    """Run a start whose migration of the bridge raises an unexpected error."""
-
     def fail(database: Database) -> tuple[str, ...]:
         raise ValueError("SECRET")
 
@@ -67,7 +65,6 @@ class Start:
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Hold a lock that blocks the migration."""
     with closing(sqlite3.connect(file, isolation_level=None)) as holder:
         holder.execute("PRAGMA journal_mode = wal")
         holder.execute("BEGIN IMMEDIATE")
@@ -76,7 +73,6 @@ def locked(file: Path) -> Iterator[None]:
 
 
 def revisions(home: Path) -> list[tuple[str, ...]]:
-    """Return the revisions of both databases."""
     found = []
     for name, table in (("bridge-engine", ENGINE_VERSIONS), ("bridge", "alembic_version")):
         database = Database(f"sqlite:///{home / name}.db")

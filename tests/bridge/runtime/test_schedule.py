@@ -21,27 +21,21 @@ pytestmark = pytest.mark.anyio
 
 
 class Runs:
-    """Counts the runs of a job, and waits for a number of runs."""
-
     def __init__(self) -> None:
         self.count = 0
         self._changed = asyncio.Condition()
 
     async def one(self) -> None:
-        """Count a run."""
         async with self._changed:
             self.count += 1
             self._changed.notify_all()
 
     async def reached(self, count: int) -> None:
-        """Wait for the run of this number."""
         async with asyncio.timeout(SOON), self._changed:
             await self._changed.wait_for(lambda: self.count >= count)
 
 
 class Process:
-    """A running schedule, and its metrics."""
-
     def __init__(self) -> None:
         self.metrics = Metrics()
         self.schedule = Schedule(self.metrics)
@@ -62,7 +56,6 @@ class Process:
         return step
 
     def metric(self, name: str, job: Job = Job.CIRCUITS) -> float:
-        """Return the value of a metric of a job."""
         start = f'{name}{{name="{job.label}"}} '
         lines = generate_latest(self.metrics.registry).decode().splitlines()
         return next(float(line.removeprefix(start)) for line in lines if line.startswith(start))

@@ -81,12 +81,9 @@ async def test_depths_of_queues_are_hidden_while_they_are_unknown(tmp_path: Path
 
 
 class Collections:
-    """Counts how often the metrics are collected."""
-
     count = 0
 
     def collect(self) -> list[Metric]:
-        """Return nothing."""
         self.count += 1
         return []
 

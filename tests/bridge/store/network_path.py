@@ -30,7 +30,6 @@ class NetworkPath:
         self._open.set()
 
     def close(self) -> None:
-        """End all connections."""
         self._closed = True
         self._open.set()
         for each in [self._listener, *self._ends]:

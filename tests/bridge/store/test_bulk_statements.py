@@ -61,7 +61,6 @@ ROWS: list[dict[str, Any]] = [
 
 @pytest.fixture
 def filled(database: Database) -> Database:
-    """A table with the rows above."""
     with database.write() as connection:
         TABLE.create(connection, checkfirst=True)
         connection.execute(TABLE.delete())
@@ -78,7 +77,6 @@ def test_rows_come_back_as_they_were_given(filled: Database) -> None:
 
 
 def test_a_step_changes_each_row(filled: Database) -> None:
-    """Each row gets its own value. Without rows no statement is executed."""
     with filled.write() as connection:
         ids = [row.id for row in connection.execute(text("SELECT id FROM sample ORDER BY id"))]
         execute_rows(connection, RENAME, [(ids[0], "first"), (ids[2], "third")])

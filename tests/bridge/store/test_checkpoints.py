@@ -56,7 +56,6 @@ def rows_of(file: Path) -> int:
 
 
 def file_has(database: Database, rows: int) -> bool:
-    """Return whether the database file has these rows without its log."""
     assert database.file is not None
     alone = database.file.with_name("alone.db")
     alone.write_bytes(database.file.read_bytes())

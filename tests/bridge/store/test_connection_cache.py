@@ -15,13 +15,11 @@ ONE = DatabaseOptions(size=1, overflow=0, timeout=0.2)
 
 @pytest.fixture
 def table(database: Database) -> None:
-    """A table for the writers."""
     with database.write() as connection:
         connection.execute(text("CREATE TABLE kept (id INTEGER PRIMARY KEY)"))
 
 
 def used(database: Database) -> object:
-    """Return the driver's connection of a writer."""
     with database.write() as connection:
         return database.driver_connection(connection)
 
@@ -39,7 +37,6 @@ def test_the_next_writer_has_the_same_connection(database: Database) -> None:
 
 @pytest.mark.usefixtures("table")
 def test_a_failed_transaction_leaves_no_changes(database: Database) -> None:
-    """A failed transaction leaves no rows on both databases."""
     with pytest.raises(StatementRefused), database.write() as connection:  # noqa: PT012  # one unit
         connection.execute(text("INSERT INTO kept VALUES (1)"))
         connection.execute(text("INSERT INTO nowhere VALUES (1)"))
@@ -50,7 +47,6 @@ def test_a_failed_transaction_leaves_no_changes(database: Database) -> None:
 
 
 def test_readers_have_connections_of_their_own(database_url: str) -> None:
-    """Readers do not use the writer's connection. A server's writers cache none."""
     database = Database(database_url, ONE)
     try:
         for _ in range(2):
@@ -67,7 +63,6 @@ def test_readers_have_connections_of_their_own(database_url: str) -> None:
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("how", ["write", "write_without_sync"])
 def test_nonblocking_writers_do_not_wait_for_a_connection(database_url: str, how: str) -> None:
-    """If readers use all connections, the writer gets Busy. With a cached connection it writes."""
     database = Database(database_url, DatabaseOptions(size=1, overflow=0, timeout=60))
     try:
         with ExitStack() as readers:

@@ -19,7 +19,6 @@ A_WHILE = 0.3
 
 @pytest.fixture
 def writer(database: Database) -> Iterator[DriverWriter]:
-    """A writer with a table."""
     with database.write() as connection:
         connection.exec_driver_sql("CREATE TABLE heap (content)")
     writer = database.writer()

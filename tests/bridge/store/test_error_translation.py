@@ -48,7 +48,6 @@ def test_postgres(state: str, expected: type[StoreError]) -> None:
 
 
 def test_a_lost_connection() -> None:
-    """An error without a code is a lost connection."""
     gone = psycopg.OperationalError("server closed the connection unexpectedly")
     assert isinstance(translate(gone), StoreUnavailable)
     assert is_connection_lost(gone)

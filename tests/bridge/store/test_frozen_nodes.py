@@ -75,7 +75,6 @@ def announce_frozen(database: Database) -> None:
 
 
 def follow(database: Database) -> None:
-    """Read a page of the feed, as one node does for all."""
     outbox = Outbox(database, "node")
     ChangeProcessor(database, outbox, [], lambda: 1).process("frozen feed", ChangePage((), 1))
 
@@ -97,7 +96,6 @@ def sign_concurrently(url: str, parent: "Pipe[Any, Any]", threads: int, each: in
 
 @pytest.fixture
 def node(postgres_url: str) -> Iterator[Database]:
-    """Another node."""
     database = Database(postgres_url)
     with database.write() as connection:
         connection.exec_driver_sql("TRUNCATE engine_site CASCADE")
@@ -119,7 +117,6 @@ def announced(database: Database) -> list[str]:
 
 
 def is_stopped(pid: int) -> bool:
-    """Return whether a process is stopped."""
     return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] == "T"
 
 
@@ -224,7 +221,6 @@ def test_delivery_waits_two_seconds_for_a_process_that_is_stopped(
 
 @pytest.fixture
 def path(postgres_url: str) -> Iterator[NetworkPath]:
-    """A network path to the server."""
     folder = str(make_url(postgres_url).query["host"])
     made = NetworkPath(f"{folder}/.s.PGSQL.5432")
     yield made
@@ -314,7 +310,6 @@ class Clock:
         self._before_question: Callable[[], None] | None = before_question
 
     def __call__(self) -> float:
-        """Return the time."""
         before, self._before_question = self._before_question, None
         if before is not None:
             before()

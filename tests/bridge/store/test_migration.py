@@ -20,7 +20,6 @@ ENGINE = ("bridge.engine.records", "alembic_engine")
 
 @pytest.fixture
 def empty(database: Database, tmp_path: Path) -> Database:
-    """A database without tables."""
     if database.dialect == "sqlite":
         return Database(f"sqlite:///{tmp_path / 'empty.db'}")
     with database.write() as connection:

@@ -16,8 +16,6 @@ CHANNEL = "test_channel"
 
 
 class Receiver:
-    """Counts notifications."""
-
     def __init__(self) -> None:
         self.notifications = threading.Semaphore(0)
 
@@ -25,19 +23,16 @@ class Receiver:
         self.notifications.release()
 
     def wait(self, seconds: float = PATIENCE) -> bool:
-        """Wait for a notification."""
         return self.notifications.acquire(timeout=seconds)
 
 
 @pytest.fixture
 def receiver() -> Receiver:
-    """The receiver of notifications."""
     return Receiver()
 
 
 @pytest.fixture
 def listening(postgres_url: str, receiver: Receiver) -> Iterator[Database]:
-    """A database whose listener is ready."""
     database = Database(postgres_url)
     listener = NotificationListener(database, CHANNEL, receiver)
     listener.start()

@@ -25,7 +25,6 @@ _ORDERS = """
 def explain_orders(
     connection: Connection, patients: list[str], how: str = ""
 ) -> list[tuple[Any, ...]]:
-    """Return the plan of the executed statement for the orders of patients."""
     (array,) = binary_arrays(("text",), [(each,) for each in patients])
     statement = f"{how} {ORDER_NUMBERS.postgres}"
     rows = connection.exec_driver_sql(statement, {"site": "S", "mrns": array})

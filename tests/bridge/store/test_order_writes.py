@@ -11,7 +11,6 @@ OTHER = OrderIndexKey("S", "M", "A2")
 
 
 def order(key: OrderIndexKey, number: int) -> IndexedOrder:
-    """Return an order of a message, with a signal of its own and one that all have."""
     signals = frozenset({SignalHash("study", number), SignalHash("parent", 9)})
     return IndexedOrder(key, "ordered", number, number, signals=signals)
 

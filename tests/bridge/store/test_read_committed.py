@@ -26,7 +26,6 @@ def alone(postgres_url: str) -> Iterator[Database]:
 
 
 def test_single_and_combined_statements(database: Database) -> None:
-    """Single and combined statements return the same rows on both databases."""
     statements = [BoundStatement("SELECT 1", {}), BoundStatement("SELECT 2", {})]
     with database.read_committed() as connection:
         assert [each.scalar() for each in execute_all(connection, statements)] == [1, 2]
@@ -65,5 +64,4 @@ def test_a_lost_connection(alone: Database) -> None:
 
 
 def driver(connection: Connection) -> Any:
-    """Return the driver's connection."""
     return connection.connection.driver_connection

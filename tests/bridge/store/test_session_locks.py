@@ -19,7 +19,6 @@ WAITING = """
 
 @pytest.fixture
 def nodes(postgres_url: str) -> Iterator[tuple[SessionLocks, SessionLocks]]:
-    """Two nodes."""
     databases = Database(postgres_url), Database(postgres_url)
     one, two = (SessionLocks(each) for each in databases)
     yield one, two

@@ -13,7 +13,6 @@ COUNT = 2000
 
 
 def order(number: int) -> IndexedOrder:
-    """Return an order of a patient under the shared accession."""
     key = OrderIndexKey("S", f"M{number}", "0")
     return IndexedOrder(key, "ordered", number, number, placer=f"P{number}", filler=f"F{number}")
 
@@ -38,7 +37,6 @@ def test_orders_of_other_patients_with_a_number(orders: Database) -> None:
 
 
 def test_the_order_of_a_patient(orders: Database) -> None:
-    """It is found by its key, also if other patients share the accession."""
     with orders.read() as connection:
         assert order_index.find(connection, [order(5).key]) == {order(5).key: order(5)}
         with recorded_statements(orders) as statements:

@@ -14,24 +14,20 @@ class Disk:
         self.now = self.computed = 0.0
 
     def rest(self, seconds: float) -> None:
-        """Wait for the disk."""
         self.now += seconds
 
     def compute(self, seconds: float) -> None:
-        """Use the processor."""
         self.now += seconds
         self.computed += seconds
 
 
 @pytest.fixture
 def disk() -> Disk:
-    """An unused disk."""
     return Disk()
 
 
 @pytest.fixture
 def short_work(disk: Disk) -> ShortWork:
-    """Short work on this disk."""
     return ShortWork(WriteLock(FairLock(), 1.0), lambda: disk.now, lambda: disk.computed)
 
 
@@ -70,7 +66,6 @@ def test_computing_does_not_count(short_work: ShortWork, disk: Disk) -> None:
 
 
 def test_an_error_is_raised(short_work: ShortWork, disk: Disk) -> None:
-    """The caller gets the error, and the next work can run."""
     with pytest.raises(ZeroDivisionError):
         short_work.run(lambda: 1 // 0)
     assert run_times(short_work, disk, 0.0, 1) == 1

@@ -19,13 +19,11 @@ class Disk:
         self.blocked = 0.0
 
     def commit(self) -> None:
-        """Block the caller."""
         self.now += self.takes
         self.blocked += self.takes
 
 
 def short_work_on(disk: Disk) -> ShortWork:
-    """Return short work that only commits to this disk."""
     return ShortWork(WriteLock(FairLock(), 1.0), timer=lambda: disk.now, cpu_time=lambda: 0.0)
 
 
@@ -61,7 +59,6 @@ def test_a_stalled_disk_blocks_the_loop_once() -> None:
 
 
 def test_a_slow_disk_is_recognized_by_one_commit() -> None:
-    """One commit suffices to recognize a disk that was slow before."""
     disk = Disk(0.008)
     short_work = short_work_on(disk)
     while commit(short_work, disk):

@@ -26,14 +26,12 @@ class Server:
         self.autocommit = False
 
     def execute(self, statement: str) -> "Server":
-        """Count the query."""
         if self.is_away:
             raise psycopg.OperationalError
         self.queries += 1
         return self
 
     def fetchone(self) -> tuple[str, str]:
-        """Return the settings."""
         return self.settings
 
     def close(self) -> None:
@@ -42,13 +40,11 @@ class Server:
 
 @pytest.fixture
 def server() -> Server:
-    """A server with a synchronous standby."""
     return Server()
 
 
 @pytest.fixture
 def check(server: Server) -> SynchronousCommit:
-    """The check before each write."""
     return SynchronousCommit(lambda: server, required=True, timer=lambda: server.now)
 
 
@@ -91,7 +87,6 @@ def test_a_server_that_is_away(server: Server, check: SynchronousCommit) -> None
 
 @pytest.mark.postgres
 def test_no_standby_no_write(postgres_url: str) -> None:
-    """Each kind of write is refused, reads are not."""
     database = Database(postgres_url, REQUIRED)
     writer = database.writer()
     ways: list[Callable[[], Any]] = [
@@ -116,7 +111,6 @@ def test_no_standby_no_write(postgres_url: str) -> None:
 
 @pytest.fixture(params=["off", "local"])
 def weak(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[str]:
-    """Settings of new connections to this database."""
     engine = sqlalchemy.create_engine(postgres_url, isolation_level="AUTOCOMMIT")
     name = f'"{engine.url.database}"'
     with engine.connect() as connection:

@@ -11,7 +11,6 @@ V1, V2 = MappingVersion("orders", "a" * 16, {}), MappingVersion("orders", "b" * 
 
 
 def activate(database: Database, version: MappingVersion) -> None:
-    """Activate a version."""
     with database.write() as connection:
         mapping_versions.activate(connection, version, 1, "ann", "", ActivationOrigin.ACTIVATE)
 

@@ -19,25 +19,21 @@ SOON = LOCK_TIMEOUT / 2
 
 @pytest.fixture
 def table(database: Database) -> None:
-    """A table for the writers."""
     with database.write() as connection:
         connection.execute(text("CREATE TABLE kept (id INTEGER PRIMARY KEY)"))
 
 
 def insert(database: Database, number: int) -> None:
-    """Write a row."""
     with database.write() as connection:
         connection.execute(text("INSERT INTO kept VALUES (:id)"), {"id": number})
 
 
 def rows(database: Database) -> list[int]:
-    """Read the rows."""
     with database.read() as connection:
         return list(connection.execute(text("SELECT id FROM kept ORDER BY id")).scalars())
 
 
 def is_refused_at_once(database: Database, number: int) -> bool:
-    """Return whether the write is refused, and assert that it did not wait."""
     began = time.monotonic()
     try:
         with database.write_lock.hold_without_waiting():
@@ -51,7 +47,6 @@ def is_refused_at_once(database: Database, number: int) -> bool:
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.usefixtures("table")
 def test_other_threads_wait(database: Database) -> None:
-    """A thread that writes in between waits until all writes are done."""
     lock = database.write_lock.fair_lock
     assert lock is not None
     with database.write_lock.hold_without_waiting():

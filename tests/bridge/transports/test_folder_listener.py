@@ -46,12 +46,10 @@ class Inbox:
 
 
 def accepted(message: bytes) -> bytes:
-    """Accept a message."""
     return ack(message, AckCode.ACCEPT)
 
 
 def failing(message: bytes) -> bytes:
-    """Report an internal error."""
     return ack(message, AckCode.ERROR, InternalError())
 
 

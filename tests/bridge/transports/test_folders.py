@@ -29,7 +29,6 @@ def result(number: str) -> bytes:
 
 
 def ack(message: bytes, code: AckCode, *refusals: MessageRefusal) -> bytes:
-    """Acknowledge a message."""
     return build_ack(peek(message), code, control_id="1", now=NOW, refusals=refusals)
 
 
@@ -41,17 +40,14 @@ def sender(folder: Path, answer_within: float | None = None) -> FolderSender:
 
 
 async def send(to: FolderSender, message: bytes) -> bytes:
-    """Send one message."""
     return await to.send(message).asFuture(asyncio.get_running_loop())
 
 
 def sent(folder: Path) -> list[str]:
-    """Return the sorted names of sent files."""
     return sorted(path.name for path in folder.glob("*.hl7"))
 
 
 def everything(folder: Path) -> list[Path]:
-    """Return all names in the folder, also hidden ones."""
     return list(folder.iterdir())
 
 
@@ -240,7 +236,6 @@ def test_later_files_wait_for_a_growing_file() -> None:
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
-    """A file outside the folder."""
     file = tmp_path / "outside" / "secret"
     file.parent.mkdir()
     file.write_bytes(b"secret")
@@ -249,7 +244,6 @@ def foreign(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def drop(tmp_path: Path) -> Folder:
-    """A folder that others can write to."""
     folder = Folder(tmp_path / "drop")
     folder.prepare("done", "failed", "acks")
     return folder

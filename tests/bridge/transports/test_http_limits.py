@@ -24,8 +24,6 @@ PIECE = b"x" * RESERVE
 
 
 class RefusalRecorder(ServerObserver):
-    """Records the classes of refused frames, and counts refused connections."""
-
     def __init__(self) -> None:
         self.refusals: list[str] = []
         self.refused_connections = 0
@@ -40,8 +38,6 @@ class RefusalRecorder(ServerObserver):
 
 
 class SiteHarness:
-    """A site and connections to it."""
-
     def __init__(self, authorization: bytes | None = None) -> None:
         self.clock, self.recorder, self.budget = (
             Clock(),
@@ -63,13 +59,11 @@ class SiteHarness:
         self.open: list[tuple[object, StringTransport]] = []
 
     def handle(self, frame: Frame, _peer: Peer, reply: ReplyCallback) -> None:
-        """Record a frame. The test replies."""
         self.frames.append(frame)
         self.replies.append(Deferred())
         self.replies[-1].addCallbacks(reply, reply)
 
     def call(self, host: str = "192.0.2.1") -> "tuple[object, StringTransport]":
-        """Connect from an address."""
         address: Any = IPv4Address("TCP", host, 1)
         channel = self.site.buildProtocol(address)
         transport = StringTransport(peerAddress=address)
@@ -93,7 +87,6 @@ def send(channel: object, data: bytes) -> None:
 
 @pytest.fixture
 def site() -> SiteHarness:
-    """A site without requirements."""
     return SiteHarness()
 
 

@@ -27,7 +27,6 @@ class Receiver:
     code: int = 200
 
     def request(self, *_: object) -> Deferred["Receiver"]:
-        """Return the response."""
         return succeed(self)
 
     def deliverBody(self, body: Protocol) -> None:  # noqa: N802  # Twisted's name
@@ -36,7 +35,6 @@ class Receiver:
         body.makeConnection(StringTransport())
 
     def send(self, *pieces: bytes) -> None:
-        """Deliver pieces of the body."""
         assert self.body is not None
         for each in pieces:
             self.body.dataReceived(each)
@@ -44,12 +42,10 @@ class Receiver:
 
 @pytest.fixture
 def receiver() -> Receiver:
-    """Return a receiver."""
     return Receiver()
 
 
 def sender_to(receiver: object, clock: Clock | None = None, *, matches: bool = True) -> HttpSender:
-    """Return a sender to a receiver."""
     agent: Any = receiver
     return HttpSender(
         agent,
@@ -61,14 +57,12 @@ def sender_to(receiver: object, clock: Clock | None = None, *, matches: bool = T
 
 
 def post(receiver: object, clock: Clock | None = None, *, matches: bool = True) -> list[Any]:
-    """Send a result; return the list that gets the outcome."""
     outcome: list[Any] = []
     sender_to(receiver, clock, matches=matches).send(order(1)).addBoth(outcome.append)
     return outcome
 
 
 def test_a_reply_in_pieces(receiver: Receiver) -> None:
-    """The pieces of a reply are joined."""
     outcome, reply = post(receiver), ack(order(1))
     receiver.send(reply[:10], reply[10:11], reply[11:])
     assert receiver.body is not None
@@ -132,7 +126,6 @@ class FailingAgent:
     error: Exception
 
     def request(self, *_: object) -> Deferred[Receiver]:
-        """Fail."""
         return fail(self.error)
 
 
@@ -155,7 +148,6 @@ class SilentAgent:
     """An agent whose receiver never responds."""
 
     def request(self, *_: object) -> Deferred[Receiver]:
-        """Wait."""
         return Deferred()
 
 

@@ -14,7 +14,6 @@ from config.sections import Http
 
 
 def settings(listeners: int = 500, http: int = 1000) -> Settings:
-    """One listener and the HTTP side."""
     listener = ListenerSettings.model_validate(
         {"name": "a", "bind": "127.0.0.1:2575", "max_connections": listeners}
     )
@@ -22,7 +21,6 @@ def settings(listeners: int = 500, http: int = 1000) -> Settings:
 
 
 def test_a_limit_that_suffices() -> None:
-    """Each part gets its configured number."""
     shares = allocate_descriptors(settings(), 65_536)
 
     assert shares.suffice

@@ -28,7 +28,6 @@ IS_ROOT = os.geteuid() == 0
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Settings of a new data directory."""
     create_data_directory(tmp_path / "home")
     (tmp_path / "home" / "away").symlink_to(tmp_path / "home" / "secrets")
     (tmp_path / "outside").mkdir()
@@ -44,7 +43,6 @@ def in_file(settings: Settings, text: str) -> Settings:
 
 
 def listener(path: object, **others: Any) -> ListenerSettings:
-    """A listener of a folder."""
     return ListenerSettings.model_validate(
         {"name": "files", "bind": f"folder:{path}", "site": "S", **others}
     )
@@ -101,7 +99,6 @@ def test_the_console_names_no_folder_outside_of_home(settings: Settings, path: s
 
 @pytest.mark.parametrize("path", ["{home}/inbox", "{home}/../home/inbox"])
 def test_an_absolute_path_inside_home_is_allowed(settings: Settings, path: str) -> None:
-    """An absolute path inside HOME is the same folder."""
     require_permitted(settings, listener(path.format(home=settings.home)))
 
 
@@ -149,7 +146,6 @@ authorization_file = "{outside}/web.auth"
 def test_settings_with_saved_connections_know_what_bridge_toml_names(
     settings: Settings, tmp_path: Path
 ) -> None:
-    """A saved connection is not one of bridge.toml, also in the settings that contain it."""
     table = {"name": "files", "bind": f"folder:{tmp_path}/outside", "site": "S"}
     record = make_connection_record(ChannelKind.LISTENER, "files", table)
     active = with_saved_connections(settings, {record.name: record})
@@ -187,7 +183,6 @@ def test_each_file_of_a_listener_is_inside_home(
 
 @pytest.mark.parametrize("name", ["ca", "certificate", "key", "crl"])
 def test_each_tls_file_of_a_destination_is_inside_home(settings: Settings, name: str) -> None:
-    """As for listeners."""
     tls = {"ca": "ca.pem", name: "/etc/ssl/private/host.key"}
     with pytest.raises(OutsideHome, match=f"tls.{name}"):
         require_permitted(settings, destination(address="h:1", tls=tls))

@@ -9,7 +9,6 @@ from mappings.hl7.refusals import MissingField
 
 
 def length(payload: bytes, more: int) -> int:
-    """Return the length."""
     return len(payload) + more
 
 
@@ -56,5 +55,4 @@ def fills(_payload: bytes, size: int) -> int:
 
 
 def environment(_payload: bytes) -> dict[str, str]:
-    """Return the environment of the process."""
     return dict(os.environ)

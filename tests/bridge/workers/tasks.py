@@ -10,12 +10,10 @@ _calls: list[int] = []
 
 
 def length(payload: bytes, given: Mapping[str, Any]) -> int:
-    """Return the length."""
     return len(payload) + int(given.get("more", 0))
 
 
 def echo(payload: bytes, given: Mapping[str, Any]) -> bytes:
-    """Return the payload."""
     return payload
 
 
@@ -26,7 +24,6 @@ def count(payload: bytes, given: Mapping[str, Any]) -> int:
 
 
 def sleep(payload: bytes, given: Mapping[str, Any]) -> None:
-    """Wait."""
     time.sleep(given["seconds"])
 
 
@@ -37,12 +34,10 @@ def compute(payload: bytes, given: Mapping[str, Any]) -> None:
 
 
 def fail(payload: bytes, given: Mapping[str, Any]) -> None:
-    """Raise."""
     raise KeyError(payload.decode())
 
 
 def leave(payload: bytes, given: Mapping[str, Any]) -> None:
-    """End without a result."""
     os._exit(0)
 
 

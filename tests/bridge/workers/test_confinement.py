@@ -195,7 +195,6 @@ def test_a_forged_response_reaches_its_own_call_only() -> None:
 
 
 def test_threads_of_the_service_share_the_workers() -> None:
-    """Each thread gets its own result."""
     found: dict[int, str] = {}
 
     def ask(number: int) -> None:

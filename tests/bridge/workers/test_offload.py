@@ -62,7 +62,6 @@ def test_a_worker_killed_during_a_call(offload: Offload, tmp_path: Path) -> None
 
 
 def test_a_call_that_takes_too_long() -> None:
-    """The worker is killed."""
     offload = Offload(seconds=1.0)
     with pytest.raises(WorkerTimeout):
         offload.run(functions.sleeps, PAYLOAD)

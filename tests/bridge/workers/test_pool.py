@@ -78,7 +78,6 @@ def test_a_call_that_fails(pool: WorkerPool) -> None:
 
 
 def test_a_worker_that_was_killed_is_replaced(pool: WorkerPool) -> None:
-    """An idle worker that was killed is replaced."""
     pool.call("length", seconds=60)
     (before,) = pool.pids
     os.kill(before, 9)
@@ -124,7 +123,6 @@ def test_closing_ends_everything(pool: WorkerPool) -> None:
 
 
 def test_idle_processes_end() -> None:
-    """After the idle time without a call."""
     pool = WorkerPool("test", MODULES, size=1, idle=0.05)
     pool.call("length", seconds=60)
     eventually(lambda: pool.pids == [])

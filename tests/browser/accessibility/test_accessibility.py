@@ -15,7 +15,6 @@ SIZES = {"wide": (1400, 900), "panel": (420, 800)}
 
 @pytest.fixture
 def signed_in(sample_engine: EngineServer, page: Page) -> Page:
-    """The page of a signed-in administrator."""
     open_signed_in(page, sample_engine)
     return page
 

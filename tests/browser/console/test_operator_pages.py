@@ -133,7 +133,6 @@ def test_an_interface_package_is_exported_and_imported(
 
 
 def destinations(service: ServiceHarness) -> list[str]:
-    """The active destinations."""
     found = service.call(CHIEF, "GET", "channels").json()["destinations"]
     return [each["name"] for each in found]
 

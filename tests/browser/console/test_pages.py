@@ -48,7 +48,6 @@ def test_every_page_is_accessible_and_fits(service: ServiceHarness, page: Page, 
 def test_the_dashboard_shows_connections_and_parked_messages(
     service: ServiceHarness, page: Page
 ) -> None:
-    """The dashboard shows the state of all connections and the number of parked messages."""
     enter(page, service, VIEWER)
     listeners = page.get_by_role("table", name="Listeners")
     expect(listeners.get_by_role("row", name="orders running")).to_be_visible()
@@ -140,7 +139,6 @@ def test_a_listener_is_paused_and_resumed(service: ServiceHarness, page: Page) -
 
 
 def test_an_account_without_a_role_sees_a_notice(service: ServiceHarness, page: Page) -> None:
-    """An account without a role sees a notice and no links."""
     enter(page, service, WITHOUT_ROLE)
     expect(page.get_by_role("alert")).to_contain_text("no role in the console")
     expect(page.get_by_role("navigation").get_by_role("link")).to_have_count(0)

@@ -4,7 +4,6 @@ from playwright.sync_api import Page, expect
 
 
 def opened(page: Page, link: str) -> None:
-    """Open a report and wait for its text."""
     page.goto(link)
     page.wait_for_selector("#sign:visible")
 

@@ -52,6 +52,5 @@ def test_each_paragraph_has_the_direction_of_its_text(engine: EngineServer, page
 
 
 def test_the_root_address_leads_to_the_login(engine: EngineServer, page: Page) -> None:
-    """The root address of the service shows the login page."""
     page.goto(engine.url + "/")
     expect(page.locator("input[type=password]")).to_be_visible()

@@ -11,17 +11,14 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def field(label: str, value: str = "") -> dict[str, str]:
-    """Return a field of a template."""
     return {"type": "field", "label": label, "value": value}
 
 
 def line(text: str, *fields: dict[str, str]) -> dict[str, object]:
-    """Return a line of a template: text, and then fields."""
     return {"type": "paragraph", "content": [{"type": "text", "text": text}, *fields]}
 
 
 def templated(engine: EngineServer, page: Page, *content: dict[str, object]) -> None:
-    """Open a report with a template."""
     document = {"type": "doc", "content": list(content)}
     engine.call("PUT", "admin/sites/SITE1/templates/7", {"name": "Chest", "document": document})
     opened(page, engine.launch(reportingApp={"ApplyTemplate": 7}))

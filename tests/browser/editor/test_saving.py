@@ -147,7 +147,6 @@ def test_the_end_of_a_session_loses_no_text(engine: EngineServer, profile: Brows
 def test_an_addendum_survives_a_closed_and_a_crashed_tab(
     engine: EngineServer, profile: BrowserContext
 ) -> None:
-    """The text of an addendum survives a closed tab and a crashed tab."""
     link = engine.launch()
     page = profile.new_page()
     opened(page, link)
@@ -191,7 +190,6 @@ def test_the_journal_is_encrypted(engine: EngineServer, page: Page) -> None:
 def test_text_typed_offline_is_saved_later(
     engine: EngineServer, page: Page, profile: BrowserContext
 ) -> None:
-    """The page shows that it is offline, and saves the text when the network returns."""
     opened(page, engine.launch())
     profile.set_offline(True)
     typed(page, "Written on the train.")

@@ -39,13 +39,11 @@ CHEST = {
 
 
 def selected(page: Page) -> str:
-    """Return the selected text."""
     text: str = page.evaluate("getSelection().toString()")
     return text
 
 
 def select_all(page: Page) -> None:
-    """Select the whole text, and wait until it is."""
     page.keyboard.press("Control+a")
     for _ in range(500):
         if len(selected(page)) > 20:

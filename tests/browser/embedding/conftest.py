@@ -17,7 +17,6 @@ STUDIES = itertools.count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all tests of this folder as browser tests."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.browser)
@@ -26,8 +25,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @dataclass(frozen=True)
 class Installed:
-    """An engine, a host and a browser for one kind of host."""
-
     kind: HostKind
     reports: Reports
     host: Host
@@ -45,7 +42,6 @@ def kind(request: pytest.FixtureRequest) -> HostKind:
 def installed(
     kind: HostKind, driver: Playwright, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installed]:
-    """One engine, host and browser for the tests of a module with one kind."""
     folder = tmp_path_factory.mktemp(kind.name)
     with (
         hosting(coep=kind is HostKind.ISOLATED) as host,

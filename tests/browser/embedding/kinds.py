@@ -40,7 +40,6 @@ DEFAULT_KINDS = (HostKind.PLAIN, HostKind.BLOCKED, HostKind.ISOLATED)
 
 @contextmanager
 def browsing(driver: Playwright, kind: HostKind, profile: Path) -> Iterator[Browser]:
-    """Run a browser whose contexts have the cookie setting of a kind."""
     mode = BLOCK if kind is HostKind.BLOCKED else ALLOW
     settings = profile / "Default" / "Preferences"
     settings.parent.mkdir(parents=True)

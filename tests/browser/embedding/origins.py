@@ -73,7 +73,6 @@ class Reports:
         return {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "Accession": accession}
 
     def launch(self, accession: str = "", **more: Any) -> dict[str, Any]:
-        """Launch a report for the reader; return the response."""
         user = {"UserEmail": self.reader, "UserName": "Rea Der", **more.pop("user", {})}
         body = {
             "clinicalInfo": self.identity(accession),
@@ -95,7 +94,6 @@ class Reports:
 
 @contextlib.contextmanager
 def reports(folder: Path, hosts: list[str], *, secure: bool = False) -> Iterator[Reports]:
-    """Run an engine, with HTTPS or without."""
     database = Database(fresh_file(folder / "engine.db"))
     with database.write() as connection:
         for site, delay in SITES.items():
@@ -178,7 +176,6 @@ def hosting(*, coep: bool = False, site: str = "SITE1") -> Iterator[Host]:
 
 
 def origin_of(host: Host) -> str:
-    """Return the origin of a host in the browser."""
     return f"http://viewer.localhost:{host.server_port}"
 
 
@@ -234,7 +231,6 @@ class Viewer:
         return self.events(kind)[after]
 
     def until(self, holds: Callable[[], bool], what: str = "") -> None:
-        """Wait until a condition holds."""
         deadline = time.monotonic() + PATIENCE
         while not holds():
             if time.monotonic() > deadline:
@@ -248,7 +244,6 @@ class Viewer:
         return next(each for each in self.page.frames if "reports.localhost" in each.url)
 
     def selected(self) -> str:
-        """Return the selected text of the frame."""
         inside = self.frame.locator("body")
         text: str = inside.evaluate("() => getSelection().toString()")
         return text

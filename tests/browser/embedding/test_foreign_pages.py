@@ -24,7 +24,6 @@ class ForeignPage(BaseHTTPRequestHandler):
     """A page that records messages."""
 
     def do_GET(self) -> None:
-        """Serve the page."""
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
         self.end_headers()
@@ -68,7 +67,7 @@ def framed(page: Page, link: str, policy: str = "") -> None:
 
 
 def refused(page: Page) -> bool:
-    """Tell whether the browser shows its error page in every frame."""
+    """True if the browser shows its error page in every frame."""
     return {each.url for each in page.frames[1:]} == {"chrome-error://chromewebdata/"}
 
 

@@ -69,7 +69,6 @@ class PlainHost:
 
 @pytest.fixture
 def host(viewer: Viewer) -> PlainHost:
-    """A page of the permitted host."""
     viewer.expected = "postMessage"  # the browser logs a request to a page of another origin
     return PlainHost(viewer.page, viewer.reports.url)
 

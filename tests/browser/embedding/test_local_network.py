@@ -25,7 +25,6 @@ CONNECT = """async ([source, app, link]) => {
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[Host]:
-    """The example host."""
     with hosting() as host:
         yield host
 
@@ -41,7 +40,6 @@ def engine(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rep
 
 @pytest.fixture(scope="module")
 def browser(host: Host, driver: Playwright) -> Iterator[Browser]:
-    """A browser for which the host has a public address, and the report server a local one."""
     public = f"--ip-address-space-overrides=127.0.0.1:{host.server_port}=public"
     browser = driver.chromium.launch(executable_path=CHROMIUM.path, args=["--no-sandbox", public])
     if int(browser.version.split(".")[0]) < FIRST_CHROMIUM:
@@ -53,7 +51,6 @@ def browser(host: Host, driver: Playwright) -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, host: Host) -> Iterator[Page]:
-    """A page with the origin of the host, without its script."""
     context = browser.new_context(ignore_https_errors=True)
     page = context.new_page()
     page.goto(origin_of(host))

@@ -24,7 +24,6 @@ SECOND_REPORT = """link => {
 
 
 def event_of_second(viewer: Viewer, kind: str) -> dict[str, Any]:
-    """Wait for an event of the second report."""
     found: list[dict[str, Any]] = []
 
     def has_arrived() -> bool:

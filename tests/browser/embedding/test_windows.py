@@ -81,7 +81,6 @@ def test_report_transferred_names_the_new_owner(viewer: Viewer, installed: Insta
 
 
 def study(viewer: Viewer, number: int) -> str:
-    """Return one of the test's further studies."""
     return f"{viewer.reports.accession}-{number}"
 
 
@@ -97,7 +96,6 @@ def persistent(viewer: Viewer) -> Page:
 
 
 def launch_only(viewer: Viewer, number: int) -> list[str]:
-    """Launch another study with SyncLaunch; return the warnings."""
     viewer.study(study(viewer, number), sync=True)
     viewer.page.evaluate("delete document.getElementById('launch-only').dataset.warnings")
     viewer.page.click("#launch-only")

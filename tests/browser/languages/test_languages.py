@@ -32,7 +32,6 @@ def signed_in(sample_engine: EngineServer, chromium: Browser) -> Iterator[Page]:
 
 
 def catalogue(code: str) -> dict[str, dict[str, str]]:
-    """Return the texts of a language."""
     texts: dict[str, dict[str, str]] = json.loads((LOCALES / f"{code}.json").read_text("utf-8"))
     return texts
 
@@ -134,7 +133,6 @@ def test_no_screen_breaks_in_any_language(
 
 
 def check_screen(page: Page, code: str, screen: str) -> None:
-    """Check that a screen has no missing text and no broken layout."""
     expect(page.locator("html")).to_have_attribute("lang", code)
     assert not KEY.search(page.locator("body").inner_text())
     for width, height in SIZES:

@@ -29,8 +29,6 @@ NAMES = {ADMINISTRATOR: "Mara Keeper", OTHER_AUTHOR: "Rita Rival", RESTRICTED_AU
 
 
 class MappingConsole(ConsoleClient):
-    """The console with actions on mapping drafts."""
-
     def draft(self, email: str, name: str, **files: str) -> httpx.Response:
         """Save a draft; `files` are texts by file name without suffix."""
         about = self.call(email, "GET", f"mappings/{name}")
@@ -44,7 +42,6 @@ class MappingConsole(ConsoleClient):
         return self.call(email, "PUT", f"mappings/{name}/draft", body)
 
     def activate(self, email: str, name: str, text: str, *listeners: str) -> httpx.Response:
-        """Save a definition as a draft, and activate it."""
         saved = self.draft(email, name, **{name: text}).json()
         body = {"reason": "a test", "listeners": list(listeners)}
         known = {key: saved[key] for key in ("begun_on", "revision")}
@@ -85,7 +82,6 @@ def page(chromium: Browser) -> Iterator[Page]:
 
 
 def enter(page: Page, console: MappingConsole, email: str, path: str = "mappings") -> None:
-    """Sign in, and wait for a page of the console."""
     console_client.enter(page, console, email, path)
     page.get_by_role("link", name="Mappings").first.wait_for()
 
@@ -116,7 +112,6 @@ def saved(page: Page, verdict: str = "No errors") -> None:
 
 
 def fits(page: Page) -> bool:
-    """Tell whether the page fits into the window."""
     inside: bool = page.evaluate(
         "document.documentElement.scrollWidth <= innerWidth"
         " && document.documentElement.scrollHeight <= innerHeight"

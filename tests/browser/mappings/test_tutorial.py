@@ -44,7 +44,6 @@ ADOPTERS = 2  # intake and delivery, each logs it
 
 @pytest.fixture(scope="module")
 def window(chromium: Browser) -> Iterator[Page]:
-    """One window for all steps."""
     context = chromium.new_context(
         viewport={"width": 1280, "height": 720}, locale="en-GB", color_scheme="dark"
     )
@@ -73,7 +72,6 @@ def wait_for_activation(console: MappingConsole) -> None:
 
 
 def send(console: MappingConsole, file: str) -> bytes:
-    """Send the message of a tutorial file; return the reply."""
     (message,) = messages_in((FOLDER / file).read_bytes())
     with Sender(console.house.mllp_port) as sender:
         reply = sender.ask(message)
@@ -82,7 +80,6 @@ def send(console: MappingConsole, file: str) -> bytes:
 
 
 def test_1_active_definitions(console: MappingConsole, window: Page) -> None:
-    """The list shows the definitions of each listener."""
     enter(window, console, ADMINISTRATOR)
     expect(window.get_by_role("table", name="Listeners")).to_contain_text("orders, patients")
     picture(window, "1-definitions")

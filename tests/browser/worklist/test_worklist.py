@@ -22,7 +22,6 @@ def worklist(engine: EngineServer, page: Page) -> Page:
 
 
 def rows(page: Page) -> Locator:
-    """The rows that show a report."""
     return page.locator("[role=row][data-report]")
 
 
@@ -150,7 +149,6 @@ def test_columns_sort_and_status_filters(engine: EngineServer, worklist: Page) -
 
 
 def test_linked_orders_are_one_row(engine: EngineServer, worklist: Page) -> None:
-    """The row shows the anchor and the number of linked orders."""
     tags = {"PatientName": "PATIENT^001", "StudyDescription": "Study 9"}
     engine.launch("A9", mrn="P1", lazyLaunch=True, registerOrder=True, tags=tags)
     expect(rows(worklist)).to_have_count(4)
@@ -257,7 +255,6 @@ def test_the_list_survives_a_server_restart(engine: EngineServer, worklist: Page
 
 
 def test_opening_a_draft_of_another_user_asks(engine: EngineServer, worklist: Page) -> None:
-    """The page asks before it transfers the Draft of another user."""
     engine.launch("A1", mrn="P1", email=REA)
     worklist.keyboard.press("5")
     expect(rows(worklist).filter(has_text="Rea")).to_have_count(1)

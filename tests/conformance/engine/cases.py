@@ -22,7 +22,6 @@ class Case:
         return self.service.post(f"report/{path}", body, who)
 
     def flat(self, path: str, accession: str) -> httpx.Response:
-        """Post a body that is the identity."""
         return self.service.post(f"report/{path}", identity(accession))
 
     def orders(self, path: str, *accessions: str, **more: Any) -> httpx.Response:
@@ -33,25 +32,21 @@ class Case:
         )
 
     def record(self, accession: str) -> dict[str, Any]:
-        """Return the status record."""
         return self.service.status(accession)
 
     def content(self, accession: str) -> str:
-        """Return the report's text."""
         response = self.service.get("report/content", **identity(accession))
         assert response.status_code == 200, response.text
         text: str = response.json()["content"]
         return text
 
     def export(self, accession: str) -> dict[str, Any]:
-        """Return the JSON export record."""
         response = self.post("export/json", accession)
         assert response.status_code == 200, response.text
         record: dict[str, Any] = response.json()
         return record
 
     def page(self, accession: str) -> Page:
-        """Open the report as its page does, for its reader."""
         return self.service.open_report(accession=accession)
 
     def order(self, accession: str, **tags: Any) -> None:
@@ -63,7 +58,6 @@ class Case:
         )
 
     def draft(self, accession: str, text: str = "Findings.", **tags: Any) -> None:
-        """Launch a Draft of the reader."""
         tags = {**({"KeyFindings": text} if text else {}), **tags}
         ok(self.service.launch(READER, accession=accession, tags=tags))
 
@@ -80,7 +74,6 @@ class Case:
             ok(page("addendum/sign", {"version": version}))
 
     def deliver(self) -> None:
-        """Release the reports that are due."""
         release_due(self.service.database, self.service.clock.now)
 
     def wait(self) -> None:

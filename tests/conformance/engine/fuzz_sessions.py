@@ -63,7 +63,6 @@ class Session:
         return session
 
     def set(self, case: Any, session: str, context: Any) -> None:
-        """Add the header."""
         case.headers = {**(case.headers or {}), **_authorization(session)}
 
 

@@ -68,7 +68,6 @@ def ask(service: Service, path: str, who: str, site: str = "SITE1") -> httpx.Res
 
 @pytest.mark.parametrize("path", [*ADMINISTRATIVE, *READING])
 def test_an_unknown_site_is_404_before_the_role_is_checked(service: Service, path: str) -> None:
-    """Errors: 404 site not found."""
     for who in (READER, ADMIN):
         response = ask(service, path, who, "NOWHERE")
         assert (response.status_code, response.json()["code"]) == (404, "site_not_found")
@@ -115,14 +114,12 @@ def test_a_token_of_another_site_is_not_revoked(service: Service) -> None:
 
 
 def token(service: Service, **more: Any) -> dict[str, Any]:
-    """Create a token of the reader."""
     body = {"email": READER, "label": "test", **more}
     made: dict[str, Any] = ok(service.post("admin/sites/SITE1/tokens", body)).json()
     return made
 
 
 def secret_of(made: dict[str, Any]) -> str:
-    """Return the secret of a new token."""
     return next(str(v) for v in made.values() if str(v).startswith("rbt_"))
 
 
@@ -162,7 +159,6 @@ def test_secrets_are_shown_once(service: Service) -> None:
 
 
 def test_the_last_use_of_a_token_is_recorded(service: Service) -> None:
-    """Tokens: the list for administrators contains it."""
     secret = secret_of(token(service))
     ok(service.launch(secret))
     used = [

@@ -38,7 +38,6 @@ def files(*made: Dataset) -> Files:
 
 
 def basic(text: str = "Nodule of 4 mm.", **attributes: Any) -> Dataset:
-    """Return a report with one finding."""
     return report(item("TEXT", "Finding", TextValue=text), **attributes)
 
 
@@ -59,7 +58,6 @@ ATTRIBUTES = {
 @pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize("tag", ATTRIBUTES)
 def test_clinical_info_is_extracted(service: Service, tag: str, lazy: bool) -> None:
-    """dicomSR: clinical info is extracted; values of clinicalInfo have precedence."""
     keyword, value = ATTRIBUTES[tag]
     sent = files(basic(**{keyword: value, "SOPInstanceUID": "1.2.9"}))
     for accession, given in (("A1", None), ("A2", "SR^NAMED" if tag == "PatientName" else "Given")):

@@ -61,7 +61,6 @@ class Reader(HTMLParser):
 
 
 def html_of(case: Case, name: str, **more: Any) -> str:
-    """Return the HTML export."""
     body = ok(case.post("export/html", name, **more)).json()
     assert set(body) == {"html"}
     page: str = body["html"]
@@ -69,7 +68,6 @@ def html_of(case: Case, name: str, **more: Any) -> str:
 
 
 def image() -> str:
-    """Return a PNG in base64."""
     buffer = BytesIO()
     Image.new("RGB", (20, 10), (0, 0, 120)).save(buffer, "PNG")
     return base64.b64encode(buffer.getvalue()).decode()

@@ -62,7 +62,6 @@ def test_the_number_of_addenda_in_a_pdf(report: Case) -> None:
 
 
 def text_operators(pdf: bytes) -> int:
-    """Count the text operators in the streams of a PDF."""
     streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
     return sum(len(re.findall(rb"T[jJ]\b", unpacked(each))) for each in streams)
 

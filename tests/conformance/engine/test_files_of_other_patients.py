@@ -29,7 +29,6 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def shown(page: Page) -> list[dict[str, Any]]:
-    """Return the files that the report page lists."""
     listed: list[dict[str, Any]] = page("files").json()["files"]
     return listed
 
@@ -284,7 +283,6 @@ def test_another_spelling_in_a_file_does_not_change_the_patient_name(service: Se
 def test_files_for_a_signed_report_are_ignored_with_a_warning(
     service: Service, register: bool
 ) -> None:
-    """Known files give no warning."""
     case = Case(service)
     ok(service.launch(READER, dicomSR=files(basic(**OWN)), tags=TAGS))
     case.sign("A1", now=True)

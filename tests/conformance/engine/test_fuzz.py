@@ -61,7 +61,6 @@ class Target:
 
 @pytest.fixture
 def target(tmp_path: Path) -> Iterator[Target]:
-    """A new engine for each test."""
     stored = fresh_file(tmp_path / "engine.db")
     database = Database(stored)
     token = add_accounts(database, now())[ADMIN]

@@ -14,7 +14,6 @@ SCRIPTS = {"latin": (33, 126), "cjk": (0x4E00, 0x9FFF), "emoji": (0x1F300, 0x1F5
 
 
 def long_text(script: str, length: int, seed: int) -> str:
-    """Return text that does not compress."""
     chosen = random.Random(seed)
     return "".join(chr(chosen.randint(*SCRIPTS[script])) for _ in range(length))
 

@@ -25,7 +25,6 @@ def test_auth_is_sufficient_for_a_user_of_another_site(service: Service) -> None
 
 
 def picture(kind: str = "PNG", colour: tuple[int, int, int] = (9, 9, 9)) -> str:
-    """Return a small image in base64."""
     buffer = BytesIO()
     Image.new("RGB", (8, 8), colour).save(buffer, kind)
     return base64.b64encode(buffer.getvalue()).decode()

@@ -22,7 +22,6 @@ DOCUMENTED = {
 
 @pytest.fixture
 def description(service: Service) -> dict[str, Any]:
-    """The document /openapi.json."""
     described: dict[str, Any] = ok(service.call("GET", "/openapi.json", None)).json()
     return described
 
@@ -112,7 +111,6 @@ def test_responses_have_examples(description: dict[str, Any]) -> None:
 
 
 def named(schema: dict[str, Any]) -> str:
-    """Return the name of a schema; empty for one without."""
     return str(schema.get("$ref", "")).rpartition("/")[2]
 
 

@@ -74,17 +74,14 @@ class Nodes:
         return None if response.status_code == 404 else dict(response.json()[0])
 
     def changes(self, prefix: str) -> list[dict[str, Any]]:
-        """Return the changes of the orders of one test."""
         found = self.together(("GET", "/api/report/changes?limit=1000", None))[0].json()["changes"]
         return [each for each in found if each["orders"][0]["Accession"].startswith(prefix)]
 
     def draft(self, accession: str) -> None:
-        """Launch a Draft of the reader."""
         body = launch_body(accession, tags={"KeyFindings": "Text."}, userInfo=user())
         assert self.one("report/launch/clinical", body).status_code == 200
 
     def order(self, accession: str) -> None:
-        """Register an order."""
         body = launch_body(accession, lazyLaunch=True, registerOrder=True)
         assert self.one("report/launch/clinical", body).status_code == 200
 
@@ -185,7 +182,6 @@ def test_a_new_user_in_many_launches_at_once(nodes: Nodes) -> None:
 
 
 def test_signing_twice(nodes: Nodes) -> None:
-    """sign: one request signs, the others get already_signed."""
     for turn in range(ROUNDS):
         nodes.draft(f"S{turn}")
         responses = nodes.together(*[one("sign", f"S{turn}")] * 4)

@@ -102,7 +102,6 @@ def test_invalid_status_bodies_are_refused(service: Service, body: Any) -> None:
 
 
 def test_status_of_orders_of_two_sites(service: Service) -> None:
-    """status: the caller must be an administrator of all sites."""
     ok(service.launch())
     ok(service.launch(FOREIGN, site="SITE2"))
     body = {"clinicalInfo": [identity(), identity(site="SITE2")]}
@@ -134,7 +133,6 @@ def test_content_in_every_state(case: Case) -> None:
 
 @pytest.mark.parametrize("name", ["A&B=C", "A+B", "A%2FB", "Ä ö", "日本", "A#B", "a;b", "..", "\\"])
 def test_content_with_url_encoded_parameters(service: Service, name: str) -> None:
-    """content: query parameters are URL-encoded by the caller."""
     ok(service.launch(READER, accession=name, tags={"KeyFindings": "T"}))
     assert ok(service.get("report/content", **identity(name))).json() == {"content": "T"}
 
@@ -198,7 +196,6 @@ def test_prelims_require_all_parameters(service: Service, missing: str) -> None:
 @pytest.mark.parametrize("missing", ["prelimGroup", "prelimTag"])
 @pytest.mark.parametrize("value", [None, "", " ", {}, [], True])
 def test_prelim_requires_group_and_tag(case: Case, missing: str, value: Any) -> None:
-    """prelim: prelimGroup and prelimTag are required strings."""
     case.draft("A1")
     body = {"prelimGroup": "G", "prelimTag": "T", missing: value}
     assert case.post("prelim", "A1", **body).status_code == 400

@@ -54,7 +54,6 @@ def test_the_engine_alone(house: House) -> None:
 
 
 def status(house: House) -> dict[str, Any]:
-    """Return the status record of A1."""
     (record,) = house.post("/api/report/status", {"clinicalInfo": [identity()]})
     return dict(record)
 

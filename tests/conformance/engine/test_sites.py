@@ -34,7 +34,6 @@ def test_a_site_id_can_be_part_of_a_path(service: Service) -> None:
 
 @pytest.mark.parametrize("zone", ["localtime", "Factory", "Mars/Base", "+01:00"])
 def test_the_time_zone_of_a_site_is_iana(service: Service, zone: str) -> None:
-    """TimeZone (site default): an IANA zone."""
     response = service.call("PATCH", "/api/admin/sites/SITE1", json={"timeZone": zone})
     assert response.status_code == 400
 

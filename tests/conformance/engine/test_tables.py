@@ -8,13 +8,11 @@ from tests.conformance.engine.cases import Case, ok
 
 
 def paragraph(text: str, *marks: str) -> dict[str, Any]:
-    """Return a paragraph node."""
     run = {"type": "text", "text": text, **({"marks": list(marks)} if marks else {})}
     return {"type": "paragraph", "content": [run] if text else []}
 
 
 def row(*cells: str, kind: str = "tableCell") -> dict[str, Any]:
-    """Return a row with a paragraph in each cell."""
     made = [{"type": kind, "content": [paragraph(each)]} for each in cells]
     return {"type": "tableRow", "content": made}
 
@@ -57,7 +55,6 @@ def test_every_export_contains_a_table(service: Service) -> None:
 
 
 def test_invalid_tables_are_refused(service: Service) -> None:
-    """Nothing is stored."""
     case = Case(service)
     case.draft("A1", "Before.")
     page = case.page("A1")

@@ -75,7 +75,6 @@ WITHOUT_RIGHTS = ("foreign", "bound", "removed", "disabled")
 
 
 def routes() -> list[str]:
-    """Return method and path of each route with a token."""
     found = [each for router in ROUTERS for each in router.routes]
     return [
         f"{method} {path}"

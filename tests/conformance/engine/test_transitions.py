@@ -30,17 +30,14 @@ def test_signing_again_keeps_time_and_content(case: Case) -> None:
 
 
 def changes(case: Case) -> list[dict[str, Any]]:
-    """Return the change feed."""
     return list(ok(case.service.get("report/changes", limit=1000)).json()["changes"])
 
 
 def events(case: Case) -> list[str]:
-    """Return the events of the change feed."""
     return [each["event"] for each in changes(case)]
 
 
 def releases(case: Case) -> list[tuple[str, int]]:
-    """Return the releases in the change feed."""
     found = [each["release"] for each in changes(case) if each["release"]]
     return [(each["kind"], each["sequence"]) for each in found]
 

@@ -23,7 +23,6 @@ RAW = (
 def dependencies_of(
     text: str, raw: bytes = RAW, defaults: ListenerDefaults = DEFAULTS
 ) -> Dependencies:
-    """Return the dependencies of a definition's results."""
     sources = {**SHIPPED, "reader.yaml": READER, "mine.yaml": text}
     reader, mapping = compile_sources(sources, "reader"), compile_sources(sources, "mine")
     assert isinstance(reader, InboundMapping)
@@ -32,7 +31,6 @@ def dependencies_of(
 
 
 def facts(found: Dependencies) -> dict[str, bool]:
-    """Return the used facts."""
     return {each.name: each.used for each in found.facts}
 
 
@@ -66,7 +64,6 @@ def test_metadata_that_a_destination_leaves_out(send: str, used: bool) -> None:
 
 
 def test_a_field_in_two_orders() -> None:
-    """The fields of both orders are listed. A field that one order uses is used."""
     group = b"ORC|NW|P2\rOBR|2|P2||X^Test||||||||||||||A2\r"
     found = dependencies_of("include: results.yaml\n", RAW + group)
     assert {"OBR-18", "OBR[2]-18"} <= set(found.used)
@@ -74,7 +71,6 @@ def test_a_field_in_two_orders() -> None:
 
 @pytest.mark.parametrize("raw", [b"no HL7", b"MSH|^~\\&|A|B|||20260101||ADT^A08|1|P|2.5\r"])
 def test_a_message_without_orders(raw: bytes) -> None:
-    """A message without orders has no dependencies."""
     assert dependencies_of("include: results.yaml\n", raw) == Dependencies()
 
 

@@ -29,7 +29,6 @@ def order_with_odd_delimiters(number: int) -> bytes:
 
 
 def proposed(raw: list[bytes]) -> tuple[str, InboundMapping]:
-    """Infer, check and compile a definition."""
     proposal = infer_definition(raw)
     sources = {**SHIPPED, "mine.yaml": proposal.text}
     assert check_sources(sources, ["mine"], tables=False) == []

@@ -51,7 +51,6 @@ def test_repetitions_and_components_are_sorted() -> None:
 
 
 def test_a_field_with_too_many_repetitions() -> None:
-    """A field with too many repetitions is listed without its parts; the others are divided."""
     many = "~".join(f"M{number}^X" for number in range(MAX_PARTS))
     raw = f"{MSH}\rPID|1|A^B|{many}||Doe^Jane\rORC|NW|P1\rOBR|1|P1||X^Test".encode()
     message = Message.parse(raw)
@@ -64,13 +63,11 @@ def test_a_field_with_too_many_repetitions() -> None:
 
 
 def test_a_new_rule_uses_its_field() -> None:
-    """A field becomes used when a rule reads it."""
     trial = try_message(overlaid("tags: {KeyFindings: PID-1}"), RAW, DEFAULTS)
     assert "PID-1" in trial.used
 
 
 def test_events_are_json() -> None:
-    """The events of a trial can be written as JSON."""
     assert isinstance(SHIPPED, InboundMapping)
     trial = try_message(SHIPPED, RAW, DEFAULTS)
     assert trial.accepted

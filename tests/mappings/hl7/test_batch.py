@@ -41,7 +41,6 @@ def test_split(raw: bytes) -> None:
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 def test_other_line_ends(end: bytes) -> None:
-    """Files may have any line ends."""
     raw = (FILE + BATCH + ONE + TWO + b"BTS|2\rFTS|1\r").replace(b"\r", end)
     assert split(raw) == [ONE.replace(b"\r", end), TWO.replace(b"\r", end)]
 
@@ -94,7 +93,6 @@ def test_lines_without_a_message(raw: bytes, place: str) -> None:
 
 
 def test_empty_batch() -> None:
-    """A batch may be empty."""
     assert split(BATCH + b"BTS|0\r") == []
 
 

@@ -43,13 +43,11 @@ REFUSALS: Sequence[MessageRefusal] = (
 
 
 def order(version: str = "2.5.1", encoding: str = "^~\\&") -> bytes:
-    """Return the header of an order."""
     kind = f"ORM{encoding[0]}O01"
     return f"MSH|{encoding}|RIS|NORD|PACS|SUED|2026||{kind}|ID7|P|{version}\rPID|1".encode()
 
 
 def answer(raw: bytes, *refusals: MessageRefusal) -> bytes:
-    """Build the acknowledgment of refusals."""
     code = strictest(refusals)
     return build_ack(peek(raw), code, control_id="B1", now=NOW, refusals=refusals)
 
@@ -227,7 +225,6 @@ def test_reading_our_own(version: str, refusal: MessageRefusal) -> None:
 def test_unreadable_messages_get_a_valid_negative_ack(
     head: bytes, control_id: bytes, sender: bytes
 ) -> None:
-    """The answer is negative and parseable, with the control id if it can be found."""
     refusal = MalformedMessage(MalformedReason.NOT_HL7)
     nak = unframed_nak(head, refusal, control_id="B1", now=NOW)
     assert read_ack(nak).code is AckCode.REJECT

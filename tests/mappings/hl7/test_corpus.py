@@ -83,7 +83,6 @@ def test_python_hl7_reads_the_same_fields(file: File) -> None:
     ids=lambda file: file.stem,
 )
 def test_hl7apy_reads_the_same_texts(file: File) -> None:
-    """hl7apy finds the same number of repetitions, with the same texts."""
     read = Message.parse(file.read_bytes())
     for segment in filter(comparable, read.segments):
         line = segment.id + segment.text()[3:]

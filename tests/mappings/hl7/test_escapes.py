@@ -131,7 +131,6 @@ def test_transcribing_an_escaped_text() -> None:
 
 @given(st.text(alphabet="\\FSTREXPZHN.br0D19 a^|", max_size=30))
 def test_transcribing_keeps_the_meaning(text: str) -> None:
-    """Transcribing keeps the meaning, also repeatedly."""
     once = transcribe(text, STANDARD)
     assert unescape(once) == unescape(text)
     assert transcribe(once, STANDARD) == once

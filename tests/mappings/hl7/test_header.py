@@ -64,7 +64,6 @@ def test_ends_at_any_line_end(end: bytes) -> None:
     ],
 )
 def test_refused(raw: bytes, reason: MalformedReason) -> None:
-    """Bytes that are not a header are refused with the reason."""
     with pytest.raises(MalformedMessage) as raised:
         peek(raw)
     assert raised.value.reason is reason

@@ -13,7 +13,6 @@ NOTE = b"NTE|1||first"
 
 
 def segments(raw: bytes) -> list[bytes]:
-    """Trim and split a message."""
     body, _ = lines.trim(raw)
     return lines.split(body, b"|")
 
@@ -74,7 +73,6 @@ def test_stray_line_elsewhere_is_malformed(before: bytes) -> None:
 
 
 def test_segment_without_fields() -> None:
-    """A bare segment name is a segment."""
     assert segments(HEAD + b"\rPV1\r" + PID) == [HEAD, b"PV1", PID]
 
 

@@ -62,7 +62,6 @@ def test_both_ways(text: str, path: Path) -> None:
     ],
 )
 def test_refused(text: str) -> None:
-    """A text that is not a path is part of the error."""
     with pytest.raises(InvalidPath, match="not an HL7 path"):
         Path.parse(text)
 
@@ -106,7 +105,6 @@ def test_parse_inverts_str(
     repetition: int | None,
     filters: list[RepetitionFilter],
 ) -> None:
-    """Each path is parsed from its text."""
     field, component, subcomponent = [*numbers, 0, 0, 0][:3]
     picked = repetition if field else None
     conditions = tuple(filters) if field and repetition is None else ()
@@ -116,7 +114,6 @@ def test_parse_inverts_str(
 
 @given(st.text(max_size=20))
 def test_nothing_else_is_raised(text: str) -> None:
-    """Any text is a path or raises InvalidPath, and the text of a path is stable."""
     try:
         path = Path.parse(text)
     except InvalidPath:

@@ -15,7 +15,6 @@ PAGE = DOCUMENT.read_text("utf-8")
 
 
 def field(text: str) -> Field:
-    """Make a field of a text."""
     return Field(text, MessageSyntax(STANDARD, "utf-8"))
 
 
@@ -58,7 +57,6 @@ def test_xcn(sent: str, display: str) -> None:
 
 
 def test_parts() -> None:
-    """Each part is available."""
     name = PersonName.from_xcn(field("7^DOE^JANE^Q^II^DR^MD").repetition())
     assert name == PersonName("DOE", "JANE", "Q", "II", "DR", "MD", "7")
 

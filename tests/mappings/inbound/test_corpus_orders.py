@@ -64,7 +64,6 @@ REAL_ORDERS = {
 
 
 def disposition(raw: bytes, mapping: InboundMapping) -> str:
-    """Return the result of a message in one line."""
     trial = try_message(mapping, raw, DEFAULTS)
     refusals = [issue.refusal for issue in trial.issues if issue.refusal]
     if refusals:
@@ -83,7 +82,6 @@ def test_order(name: str, expected: str) -> None:
 
 
 def test_no_order_is_forgotten() -> None:
-    """The table has each order of the corpus."""
     found = set()
     for path in CORPUS:
         try:

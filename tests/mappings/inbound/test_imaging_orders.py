@@ -17,13 +17,11 @@ def obr(code: str = "X^Test", section: str = "", specimen: str = "", orderer: st
 
 
 def info(*segments: str) -> dict[str, Any]:
-    """Return the tags of a message with one order."""
     (event,) = SHIPPED.apply(message(*segments), DEFAULTS)
     return dict(event.clinical_info)
 
 
 def action(*segments: str, mapping: InboundMapping = SHIPPED) -> OrderAction:
-    """Return the action of a message."""
     return mapping.apply(message(*segments), DEFAULTS)[0].action
 
 
@@ -66,7 +64,6 @@ def test_laboratory_orders_are_ignored(order: tuple[str, ...]) -> None:
     ],
 )
 def test_imaging_orders_are_accepted(order: tuple[str, ...]) -> None:
-    """Orders that may be imaging are accepted."""
     assert action("ORC|NW|P1", *order) is OrderAction.CREATE
 
 

@@ -97,7 +97,6 @@ REPLACED = {(control, "RP") for control in CHANGING}
 
 @pytest.mark.parametrize("control", ["", "QQ", "nw "])
 def test_an_unknown_code(control: str) -> None:
-    """An unknown code is refused."""
     assert TABLE.decide(control, "SC") is None
 
 

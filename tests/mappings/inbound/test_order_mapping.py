@@ -33,7 +33,6 @@ def events(*segments: str, mapping: InboundMapping = SHIPPED) -> list[OrderEvent
 
 
 def signals(event: OrderEvent) -> dict[str, str]:
-    """Return the link signals of an event, by kind."""
     return {each.kind: each.value for each in event.link_signals if each.kind != CHILD_OF}
 
 
@@ -114,8 +113,6 @@ class TestGroups:
 
 
 class TestLinks:
-    """Which orders are linked."""
-
     def test_groups_of_one_message(self) -> None:
         """The groups of a message have one signal, whatever its control id."""
         found = events(*order("P1"), *order("P2"))
@@ -169,18 +166,15 @@ class TestRefusals:
     """Which messages are refused, and with which location."""
 
     def refusals(self, *segments: str, head: str = MSH, patient: str = PID) -> list[MessageRefusal]:
-        """Return the refusals of a message."""
         parsed = Message.parse("\r".join((head, patient, *segments)).encode())
         assert isinstance(SHIPPED, InboundMapping)
         pre_check = SHIPPED.pre_check(parsed, DEFAULTS)
         return list(pre_check.refusals)
 
     def test_good(self) -> None:
-        """A valid order has no refusals."""
         assert self.refusals(*order("P1")) == []
 
     def test_place_of_the_second_group(self) -> None:
-        """A refusal has the location of its group."""
         (refusal,) = self.refusals(*order("P1"), *order("P2", control="QQ"))
         assert isinstance(refusal, TableValueNotFound)
         assert refusal.place == "ORC[2]-1"
@@ -210,8 +204,6 @@ class TestRefusals:
 
 
 class TestMetadata:
-    """Metadata of orders."""
-
     def test_observations_become_keys(self) -> None:
         """Each observation becomes a key; equal names are numbered; coded values are texts."""
         (event,) = events(
@@ -337,7 +329,6 @@ def test_several_zds_after_the_orders_are_of_the_last_one() -> None:
     [("", "of the listener (MSH-18 is empty)"), ("UNICODE UTF-8", "that MSH-18 declares")],
 )
 def test_bytes_in_another_character_set(declared: str, expected: str) -> None:
-    """The warning names the character set that was expected, and the one that was used."""
     header = MSH + "|" * 6 + declared if declared else MSH
     raw = "\r".join([header, PID.replace("Doe", "Dö"), *order("P1")]).encode("latin-1")
     (warning,) = SHIPPED.check(Message.parse(raw), DEFAULTS)

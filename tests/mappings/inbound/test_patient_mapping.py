@@ -26,7 +26,6 @@ PID = "PID|1||M1^^^NORTH^MR||Doe^Jane||19800102|F"
 
 
 def adt(trigger: str, *segments: str) -> Message:
-    """Return an ADT message."""
     head = f"MSH|^~\\&|RISA|NORTH|||20260302||ADT^{trigger}|C1|P|2.5.1"
     return Message.parse("\r".join((head, "EVN||20260302", *segments)).encode())
 
@@ -238,7 +237,6 @@ SEVERAL = {
 
 @pytest.mark.parametrize(("mrg", "priors"), SEVERAL.values(), ids=SEVERAL)
 def test_several_numbers_are_merged(mrg: list[str], priors: list[str]) -> None:
-    """All prior numbers are merged, and each has its lane."""
     message = adt("A40", BOTH, *(f"MRG|{each}" for each in mrg))
     assert isinstance(SHIPPED, InboundMapping)
     made = SHIPPED.apply(message, DEFAULTS)

@@ -18,7 +18,6 @@ WRONG = [
 
 
 def found(text: str) -> list[Issue]:
-    """Return the issues of an overlay."""
     sources = {**SHIPPED, "mine.yaml": f"include: orders.yaml\n{text}\n"}
     return check_sources(sources, ["mine"], tables=False)
 

@@ -26,7 +26,6 @@ BAD = {
 
 
 def hook(body: str) -> dict[str, str]:
-    """Return a hook file with one function."""
     lines = dedent(body).replace("\n", "\n    ")
     return {"h.py": f"def f(message):\n    {lines}\n"}
 
@@ -145,7 +144,6 @@ def test_an_include_references_no_installed_module(name: str) -> None:
 
 
 def test_a_hook_file_may_have_the_name_of_a_module() -> None:
-    """The hook file is used, not the module."""
     files = {"os.py": "def system(message):\n    return 'ours'\n"}
     assert tag("{hook: 'os:system'}", files=files) == "ours"
 

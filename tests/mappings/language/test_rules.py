@@ -158,7 +158,6 @@ class TestNull:
         assert tag("[OBR-13, OBR-4.1]", ORC, 'OBR|1|P1||X|||||||||""') == "X"
 
     def test_an_identifier_is_never_deleted(self) -> None:
-        """The null of an identifier is ignored."""
         event = mapped("", ORC, 'OBR|1|P1||X||||||||||||||""', 'ZDS|""')
         assert event.accession == "P1"
         assert "StudyInstanceUID" not in event.clinical_info

@@ -81,7 +81,6 @@ IMPOSSIBLE = ["{const: '', required: true}", "[]", "{join: [], required: true}"]
 
 
 def found(text: str, severity: IssueSeverity) -> set[tuple[int, int, str]]:
-    """Return lines, columns and messages of a severity in an overlay."""
     sources = {**SHIPPED, **EMPTY, "mine.yaml": f"include: orders.yaml\n{text}\n"}
     issues = check_sources(sources, ["mine"], tables=False)
     return {(i.line, i.column, i.message) for i in issues if i.severity is severity}
@@ -107,7 +106,6 @@ def test_dead_rules_and_codes(text: str, column: int, message: str) -> None:
     ],
 )
 def test_conditions_that_can_be_true(when: str) -> None:
-    """There is no warning."""
     assert not found(f"tags: {{Notes: {{from: NTE-3, when: {when}}}}}", IssueSeverity.WARNING)
 
 
@@ -128,7 +126,6 @@ def test_fields_after_the_last_one(text: str) -> None:
 
 @pytest.mark.parametrize(("path", "message"), MEANT)
 def test_suggestions(path: str, message: str) -> None:
-    """A misspelled path has a suggestion."""
     assert found(f"tags: {{Notes: '{path}'}}", IssueSeverity.ERROR) == {(2, 15, message)}
 
 

@@ -86,7 +86,6 @@ def test_without_echo() -> None:
 
 
 def test_nulls_are_not_repeated() -> None:
-    """Nulls of the order are not part of the result."""
     orders = result_of(
         'PID|1||""~M1^^^NORTH^MR||Doe^Jane^""||""|""', "ORC|NW|P1", 'OBR|1|P1||X^""|||""|||||||||""'
     )

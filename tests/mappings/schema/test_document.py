@@ -77,7 +77,6 @@ BAD = [
 
 
 def refused(text: str) -> bool:
-    """Return whether the schema refuses a definition."""
     value = YAML(typ="safe", pure=True).load(text)
     return not VALIDATOR.is_valid(json.loads(json.dumps(value)))
 
@@ -91,7 +90,6 @@ def mistakes(text: str) -> list[str]:
 
 @pytest.mark.parametrize("text", GOOD)
 def test_both_accept(text: str) -> None:
-    """The schema accepts what the compiler accepts."""
     assert mistakes(text) == []
     assert not refused(text)
 
@@ -105,7 +103,6 @@ def test_both_refuse(text: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in SHIPPED if re.fullmatch(r"\w+\.yaml", name)])
 def test_shipped_definitions(name: str) -> None:
-    """Each shipped definition conforms to the schema."""
     assert not refused(SHIPPED[name])
 
 
@@ -130,7 +127,6 @@ def _properties(*trail: str) -> set[str]:
 
 
 def test_each_key_is_in_the_schema() -> None:
-    """The schema has each key of the compiler."""
     members: dict[str, Any] = SCHEMA["properties"]
     assert set(members) == {
         "kind",

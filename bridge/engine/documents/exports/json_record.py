@@ -74,7 +74,6 @@ def timestamp(moment: datetime | None) -> str | None:
 
 
 def data_uri(image: ExportedImage | None) -> str | None:
-    """Return the image as a data URI."""
     if image is None:
         return None
     return f"data:{image.media_type};base64,{b64encode(image.data).decode('ascii')}"

@@ -169,7 +169,6 @@ def clean(text: str) -> str:
 
 
 def clean_document(document: Document) -> Document:
-    """Return the document with every text cleaned."""
     return Document(tuple(_clean_block(block) for block in document.content))
 
 

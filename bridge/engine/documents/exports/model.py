@@ -59,8 +59,6 @@ class ExportedSite:
 
 @dataclass(frozen=True, slots=True)
 class ExportedAddendum:
-    """One signed addendum."""
-
     body: Document
     signed_at: datetime
     signed_by: ExportedUser

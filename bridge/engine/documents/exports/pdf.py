@@ -128,7 +128,6 @@ class _TemplateData:
         self._base = layout.language.partition("-")[0]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the data of the template."""
         layout = self._layout
         region = REGIONS.get(layout.language) or layout.language.partition("-")[2]
         return {

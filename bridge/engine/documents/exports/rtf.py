@@ -123,7 +123,6 @@ def _list_tables(count: int) -> str:
 
 
 def _numbered_lists(layout: ReportLayout) -> int:
-    """Return the number of numbered lists, also of those in cells and in lists."""
     blocks: list[Block] = [
         block for part in (layout.report, *layout.addenda) for block in part.body.content
     ]

@@ -283,7 +283,6 @@ class _TemplateParser(HTMLParser):
             self._blocks.append(block)
 
     def document(self) -> Document:
-        """Return the document."""
         self._end_heading()
         self._end_line()
         while self._lists:

@@ -84,7 +84,7 @@ def read_file(data: bytes, limits: SrLimits) -> Dataset:
 
 def _has_more_elements(body: bytes, limit: int, *, implicit: bool, little: bool) -> bool:
     """
-    Tell whether a data set has more elements than a limit, in sequences too (PS3.5 §7.1, §7.5).
+    True if a data set has more elements than a limit, in sequences too (PS3.5 §7.1, §7.5).
 
     pydicom parses the items of sequences later, and then nothing can stop it. In a data set with
     implicit VR it recognizes a sequence by its known tag only. Other sequences are not parsed and

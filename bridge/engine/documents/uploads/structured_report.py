@@ -496,7 +496,6 @@ class _GroupContent:
     values: list[_Value] = field(default_factory=list)
 
     def read(self, item: Dataset) -> None:
-        """Read one item of the group."""
         role = _role(item)
         if _is_omitted(item) or role is _Role.UNTOLD:
             return

@@ -48,7 +48,6 @@ log = structlog.get_logger(__name__)
 
 
 def serves_head(path: str) -> bool:
-    """Tell whether the GET route of a path also serves HEAD."""
     return path.startswith(HEAD_PATHS) or path in HEAD_PAGES
 
 
@@ -60,7 +59,6 @@ class ResponseEnvelope:
         self._new_id = new_id
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -109,7 +107,6 @@ class HeadRequests:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         is_head = scope["type"] == "http" and scope["method"] == "HEAD"
         if is_head and serves_head(scope["path"]):
             scope = {**scope, "method": "GET"}  # a copy: the server needs the method HEAD
@@ -123,7 +120,6 @@ class NulRefusal:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["type"] != "http" or not has_nul(scope):
             await self._app(scope, receive, send)
             return
@@ -191,7 +187,6 @@ def respond(request: Request, problem: Problem) -> Response:
 
 
 def problem_of(error: EngineError) -> Problem:
-    """Return the problem of an engine error."""
     own = [(error.pointer, error.detail)] if error.pointer else []
     errors = tuple(FieldError(*each) for each in (*own, *error.more))
     return Problem(error.status, error.code, error.detail, errors, retryable=error.retryable)
@@ -207,7 +202,6 @@ def validation_problem(errors: Sequence[Any]) -> Problem:
 
 
 def _message(error: Any) -> str:
-    """Return the message of a validation error, without the name of the exception."""
     return str(error.get("msg", "")).removeprefix("Value error, ")
 
 

@@ -47,7 +47,7 @@ from parsers.errors import DocumentRefused
 
 
 def is_framed(request: Request) -> bool:
-    """Tell whether the browser loads this page into a frame."""
+    """True if the browser loads this page into a frame."""
     return request.headers.get("sec-fetch-dest", "") in ("iframe", "frame", "embed", "object")
 
 
@@ -58,7 +58,7 @@ def framing_origin(request: Request) -> str:
 
 
 def is_framed_by_other_site(request: Request) -> bool:
-    """Tell whether a page of another site loads this page into a frame."""
+    """True if a page of another site loads this page into a frame."""
     return is_framed(request) and request.headers.get("sec-fetch-site") in (
         "cross-site",
         "same-site",
@@ -66,7 +66,7 @@ def is_framed_by_other_site(request: Request) -> bool:
 
 
 def is_same_origin(engine: EngineState, request: Request) -> bool:
-    """Tell whether a page of this service, or the user's address bar, sent the request."""
+    """True if a page of this service, or the user's address bar, sent the request."""
     site = request.headers.get("sec-fetch-site", "")
     if site:
         return site in ("same-origin", "none")
@@ -77,7 +77,7 @@ def is_same_origin(engine: EngineState, request: Request) -> bool:
 
 
 def is_cross_site(engine: EngineState, request: Request) -> bool:
-    """Tell whether a page of another site sent the request; programs send no such headers."""
+    """True if a page of another site sent the request; programs send no such headers."""
     from_browser = "sec-fetch-site" in request.headers or "origin" in request.headers
     return from_browser and not is_same_origin(engine, request)
 
@@ -145,7 +145,6 @@ class GuardedRoute(APIRoute):
     scope = TokenScope.READ
 
     def max_body_bytes(self, sizes: SizeLimits) -> int:
-        """Return the maximum size of a request body."""
         return min(sizes.body, SMALL_BODY)
 
     @override
@@ -177,8 +176,6 @@ class WriteRoute(GuardedRoute):
 
 
 class FileRoute(WriteRoute):
-    """A route that accepts files."""
-
     @override
     def max_body_bytes(self, sizes: SizeLimits) -> int:
         return sizes.body
@@ -196,8 +193,6 @@ class LaunchRoute(GuardedRoute):
 
 
 class ExportRoute(GuardedRoute):
-    """A route that exports."""
-
     quota = QuotaName.EXPORTS
 
 
@@ -221,7 +216,6 @@ class SessionRoute(APIRoute):
     """A route of the report page; it requires the session of an opened report."""
 
     def max_body_bytes(self, sizes: SizeLimits) -> int:
-        """Return the maximum size of a request body."""
         return min(sizes.body, TEXT_BODY)
 
     async def read_body(self, request: StrictRequest) -> None:

@@ -112,8 +112,6 @@ POLLS, POLLS_EACH = 200, 16
 
 
 class WaitingRequests:
-    """Counts the waiting requests of each caller."""
-
     def __init__(self, total: int, each: int) -> None:
         self._total = total
         self._each = each
@@ -128,7 +126,6 @@ class WaitingRequests:
 
     @contextmanager
     def counted(self, caller: str) -> Iterator[None]:
-        """Count a request while it waits."""
         self._callers[caller] += 1
         try:
             yield

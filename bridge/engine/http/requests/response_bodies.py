@@ -37,8 +37,6 @@ class FieldError:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem, independent of the request that gets it."""
-
     status: int
     code: str
     detail: str
@@ -136,14 +134,12 @@ def base64_json_response(name: str, data: bytes) -> Response:
 
 
 def text_json_response(name: str, text: str) -> Response:
-    """Return a JSON object whose one member is a text."""
     slices = (text[start : start + CHUNK] for start in range(0, len(text), CHUNK))
     escaped = (json.dumps(each, ensure_ascii=False)[1:-1].encode() for each in slices)
     return _response(_member(name, escaped), "application/json")
 
 
 def json_response(value: Mapping[str, Any]) -> Response:
-    """Return a JSON value."""
     written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).iterencode(value)
     return _response(_chunked(each.encode() for each in written), "application/json")
 

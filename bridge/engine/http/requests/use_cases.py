@@ -71,7 +71,6 @@ def site_of(identity: OrderIdentity, within: str = "/clinicalInfo/") -> RequestS
 
 
 def order_id_of(identity: OrderIdentity) -> OrderId:
-    """Return the key of an order."""
     return OrderId(identity.SiteID, identity.PatientMRN, identity.Accession)
 
 

@@ -146,7 +146,6 @@ def _secret_of_form(
 def _stored_secret(
     engine: EngineState, form: Mapping[str, str], found: FoundEnrolment
 ) -> bytes | None:
-    """Return the secret of the newest view, for a form that was sent without a secret."""
     if _VIEW in form or found.secret is None:
         return None
     return second_factor.unseal(engine.keys, found.account_id, found.secret)

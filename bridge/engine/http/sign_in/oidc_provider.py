@@ -209,7 +209,7 @@ class OidcProvider:
 
 
 def _is_authenticated(claims: Mapping[str, Any], since: int) -> bool:
-    """Tell whether the claim auth_time (OpenID Connect Core, 2) is between `since` and now."""
+    """True if the claim auth_time (OpenID Connect Core, 2) is between `since` and now."""
     auth_time = claims.get("auth_time")
     if not isinstance(auth_time, int | float):
         return False

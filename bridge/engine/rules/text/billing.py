@@ -68,7 +68,6 @@ def _folded(phrase: str) -> str:
 
 
 def _affirmed(phrases_to_find: set[str], sentences: Sequence[str]) -> set[str]:
-    """Return the phrases that at least one sentence affirms."""
     text = "\n".join(sentences)
     # A script without spaces has no words to look up in the tree.
     unspaced = {each for each in phrases_to_find if each and is_unspaced(each[0] + each[-1])}
@@ -116,7 +115,7 @@ class _Phrases:
 
 
 def _touches(neighbour: str, edge: str) -> bool:
-    """Tell whether a word is next to the punctuation mark at the edge of a phrase."""
+    """True if a word is next to the punctuation mark at the edge of a phrase."""
     return _is_word(neighbour) and not _is_word(edge)
 
 

@@ -73,8 +73,6 @@ Inline = Text | BracketField
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading."""
-
     title: str
 
 
@@ -122,7 +120,6 @@ Block = Heading | Paragraph | ListBlock | Table
 
 
 def item_parts(item: Item) -> tuple[tuple[Inline, ...], tuple[ListBlock, ...]]:
-    """Return the text of a list item, and its sublists."""
     text = tuple(each for each in item if not isinstance(each, ListBlock))
     return text, tuple(each for each in item if isinstance(each, ListBlock))
 
@@ -154,7 +151,6 @@ def from_text(text: str) -> Document:
 
 
 def to_json(document: Document) -> dict[str, Any]:
-    """Return the JSON of a document."""
     return {"type": "doc", "content": [_block_json(block) for block in document.content]}
 
 

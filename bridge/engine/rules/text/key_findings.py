@@ -61,7 +61,6 @@ class _TemplatePart:
         self._open: dict[int, dict[str, deque[int]]] = {}  # open fields by block and label
 
     def append(self, block: Block) -> None:
-        """Append a block of the template."""
         self._open[len(self.blocks)] = _open_fields(block)
         self.blocks.append(block)
 
@@ -115,7 +114,6 @@ class _TemplatePart:
         return True
 
     def finished(self) -> list[Block]:
-        """Return the blocks with the inserted findings."""
         at = len(self.blocks)
         while at > 1 and self.blocks[at - 1] == Paragraph():
             at -= 1
@@ -406,7 +404,6 @@ def _rewritten_list(block: ListBlock, replacement: Replacement) -> ListBlock | N
 
 
 def _label_end(block: Paragraph) -> int:
-    """Return the start of the text after the label of a paragraph."""
     label = _heading(block)
     if not label or not isinstance(block.content[0], Text):
         return 0

@@ -190,7 +190,7 @@ _MAX_OCCURRENCES = 200
 
 
 def affirms(sentences: Iterable[str], phrase: str) -> bool:
-    """Tell whether any of the sentences (`split`) affirms a phrase."""
+    """True if any of the sentences (`split`) affirms a phrase."""
     wanted = _phrase_pattern(phrase.casefold())
     occurrences = (
         (sentence, found.start(), found.end())
@@ -216,12 +216,12 @@ def _phrase_pattern(phrase: str) -> re.Pattern[str]:
 
 
 def is_unspaced(text: str) -> bool:
-    """Tell whether a text has a character of a script without spaces."""
+    """True if a text has a character of a script without spaces."""
     return any("\u3040" <= each <= "\u9fff" or "\uac00" <= each <= "\ud7a3" for each in text)
 
 
 def is_denied(sentence: str, start: int, end: int) -> bool:
-    """Tell whether a sentence (`split`) denies the phrase between two positions."""
+    """True if a sentence (`split`) denies the phrase between two positions."""
     following = sentence[end : end + _REACH]
     return (
         _denied_before(sentence[max(0, start - _REACH) : start], following)
@@ -242,7 +242,7 @@ def _denied_before(text: str, following: str) -> bool:
 
 
 def _is_closed(trigger: str, between: str, *, stated: bool) -> bool:
-    """Tell whether a trigger's clause has ended: `no fracture is seen, …`, `no fever: …`."""
+    """True if a trigger's clause has ended: `no fracture is seen, …`, `no fever: …`."""
     clause, comma, last = between.rpartition(",")
     if comma and (trigger == "not" or _PREDICATE.search(clause)):
         return True

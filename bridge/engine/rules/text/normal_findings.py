@@ -59,7 +59,7 @@ def sentences(text: str) -> tuple[str, ...]:
 
 
 def is_normal_finding(text: str) -> bool:
-    """Tell whether a finding only states that something is normal or absent."""
+    """True if a finding only states that something is normal or absent."""
     return all(
         not re.search(r"\d", each)
         and len(each.split()) <= _MAX_NORMAL_WORDS
@@ -128,7 +128,6 @@ class Replacement:
 
 
 def _deny(clauses: tuple[str, ...], word: str) -> bool:
-    """Tell whether clauses contain a word and none affirms it."""
     found = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
     return any(found.search(each) for each in clauses) and not affirms(clauses, word)
 

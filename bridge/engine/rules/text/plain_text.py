@@ -92,7 +92,6 @@ def _cell_text(cell: TableCell) -> list[str]:
 
 
 def _width(text: str) -> int:
-    """Return the width of a text in terminal columns."""
     if text.isascii():
         return len(text)
     return sum(
@@ -267,7 +266,6 @@ def _escaped(text: str, *, before_mark: bool = False) -> str:
 
 
 def _written(content: tuple[Inline, ...]) -> tuple[Inline, ...]:
-    """Return inlines as one text in the notation of outlines."""
     line, text = "", ""
     for inline in content:
         if isinstance(inline, Text):

@@ -154,7 +154,6 @@ def _inner_lines(block: Block) -> Iterator[tuple[Inline, ...]]:
 
 
 def _empty_fields(lines: Sequence[_Line]) -> Iterator[SigningFinding]:
-    """Find fields without a value, sections without text, and an empty report."""
     if not any(line.text.strip() for line in lines if not line.heading):
         yield SigningFinding(SigningCheck.EMPTY_FIELD, 0, 0, 0, "")
         return
@@ -229,7 +228,6 @@ def _laterality(
 
 
 def _side(order: Mapping[str, Any]) -> str:
-    """Return the side of an order, empty for none or both."""
     text = f"{order.get('StudyDescription', '')} {order.get('BodyPartExamined', '')}"
     if BOTH_SIDES.search(text):
         return ""

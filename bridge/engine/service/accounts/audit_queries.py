@@ -274,7 +274,7 @@ class RefusalKey:
 
 
 def is_anonymous(event: AuditEvent) -> bool:
-    """Tell whether an event is a refusal of an unauthenticated caller."""
+    """True if an event is a refusal of an unauthenticated caller."""
     known = event.actor or event.account_id is not None or event.token_id is not None
     return event.outcome is Outcome.REFUSED and not known
 
@@ -289,7 +289,6 @@ class RefusalTally:
         return bool(self._counts)
 
     def count(self, event: AuditEvent, at: int) -> None:
-        """Count one refusal."""
         minute = at - at % _MINUTE_MS
         code = str(event.details.get("code", ""))
         key = RefusalKey(minute, event.action, code, _source(event.source))
@@ -298,12 +297,10 @@ class RefusalTally:
         self._counts[key] += 1
 
     def take(self) -> Counter[RefusalKey]:
-        """Return the counts and reset them."""
         taken, self._counts = self._counts, Counter()
         return taken
 
     def give_back(self, counts: Mapping[RefusalKey, int]) -> None:
-        """Add counts that could not be written."""
         self._counts.update(counts)
 
 

@@ -28,8 +28,6 @@ _KEPT_MS: Final = 30 * 24 * 3600 * 1000
 
 
 class EnrolmentState(StrEnum):
-    """The state of an enrolment link."""
-
     OPEN = "open"
     USED = "used"
     EXPIRED = "expired"
@@ -45,7 +43,6 @@ class IssuedEnrolment:
     expires_at: int
 
     def address(self, base_url: str) -> str:
-        """Return the absolute URL."""
         return f"{base_url}{PATH}?token={self.token}"
 
 

@@ -33,8 +33,6 @@ _KIND = "account"
 
 
 class WrongPassword(EngineError):
-    """The given current password is not the account's password."""
-
     status = 400
     code = "wrong_password"
     text = "the current password is wrong"
@@ -42,8 +40,6 @@ class WrongPassword(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class AccountSession:
-    """A valid session of an account."""
-
     session: BrowserSession
     account: AccountRef
 
@@ -127,7 +123,6 @@ def _within(only_site: str | None) -> ColumnElement[bool]:
 
 
 def account_json(connection: Connection, signed: AccountSession) -> dict[str, Any]:
-    """Return an account as its owner sees it, with the details of the session."""
     return {
         **profile(connection, signed.browser_user),
         "accountId": str(signed.account.id),

@@ -38,7 +38,6 @@ class Credentials:
     totp: bool = False
 
     def verify(self, password: str) -> bool:
-        """Verify a password. The time is the same without an account or a stored password."""
         try:
             _HASHER.verify(self.password_hash or _dummy_hash(), password)
         except (VerificationError, InvalidHashError, UnicodeError):
@@ -60,7 +59,7 @@ def credentials_of(connection: Connection, email: str) -> Credentials:
 
 
 def still_has(connection: Connection, account_id: int, password_hash: str) -> bool:
-    """Tell whether an account is enabled and still has the password that was verified."""
+    """True if an account is enabled and still has the password that was verified."""
     query = select(ACCOUNTS.c.id).where(
         ACCOUNTS.c.id == account_id,
         ACCOUNTS.c.password_hash == password_hash,
@@ -84,7 +83,6 @@ def hash_password(password: str) -> str:
 
 
 def store_hash(connection: Connection, account_id: int, password_hash: str, now: int) -> None:
-    """Store the hash of an account's password, and mark the account as enrolled."""
     own = ACCOUNTS.c.id == account_id
     connection.execute(update(ACCOUNTS).where(own).values(password_hash=password_hash))
     mark_enrolled(connection, account_id, now)

@@ -26,19 +26,15 @@ ISSUER: Final = "Report Bridge"
 
 @dataclass(frozen=True, slots=True)
 class SealedSecret:
-    """A secret as it is stored."""
-
     key_id: str
     data: bytes
 
 
 def new_secret(random_bytes: RandomBytes) -> bytes:
-    """Return the secret of a new authenticator."""
     return random_bytes(SECRET_BYTES)
 
 
 def seal(keys: KeyRing, account_id: int, secret: bytes) -> SealedSecret:
-    """Seal a secret for one account."""
     sealed = keys.seal(secret, _binding(account_id))
     return SealedSecret(sealed.key_id, sealed.data)
 
@@ -92,7 +88,6 @@ def accept(connection: Connection, keys: KeyRing, account_id: int, code: str, no
 
 
 def has(connection: Connection, account_id: int) -> bool:
-    """Tell whether an account has an authenticator."""
     own = (ACCOUNTS.c.id == account_id) & ACCOUNTS.c.totp_sealed.is_not(None)
     return connection.execute(select(ACCOUNTS.c.id).where(own)).first() is not None
 
@@ -110,7 +105,6 @@ def store(
 
 
 def require(connection: Connection, account_id: int, *, required: bool) -> None:
-    """Set whether an account must have a second factor."""
     own = ACCOUNTS.c.id == account_id
     connection.execute(update(ACCOUNTS).where(own).values(second_factor_required=required))
 

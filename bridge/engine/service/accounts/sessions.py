@@ -75,8 +75,6 @@ class NewSession:
 
 @dataclass(frozen=True, slots=True)
 class BrowserSession:
-    """A valid session."""
-
     pk: int
     site_id: str
     account_id: int
@@ -206,7 +204,6 @@ def keep_alive(connection: Connection, session: BrowserSession, now: int) -> Non
 def add_details(
     connection: Connection, session: BrowserSession, details: Mapping[str, Any]
 ) -> None:
-    """Add details to a session."""
     values = {"details": {**session.details, **details}}
     connection.execute(update(SESSIONS).where(SESSIONS.c.pk == session.pk).values(**values))
 
@@ -214,12 +211,10 @@ def add_details(
 def is_valid(
     connection: Connection, session: BrowserSession, now: int, life: AccessLifetimes
 ) -> bool:
-    """Tell whether a session that was found before is still valid."""
     return min(ends_at(connection, session, life)) > now
 
 
 def end_session(connection: Connection, session: BrowserSession, now: int) -> None:
-    """End a session by request."""
     connection.execute(update(SESSIONS).where(SESSIONS.c.pk == session.pk).values(ended_at=now))
 
 

@@ -123,7 +123,7 @@ class SignInLimiter:
             connection.execute(_GIVE_BACK, values)
 
     def is_new_proxy(self, address: str) -> bool:
-        """Tell whether a proxy is new and fewer than 16 are recorded in this process."""
+        """True if a proxy is new and fewer than 16 are recorded in this process."""
         return address not in self._proxies and len(self._proxies) < _MAX_PROXIES
 
     def record_undeclared_proxy(self, address: str) -> None:
@@ -170,12 +170,10 @@ def buckets_of_account(limit: Quota, account: str, source: str) -> tuple[Bucket,
 
 
 def buckets_of_owner(limit: Quota, proof: str) -> tuple[Bucket, ...]:
-    """Return the bucket of an attempt with a proof that only the account's owner has."""
     return (Bucket(f"owner {_digest(proof)}", max(1, limit.count // 2)),)
 
 
 def buckets_of_source(limit: Quota, purpose: str, source: str) -> tuple[Bucket, ...]:
-    """Return the bucket of an attempt that names no account."""
     return (Bucket(f"{purpose} {_digest(source_of(source))}", limit.count),)
 
 

@@ -28,15 +28,11 @@ CONSOLE_ROLE: Final = "console"
 
 
 class BadUser(EngineError):
-    """An invalid value of a user."""
-
     status = 400
     code = "bad_user"
 
 
 class UserNotFound(NotFound):
-    """The site has no such user."""
-
     code = "user_not_found"
     text = "the site has no such user"
 
@@ -166,7 +162,6 @@ def tokens_of(connection: Connection, site_id: str) -> list[dict[str, Any]]:
 
 
 def token_json(token: TokenView) -> dict[str, Any]:
-    """Return a token as it is listed, without its owner."""
     return {
         "id": token.id,
         "label": token.label,

@@ -23,23 +23,17 @@ _KEY = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 
 
 class AccountNotFound(NotFound):
-    """There is no such account."""
-
     code = "account_not_found"
     text = "there is no such account"
 
 
 class AddressTaken(EngineError):
-    """Another account has the address."""
-
     status = 409
     code = "address_taken"
     text = "another account has this e-mail address"
 
 
 class LastAdministrator(EngineError):
-    """Without this account there would be no system administrator."""
-
     status = 409
     code = AccountRefusal.LAST_ADMINISTRATOR.value
     text = TEXTS[AccountRefusal.LAST_ADMINISTRATOR]
@@ -69,7 +63,6 @@ class AccountFacts:
     sites: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the account as the API shows it."""
         return {
             "accountId": str(self.account_id),
             "email": self.email,

@@ -71,7 +71,6 @@ def authenticate(connection: Connection, secret: str, now: int) -> Caller | None
 
 
 def authenticate_all(reader: KeyReader, secrets: Sequence[str], now: int) -> list[Caller | None]:
-    """Return the bearer of each of these tokens."""
     hashes = [token_hash(secret) for secret in secrets]
     found = _bearers(reader.rows(VALID, list(dict.fromkeys(hashes)), now=now))
     return [found.get(hashed) for hashed in hashes]
@@ -186,13 +185,12 @@ def _views(connection: Connection, condition: ColumnElement[bool]) -> list[Token
 
 
 def exists(connection: Connection, token_id: int) -> bool:
-    """Tell whether a token of this id exists, revoked or not."""
     query = select(TOKENS.c.id).where(TOKENS.c.id == token_id)
     return connection.execute(query).first() is not None
 
 
 def still_valid(connection: Connection, caller: Caller) -> bool:
-    """Tell whether a token that was valid before is unrevoked and its account is enabled."""
+    """True if a token that was valid before is unrevoked and its account is enabled."""
     query = (
         select(TOKENS.c.id)
         .join_from(TOKENS, ACCOUNTS, TOKENS.c.account_id == ACCOUNTS.c.id, isouter=True)

@@ -39,8 +39,6 @@ class AccountRef:
 
 @dataclass(frozen=True, slots=True)
 class SiteUser:
-    """An account with its name on one site."""
-
     id: int
     email: str
     name: str
@@ -53,8 +51,6 @@ class SiteUser:
 
 @dataclass(frozen=True, slots=True)
 class SiteMember:
-    """A member of a site, with the role."""
-
     email: str
     name: str
     role: SiteRole
@@ -80,7 +76,6 @@ def known_account(connection: Connection, email: str) -> AccountRef | None:
 
 
 def is_disabled(connection: Connection, account_id: int) -> bool:
-    """Tell whether an account is disabled."""
     query = select(ACCOUNTS.c.disabled_at).where(ACCOUNTS.c.id == account_id)
     return connection.execute(query).scalar_one_or_none() is not None
 
@@ -175,7 +170,6 @@ def _join(
 
 
 def _at(account_id: int, site_id: str | None = None) -> ColumnElement[bool]:
-    """Return the condition for an account's membership of one site, or of all its present sites."""
     own = MEMBERSHIPS.c.account_id == account_id
     return own & (_PRESENT if site_id is None else MEMBERSHIPS.c.site_id == site_id)
 
@@ -183,7 +177,6 @@ def _at(account_id: int, site_id: str | None = None) -> ColumnElement[bool]:
 def update_membership(
     connection: Connection, account_id: int, site_id: str | None = None, **known: object
 ) -> None:
-    """Update name, signature or settings of an account on one site, or on all its sites."""
     connection.execute(update(MEMBERSHIPS).where(_at(account_id, site_id)).values(**known))
 
 
@@ -194,7 +187,6 @@ def home_site_of(connection: Connection, account_id: int) -> str | None:
 
 
 def sites_of(connection: Connection, account_id: int) -> list[str]:
-    """Return the sites that an account is on."""
     query = select(MEMBERSHIPS.c.site_id).where(_at(account_id)).order_by(MEMBERSHIPS.c.site_id)
     return list(connection.execute(query).scalars())
 
@@ -240,6 +232,5 @@ def membership(connection: Connection, site_id: str, email: str) -> dict[str, st
 
 
 def settings_of(connection: Connection, site_id: str, account_id: int) -> Mapping[str, object]:
-    """Return a user's settings on a site."""
     query = select(MEMBERSHIPS.c.settings).where(_at(account_id, site_id))
     return connection.execute(query).scalar_one_or_none() or {}

@@ -102,7 +102,6 @@ class OrderInput:
     reporting: Mapping[str, Any] = field(default_factory=dict)
 
     def identity(self, site_id: str) -> OrderId:
-        """Return the order's identity on a site."""
         return OrderId(site_id, self.mrn, self.accession)
 
 

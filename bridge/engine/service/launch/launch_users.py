@@ -92,7 +92,7 @@ class LaunchUsers:
         return self._sites[site_id]
 
     def links_orders(self, site_id: str) -> bool:
-        """Tell whether the caller may link orders of a site; raise `SiteNotFound`."""
+        """True if the caller may link orders of a site; raise `SiteNotFound`."""
         return (
             self.caller.permits(TokenScope.WRITE) and self.role(site_id) is SiteRole.ADMINISTRATOR
         )

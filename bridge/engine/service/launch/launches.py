@@ -99,7 +99,6 @@ def _audit_details(request: LaunchInput, outcome: LaunchOutcome | EngineError) -
 def _link(
     work: Work, context: LaunchContext, users: LaunchUsers, executed: ExecutedLaunch
 ) -> links.NewLink:
-    """Return the new link. Only that of a lazy launch contains the whole launch."""
     grant, request = executed.grant, executed.request
     acting, others = users.lifetimes(request.identity.site_id, context.lifetimes)
     seconds = acting if grant.authenticated else others
@@ -130,7 +129,6 @@ def _link(
 def _with_link(
     work: Work, executed: ExecutedLaunch, link: links.NewLink, handle: str
 ) -> LaunchOutcome:
-    """Return the outcome with its link, and make it the launch that the user's window follows."""
     sequence = int(link.payload.get("sync_sequence", 0))
     if not sequence or link.account_id is None:
         return replace(executed.outcome, handle=handle)

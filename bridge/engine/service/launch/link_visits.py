@@ -119,7 +119,6 @@ def options_for_link(
     in_frame: bool,
     host: str,
 ) -> WindowOptions:
-    """Return the options of a window that opens a link."""
     site = preferences_of(work.connection, link.site_id)
     persistent = is_persistent(
         requested=app.sync_launch, in_frame=in_frame, frames_follow=site.syncLaunchInFrame
@@ -148,7 +147,6 @@ def _sequence(work: Work, link: links.FoundLink, account_id: int) -> int:
 
 
 def options_for_reload(work: Work, session: BrowserSession) -> WindowOptions:
-    """Return the options of a window whose page is reloaded."""
     details = {name: session.details[name] for name in KEPT_DETAILS if name in session.details}
     # The links are kept: a session ends when a token of its links is revoked.
     return WindowOptions(session.framed, session.link_pk, details, session.identity_link_pk)
@@ -341,7 +339,6 @@ def begin_page(
     transfer: bool,
     options: Mapping[str, Any],
 ) -> OpenedReport:
-    """Begin the session of a report page, and return what the page needs."""
     site = work.connection.execute(select(SITES).where(SITES.c.site_id == report.site_id)).one()
     user_settings = settings_of(work.connection, report.site_id, account.id)
     language = window.chosen_language or _language(

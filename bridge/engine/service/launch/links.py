@@ -180,7 +180,7 @@ def find_hashed(
 
 
 def _is_member(connection: Connection, row: Any) -> bool:
-    """Tell whether the link's user is an enabled member of its site; true without a user."""
+    """True if the link's user is an enabled member of its site; true without a user."""
     if row.account_id is None:
         return True
     query = (
@@ -197,7 +197,6 @@ def _is_member(connection: Connection, row: Any) -> bool:
 
 
 def _revoked_with_token(connection: Connection, row: Any) -> bool:
-    """Tell whether a link was revoked with its token, not with a deleted report."""
     query = select(TOKENS.c.id).where(
         TOKENS.c.id.in_([row.token_id, row.authority_token_id]),
         TOKENS.c.revoked_at == row.revoked_at,
@@ -324,8 +323,6 @@ class InitLink:
 
 @dataclass(frozen=True, slots=True)
 class PrewarmedSession:
-    """A session without a report."""
-
     secret: str
     site_id: str
     account_id: int

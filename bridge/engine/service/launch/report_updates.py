@@ -45,7 +45,7 @@ from bridge.store.statements import execute_keys, key_statement
 
 
 def needs_transfer(report: Report, account_id: int) -> bool:
-    """Tell whether opening needs a confirmation: the Draft has another owner."""
+    """True if opening needs a confirmation: the Draft has another owner."""
     return report.status is Status.DRAFT and report.owner_id not in (None, account_id)
 
 
@@ -222,7 +222,6 @@ def fill_empty_report(work: Work, report: Report) -> bool:
 
 
 def has_template(work: Work, site_id: str, number: int) -> bool:
-    """Tell whether a site has a template of this number."""
     query = select(Template.id).where(Template.site_id == site_id, Template.number == number)
     return work.session.exec(query).first() is not None
 

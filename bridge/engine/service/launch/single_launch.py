@@ -99,7 +99,6 @@ def launch_result(
 def registration_result(
     work: Work, request: LaunchInput, grant: LaunchGrant, done: RegisteredOrder
 ) -> ExecutedLaunch:
-    """Return the outcome of a launch for the order that it registered."""
     signed = done.outcome is Registration.SIGNED
     warnings = warnings_of(work, request, grant) + (
         (LaunchWarning.REPORT_SIGNED,) if signed else ()
@@ -139,7 +138,6 @@ def warnings_of(work: Work, request: LaunchInput, grant: LaunchGrant) -> tuple[L
 def file_warnings(
     work: Work, request: LaunchInput, report: Report | None
 ) -> tuple[LaunchWarning, ...]:
-    """Return the warnings about the files of a launch."""
     files = request.attachments
     if not files:
         return ()

@@ -117,7 +117,6 @@ def _text(
 
 
 def _signed_text(orm: Session, report: Report | None, change: FeedChange) -> _Text | None:
-    """Return the text that was signed at that moment. The signing may have been recalled since."""
     if report is None:
         return None
     query = select(Signature).where(
@@ -139,7 +138,6 @@ def _addendum_text(orm: Session, report: Report | None, change: FeedChange) -> _
 
 
 def _cleared(orm: Session, report: Report, number: object) -> _Text:
-    """Return an addendum that a recall of its report has cleared."""
     query = (
         select(Signature)
         .where(Signature.report_pk == report.pk, col(Signature.withdrawn_at).is_not(None))

@@ -50,7 +50,6 @@ class LaunchTarget:
     answer: FollowAnswer
 
     def as_json(self) -> dict[str, Any]:
-        """Return the target as the page gets it."""
         return {"sequence": self.sequence, "accession": self.accession}
 
 
@@ -95,7 +94,7 @@ def set_target(connection: Connection, new: NewTarget, now: int) -> AwaitedWindo
 
 
 def _is_awaited(connection: Connection, new: NewTarget, now: int) -> bool:
-    """Tell whether the user's newest persistent window shows another report."""
+    """True if the user's newest persistent window shows another report."""
     windows = persistent_windows(connection, new.site_id, new.account_id, now)
     newest = max(windows, key=lambda row: row.session_pk, default=None)
     return newest is not None and newest.report_id != new.report_id

@@ -39,7 +39,6 @@ class OtherWindow:
     writing: bool
 
     def as_json(self) -> dict[str, Any]:
-        """Return the window as the page gets it."""
         return {"name": self.name, "sameUser": self.same_user, "writing": self.writing}
 
 
@@ -137,7 +136,6 @@ def request_handover(
 def writing_window(
     connection: Connection, report_id: str, session_pk: int | None, now: int
 ) -> int | None:
-    """Return the session of the open window, other than this one, that writes a report."""
     moment = lease_time(connection, now)
     writer = (_lease_holder(connection, report_id) or "").removeprefix("session ")
     if not writer.isdigit() or int(writer) == session_pk:

@@ -88,7 +88,6 @@ def screen_files(
 
 
 def warnings_about(files: Iterable[Attachment]) -> tuple[FileWarning, ...]:
-    """Return the warnings about screened files, in the order of the request."""
     found = []
     for file in files:
         contradicts = tuple(file.details.get("contradicts", ()))
@@ -109,7 +108,6 @@ def warnings_about(files: Iterable[Attachment]) -> tuple[FileWarning, ...]:
 def _known_patient(
     work: Work, requested_mrn: str, identity: OrderId, own_tags: Mapping[str, str]
 ) -> _Patient:
-    """Return the patient by the request's tags, else the order's, else those of other orders."""
     rows = work.session.exec(
         select(ReportOrder.accession, ReportOrder.tags).where(
             ReportOrder.site_id == identity.site_id, ReportOrder.mrn == identity.mrn

@@ -46,8 +46,6 @@ class UpdateMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileUpdate:
-    """A report whose files were updated, and the warnings about the new files."""
-
     report: Report
     warnings: tuple[FileWarning, ...]
 
@@ -79,7 +77,6 @@ def update_structured_reports(
 
 
 def announce_files(work: Work, report: Report, warnings: Sequence[FileWarning]) -> None:
-    """Announce that files of a report have changed, with the warnings about the new ones."""
     codes = list(dict.fromkeys(each.warning.value for each in warnings))
     more: dict[str, Any] = {"warnings": codes, **file_lists(warnings)} if warnings else {}
     change_feed.announce(work, report, ChangeEvent.REPORT_FILES_UPDATED, **more)
@@ -132,7 +129,6 @@ def attach(work: Work, report: Report, files: Sequence[Attachment], order: Repor
 def _accept(
     work: Work, known: _KnownFiles, row: ReportFile, file: Attachment, kept: Collection[str]
 ) -> None:
-    """Delete the rows of an accepted file that were set aside, except those of this call."""
     for key in _file_keys(FileKind.SET_ASIDE, file.sha256, file.sop_instance_uid):
         old = known.get(key)
         if old is None or old.sha256 in kept:
@@ -162,7 +158,6 @@ def _require_editable(texts: Sequence[str]) -> None:
 
 
 def has_new(work: Work, report_pk: int, files: Sequence[Attachment]) -> bool:
-    """Tell whether any of these files is not among those of a report."""
     known = _known(work, report_pk)
     return any(
         known.keys().isdisjoint(_file_keys(file.kind, file.sha256, file.sop_instance_uid))
@@ -227,7 +222,6 @@ def initial_text(work: Work, report: Report) -> str:
 
 
 def structured_texts(work: Work, report: Report) -> list[str]:
-    """Return the texts of a report's structured reports, in the order of arrival."""
     rows = work.session.exec(
         select(ReportFile.details)
         .where(
@@ -240,7 +234,6 @@ def structured_texts(work: Work, report: Report) -> list[str]:
 
 
 def measurement_groups(work: Work, report_pk: int) -> Groups:
-    """Return the measurement groups of a report's structured reports."""
     rows = work.session.exec(
         select(ReportFile.details).where(
             ReportFile.report_pk == report_pk, ReportFile.kind == FileKind.STRUCTURED_REPORT
@@ -250,7 +243,6 @@ def measurement_groups(work: Work, report_pk: int) -> Groups:
 
 
 def groups_of_page(work: Work, _: Editor, report_id: str) -> Groups:
-    """Return the measurement groups of the report that a page shows."""
     return measurement_groups(work, key_of(lock_report_by_id(work, report_id)))
 
 

@@ -117,8 +117,6 @@ def _move(work: Work, order: ReportOrder, report_pk: int, position: int) -> None
 
 @dataclass(slots=True)
 class _UnlinkedReports:
-    """The reports that keep orders, the new reports, and the reports that did not change."""
-
     surviving: list[Report] = field(default_factory=list)
     created: dict[int, Report] = field(default_factory=dict)  # by the key of the order
     untouched: list[Report] = field(default_factory=list)

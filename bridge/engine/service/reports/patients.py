@@ -152,7 +152,7 @@ def _resolve_duplicate(
     """
     Delete one of two orders with the same accession: the only order of an empty Ordered report.
 
-    Tell whether the prior's order was deleted. Otherwise the survivor's was, and the prior's moves.
+    True if the prior's order was deleted. Otherwise the survivor's was, and the prior's moves.
     """
     for one, other in ((order, twin), (twin, order)):
         report = reports[one.report_pk]
@@ -182,7 +182,6 @@ def _demographics(orders: Sequence[ReportOrder]) -> dict[str, Any]:
 def _move_to_patient(
     work: Work, order: ReportOrder, mrn: str, demographics: Mapping[str, Any]
 ) -> None:
-    """Move an order and its links to another patient."""
     old = link_target(OrderId(order.site_id, order.mrn, order.accession))
     new = link_target(OrderId(order.site_id, mrn, order.accession))
     work.session.exec(update(IssuedLink).where(col(IssuedLink.target) == old).values(target=new))
@@ -208,7 +207,6 @@ def _set_tags(work: Work, order: ReportOrder, given: Mapping[str, Any]) -> bool:
 def _locked(
     work: Work, site_id: str, mrns: Sequence[str]
 ) -> tuple[list[ReportOrder], dict[int, Report]]:
-    """Return all orders of some patients with their reports, locked."""
     orders = _orders(work, site_id, mrns)
     for _ in range(ATTEMPTS):
         reports = lock_reports(work, (order.report_pk for order in orders))

@@ -33,8 +33,6 @@ class NewShare:
 
 @dataclass(frozen=True, slots=True)
 class SharedReport:
-    """The report that a share shows."""
-
     site_id: str
     report_id: str
     exported: ExportedReport
@@ -73,7 +71,6 @@ def revoke(work: Work, editor: Editor, report_id: str, pk: int) -> None:
 
 
 def list_shares(work: Work, editor: Editor, report_id: str) -> list[dict[str, Any]]:
-    """Return the valid shares of a report."""
     report = _lock_permitted(work, editor, report_id)
     rows = work.session.exec(
         select(Share)

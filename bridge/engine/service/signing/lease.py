@@ -75,14 +75,12 @@ def require(work: Work, editor: Editor, report: Report) -> None:
 
 
 def renew(work: Work, editor: Editor, report: Report) -> None:
-    """Acquire or renew the lease."""
     report.lease_holder = editor.session_id
     report.lease_until = lease_time(work.connection, work.now) + LEASE_MS
     work.session.add(report)
 
 
 def release(work: Work, holder: str, report: Report) -> None:
-    """Release the lease if this holder has it."""
     if report.lease_holder == holder:
         report.lease_holder = report.lease_until = None
         work.session.add(report)

@@ -101,7 +101,6 @@ def unsign(work: Work, editor: Editor, report_id: str) -> Report:
 def prelim(
     work: Work, editor: Editor, report_id: str, version: int, group: str, tag: str
 ) -> Report:
-    """Add a preliminary read in the editor's own name."""
     report = lock_report_by_id(work, report_id)
     _require_permitted(editor, report, ReportAction.PRELIM)
     if report.status not in SIGNED:
@@ -120,7 +119,6 @@ def discard_report(work: Work, editor: Editor, report_id: str) -> Report | None:
 
 
 def create_addendum(work: Work, editor: Editor, report_id: str) -> Addendum:
-    """Create an addendum in the editor's own name."""
     return addenda.create_addendum(
         work, _lock_for_addendum(work, editor, report_id), editor.account_id
     )
@@ -144,7 +142,6 @@ def cancel_addendum(work: Work, editor: Editor, report_id: str) -> None:
 def sign_addendum(
     work: Work, editor: Editor, report_id: str, version: int, *, ignore_delay: bool = False
 ) -> Addendum:
-    """Sign the open addendum in the editor's own name."""
     report = _lock_for_addendum(work, editor, report_id)
     _require_addendum_version(work, report, version)
     if draft := open_addendum(addenda_of(work, report)):

@@ -122,7 +122,7 @@ def withdraw(work: Work, identity: OrderId) -> Report:
 
 def may_own(work: Work, report: Report, account_id: int) -> bool:
     """
-    Tell whether a user may own a locked report.
+    True if a user may own a locked report.
 
     Any member of the site may own a report that is not Preliminary. A Preliminary report may be
     owned by its current owner, by the reader of its newest active read, and by the reviewers of
@@ -153,7 +153,6 @@ def _newest(work: Work, report: Report) -> PrelimRead | None:
 
 
 def site_groups(session: Session, site_id: str) -> dict[str, PrelimGroup]:
-    """Return a site's prelim groups by name."""
     rows = session.exec(select(PrelimGroup).where(PrelimGroup.site_id == site_id))
     return {row.name: row for row in rows}
 

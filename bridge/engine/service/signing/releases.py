@@ -121,7 +121,6 @@ def _announce(
 
 
 def pending(work: Work, report: Report, addendum: Addendum | None = None) -> list[ReportRelease]:
-    """Return the pending releases of a report, or of one addendum, in the order of signing."""
     query = select(ReportRelease).where(
         ReportRelease.report_pk == key_of(report), col(ReportRelease.released_at).is_(None)
     )
@@ -200,7 +199,6 @@ def _release_report(database: Database, report_pk: int, now: int) -> int:
 
 
 def _due(waiting: Sequence[ReportRelease], now: int) -> list[ReportRelease]:
-    """Return the releases that are due, with the addenda before a due addendum."""
     newest = max(
         (each.sequence for each in waiting if _is_addendum(each) and each.due_at <= now), default=0
     )

@@ -94,8 +94,6 @@ class _SigningContext(NamedTuple):
 
 
 class _SignOptions(TypedDict):
-    """Options of the signer."""
-
     ignore_delay: bool
     time_zone: str | None
 
@@ -215,7 +213,6 @@ def _signature(
 
 
 def unsign(work: Work, identity: OrderId) -> Report:
-    """Recall the report of an order."""
     return unsign_report(work, lock_report(work, identity).report)
 
 
@@ -312,8 +309,6 @@ _LOCK_REPORT: Final = DialectStatement(
 
 @dataclass(frozen=True, slots=True)
 class DetachedReport:
-    """A locked report, and its values when it was read."""
-
     report: Report
     before: Mapping[str, Any]
 

@@ -25,20 +25,17 @@ StateReader = Callable[[Connection], State]
 
 
 def template(site_id: str, number: int) -> StateReader:
-    """Return the reader of a numbered template."""
     here = (TEMPLATES.c.site_id == site_id, TEMPLATES.c.number == number)
     return _row_reader(select(TEMPLATES).where(*here), _text_state)
 
 
 def macro(site_id: str, account_id: int | None, trigger: str) -> StateReader:
-    """Return the reader of a macro of a site, or of a user there."""
     own = MACROS.c.account_id.is_not_distinct_from(account_id)
     here = (MACROS.c.site_id == site_id, MACROS.c.trigger == trigger, own)
     return _row_reader(select(MACROS).where(*here), _text_state)
 
 
 def prelim_group(site_id: str, name: str) -> StateReader:
-    """Return the reader of a prelim group."""
     here = (GROUPS.c.site_id == site_id, GROUPS.c.name == name)
     return _row_reader(
         select(GROUPS).where(*here),
@@ -59,8 +56,6 @@ def _row_reader(query: Select[Any], state_of: Callable[[Any], State]) -> StateRe
 
 
 def code_map(site_id: str) -> StateReader:
-    """Return the reader of the billing code map."""
-
     def read_state(connection: Connection) -> State:
         columns = (CODES.c.system, CODES.c.match, CODES.c.code, CODES.c.description)
         query = select(*columns).where(CODES.c.site_id == site_id).order_by(CODES.c.id)
@@ -71,8 +66,6 @@ def code_map(site_id: str) -> StateReader:
 
 
 def signature(email: str, site_id: str | None = None) -> StateReader:
-    """Return the reader of a user's signatures, on one site or on all their sites."""
-
     def read_state(connection: Connection) -> State:
         account = users.find_account(connection, email)
         if account is None:

@@ -56,7 +56,6 @@ def _row(line: int, row: dict[str, str]) -> CodeRow:
 
 
 def set_code_map(connection: Connection, site_id: str, rows: Sequence[CodeRow]) -> None:
-    """Replace a site's code map."""
     lock_site(connection, site_id)  # concurrent replacements must not mix their rows
     connection.execute(delete(CODES).where(CODES.c.site_id == site_id))
     if rows:

@@ -46,7 +46,6 @@ class SignChecks(BaseModel):
     suggestion: Behaviour = Behaviour.ALERT
 
     def behaviour(self, check: SigningCheck) -> Behaviour:
-        """Return the behaviour for findings of a check."""
         chosen: Behaviour = getattr(self, check.value)
         return chosen
 

@@ -39,8 +39,6 @@ MAX_SIGN_DELAY = 86_400
 
 
 class BadSite(EngineError):
-    """An invalid setting of a site."""
-
     status = 400
     code = "bad_site"
 
@@ -140,7 +138,7 @@ def canonical_origin(text: str) -> str:
 
 
 def is_origin(text: str) -> bool:
-    """Tell whether `text` is a web origin that can safely be part of a policy header."""
+    """True if `text` is a web origin that can safely be part of a policy header."""
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -165,7 +163,6 @@ def set_prelim_group(
     members: Sequence[str] = (),
     reviewers: Sequence[str] | None = None,
 ) -> None:
-    """Create or replace a prelim group of a site."""
     connection.execute(delete(GROUPS).where(GROUPS.c.site_id == site_id, GROUPS.c.name == name))
     connection.execute(
         insert(GROUPS).values(
@@ -187,7 +184,6 @@ def delete_prelim_group(connection: Connection, site_id: str, name: str) -> None
 
 
 def list_prelim_groups(connection: Connection, site_id: str) -> list[dict[str, Any]]:
-    """Return a site's prelim groups."""
     rows = connection.execute(
         select(GROUPS).where(GROUPS.c.site_id == site_id).order_by(GROUPS.c.name)
     )
@@ -223,7 +219,6 @@ def delete_template(connection: Connection, site_id: str, number: int) -> None:
 
 
 def list_templates(connection: Connection, site_id: str) -> list[dict[str, Any]]:
-    """Return a site's templates by number."""
     rows = connection.execute(
         select(TEMPLATES).where(TEMPLATES.c.site_id == site_id).order_by(TEMPLATES.c.number)
     )
@@ -279,7 +274,6 @@ _MEMBERS = {
 
 
 def site_json(site: SiteSettings) -> dict[str, Any]:
-    """Return a site as the API shows it."""
     return {
         "SiteID": site.site_id,
         "name": site.name,

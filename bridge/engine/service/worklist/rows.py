@@ -36,8 +36,6 @@ from bridge.engine.service.worklist.worklist import (
 
 
 class SortColumn(StrEnum):
-    """The columns by which rows can be sorted."""
-
     UPDATED = "updated"
     CREATED = "created"
     PATIENT = "patient"
@@ -95,7 +93,6 @@ class WorklistRows:
     cursor: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return the rows as the application reads them."""
         return {"items": list(self.items), "total": self.total, "cursor": self.cursor}
 
 

@@ -159,7 +159,6 @@ def read_worklist(session: Session, query: WorklistQuery, now: int) -> WorklistR
 
 
 def _with_iso_times(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Format the times of an item in ISO 8601."""
     times = {name: item[name] for name in ("createdAt", "updatedAt", "signedAt")}
     return {**item, **{name: None if at is None else iso(at) for name, at in times.items()}}
 
@@ -241,7 +240,7 @@ def _is_key(value: object) -> bool:
 
 
 def _is_storable(value: object) -> bool:
-    """Tell whether both databases accept a text."""
+    """True if both databases accept a text."""
     if not isinstance(value, str) or "\x00" in value:
         return False
     return not any("\ud800" <= each <= "\udfff" for each in value)

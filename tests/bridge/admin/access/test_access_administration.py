@@ -32,7 +32,6 @@ class Engine:
     meanwhile: Callable[[], object] = lambda: None
 
     def add(self, number: int, email: str) -> str:
-        """Add an enrolled account."""
         key = str(number)
         self.known[key] = AccountInfo(key, email, disabled=False, enrolled=True, password=True)
         return key
@@ -45,23 +44,19 @@ class Engine:
     async def enrol(
         self, account_id: str, *, second_factor: bool, end_tokens: bool
     ) -> EnrolmentLink:
-        """Create an enrolment link."""
         assert end_tokens
         self._note("enrol", account_id)
         self.known[account_id] = replace(self.known[account_id], password=False)
         return EnrolmentLink(f"https://x.test/enrol#{account_id}", 1)
 
     async def require_second_factor(self, account_id: str, *, required: bool) -> None:
-        """Record the call."""
         self._note(f"second factor {required}", account_id)
 
     async def set_disabled(self, account_id: str, *, disabled: bool) -> None:
-        """Disable or enable."""
         self._note(f"disabled {disabled}", account_id)
         self.known[account_id] = replace(self.known[account_id], disabled=disabled)
 
     async def sites(self) -> frozenset[str]:
-        """List the sites."""
         self.meanwhile()
         return S1 | S2
 
@@ -72,8 +67,6 @@ class Engine:
 
 @dataclass
 class AccessSetup:
-    """Access administration with a database; it has several system administrators."""
-
     database: Database
     engine: Engine
     access: AccessAdministration
@@ -95,7 +88,6 @@ class AccessSetup:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine."""
     return asyncio.run(work)
 
 

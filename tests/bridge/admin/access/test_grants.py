@@ -29,19 +29,16 @@ def chiefs(database: Database) -> set[str]:
 
 
 def demote(database: Database, number: int) -> None:
-    """Make an administrator a viewer."""
     before = grants.grant_of(database, str(number))
     viewer = Grant("x@x.test", ConsoleRole.VIEWER, account_id=str(number))
     grants.save_grant(database, viewer, 2, "test", before=before)
 
 
 def remove(database: Database, number: int) -> None:
-    """Remove the role."""
     grants.remove_grant(database, str(number))
 
 
 def disable(database: Database, number: int) -> None:
-    """Suspend the grant, as disabling the account does."""
     grants.suspend_grant(database, str(number))
 
 

@@ -37,7 +37,6 @@ def rights(grant: Grant) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("own", GRANTS)
 def test_covering_means_having_all_rights_of_the_other_grant(own: Grant) -> None:
-    """For every pair of grants."""
     for other in GRANTS:
         if own.covers(other):
             assert rights(other) <= rights(own), (own, other)
@@ -110,5 +109,4 @@ def test_no_role_includes_bodies(role: ConsoleRole) -> None:
 
 
 def test_a_viewer_has_the_permission_see_only() -> None:
-    """A viewer has no other permission."""
     assert ROLE_PERMISSIONS[ConsoleRole.VIEWER] == {Permission.SEE}

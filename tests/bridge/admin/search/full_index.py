@@ -4,7 +4,6 @@ from bridge.admin.search.message_index import MessageIndexer
 
 
 def index_all(indexer: MessageIndexer) -> int:
-    """Index all messages; return how many."""
     total = 0
     while count := indexer.index_batch():
         total += count

@@ -24,12 +24,10 @@ from tests.bridge.message_store import START, MessageStore
 
 
 def ids(store: MessageStore, wanted: MessageQuery) -> list[int]:
-    """Return the ids that a search finds."""
     return [row.id for row in search_messages(store.database, wanted).rows]
 
 
 def site_by_listener(origin: MessageOrigin) -> Subjects:
-    """Return a site with the name of the listener."""
     return Subjects(frozenset({origin.listener}))
 
 
@@ -84,7 +82,6 @@ def test_a_page_examines_a_bounded_number_of_indexed_rows(
 
 
 def all_pages(store: MessageStore, wanted: MessageQuery) -> list[int]:
-    """Return the ids that a search finds on all pages."""
     found: list[int] = []
     before = None
     for _ in range(20):
@@ -148,7 +145,6 @@ def test_each_message_is_indexed_once_also_if_it_commits_late(store: MessageStor
 
 
 def test_retention_removes_the_index_entries(store: MessageStore) -> None:
-    """The index contains no id of a removed message."""
     store.fill(1, 10)
     index_all(MessageIndexer(store.database, site_by_listener, lambda: START))
     prune(store.database, START + 5000)

@@ -114,7 +114,6 @@ class Clock:
     ahead: int = 0
 
     def __call__(self) -> int:
-        """Return the time in ms."""
         return now_ms() + self.ahead
 
 
@@ -156,7 +155,7 @@ class RunningConsole:
         return self.runner.run(sign_in(self.client, email, password, cookie))
 
     def signs_in(self, email: str, password: str = PASSWORD) -> bool:
-        """Tell whether a password opens an account."""
+        """True if a password opens an account."""
         form = {"email": email, "password": password, "token": "", "next": "/console"}
         request = self.client.post(f"{BASE}/reporting/login", data=form, headers={"origin": BASE})
         response = self.runner.run(request)
@@ -165,27 +164,23 @@ class RunningConsole:
         return response.status_code == httpx.codes.SEE_OTHER
 
     def enrol(self, link: str, password: str) -> None:
-        """Set a password by an enrolment link."""
         form = form_of(link, password)
         request = self.client.post(f"{BASE}/reporting/enrol", data=form, headers={"origin": BASE})
         response = self.runner.run(request)
         assert response.status_code == httpx.codes.SEE_OTHER, response.text
 
     def set_password(self, account_id: int, password: str) -> None:
-        """Set the password of an account."""
         engine = stores.open_engine_database(self.settings)
         with engine.write() as connection:
             passwords.store_hash(connection, account_id, passwords.hash_password(password), 1)
         engine.dispose()
 
     def token(self, site: str, email: str) -> str:
-        """Create a token of a user for one site."""
         made = self.call("chief", "POST", f"/api/sites/{site}/tokens", {"email": email})
         return str(made.json()["token"])
 
     @contextmanager
     def limited(self, site: str) -> Iterator[None]:
-        """Limit all sessions to one site."""
         signed_in_user = self.engine.signed_in_user
 
         async def of_one_site(cookies: str, *, unattended: bool) -> SignedInUser | None:
@@ -198,13 +193,11 @@ class RunningConsole:
 
     @contextmanager
     def required_second_factor(self) -> Iterator[None]:
-        """Require a second factor."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(self.application.state.context, "second_factor", True)
             yield
 
     def store(self, listener: str, payload: bytes) -> int:
-        """Store a message like its listener; return its id."""
         listening = make_listeners(self.settings)[listener]
         moment = datetime.now(UTC)
         verdict = FrameEvaluator(listening, print).evaluate(Frame(payload), moment)
@@ -214,13 +207,11 @@ class RunningConsole:
             return admit(LEDGER_DIALECTS[self.database.dialect], cursor, [arrival])[0].message_id
 
     def index(self) -> None:
-        """Index the stored messages."""
         subjects = MessageSubjects(self.settings, self.database)
         index_all(MessageIndexer(self.database, subjects, now_ms))
 
 
 def make_data_directory(home: Path) -> tuple[Settings, Database, Database]:
-    """Create a data directory with settings and both databases."""
     create_migrated_home(home)
     (home / "bridge.toml").write_text(SETTINGS.format(*(free_port() for _ in range(6))), "utf-8")
     settings = load(home)
@@ -231,7 +222,6 @@ def make_data_directory(home: Path) -> tuple[Settings, Database, Database]:
 
 
 def add_accounts(engine: Database, database: Database) -> dict[str, str]:
-    """Add two sites, and an account with a role for each user; return the account ids."""
     ids: dict[str, int] = {}
     with engine.write() as connection:
         for site in SITES:
@@ -253,7 +243,6 @@ def add_accounts(engine: Database, database: Database) -> dict[str, str]:
 
 
 def store_data(console: RunningConsole) -> None:
-    """Store a message, an order and a delivery of each site, and a message without site."""
     outbox = Outbox(console.database, "test")
     for number, (site, listener, destination) in enumerate(
         (("SITE1", "orders", "ris"), ("SITE2", "north", "ris-north")), start=1
@@ -277,7 +266,6 @@ def store_data(console: RunningConsole) -> None:
 
 
 def outbox_content(key: OrderIndexKey) -> Mapping[str, Any]:
-    """Return the content of a delivery as the outbox stores it."""
     named = {"SiteID": key.site, "PatientMRN": key.mrn, "Accession": key.accession}
     return {"orders": [{**named, "PatientName": PATIENTS[key.site]}], "status": "Final"}
 
@@ -285,7 +273,6 @@ def outbox_content(key: OrderIndexKey) -> Mapping[str, Any]:
 def build_applications(
     settings: Settings, engine: Database, database: Database, clock: Clock
 ) -> tuple[FastAPI, FastAPI, EngineClient, EngineCaller]:
-    """Build the engine, the console, and the console's client of the engine."""
     served = engine_application(settings, engine, clock, GrantedRoles(settings))
     http = engine_http(settings, served)
     client = EngineClient(http, engine_tokens(settings))
@@ -294,7 +281,6 @@ def build_applications(
 
 
 def router(served: FastAPI, console: FastAPI, database: Database) -> Any:
-    """Serve both in one process."""
     from bridge.metrics import Metrics  # noqa: PLC0415  # only here
 
     return Probes(Metrics(), Readiness(), database, now_ms).router(served, console)

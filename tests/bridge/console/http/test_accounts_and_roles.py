@@ -18,7 +18,6 @@ GOOD = "4 quiet otters swim far"
 
 
 def member(console: RunningConsole, site: str, email: str) -> str:
-    """Create an account with a password on a site; return its id."""
     engine = stores.open_engine_database(console.settings)
     with engine.write() as connection:
         account = users.register(connection, site, email, "Somebody", console.clock())
@@ -57,7 +56,6 @@ def test_a_role_for_an_unknown_address_cannot_be_claimed(console: RunningConsole
 
 
 def test_a_role_with_more_rights_ends_password_session_and_token(console: RunningConsole) -> None:
-    """A role with fewer rights ends none of them."""
     email = "widened@site1.test"
     member(console, "SITE1", email)
     path = f"/api/grants/{email}"
@@ -115,7 +113,6 @@ def test_an_empty_list_of_sites_is_refused(console: RunningConsole) -> None:
 
 
 def sites_of(console: RunningConsole, email: str) -> list[str] | None:
-    """Return the sites that the role of an account is limited to."""
     rows = console.call(CHIEF, "GET", "/api/grants").json()["rows"]
     (sites,) = [each["sites"] for each in rows if each["email"] == email]
     return None if sites is None else list(sites)
@@ -201,7 +198,6 @@ FRESH = {
 def test_sensitive_actions_need_a_password_of_the_last_ten_minutes(
     console: RunningConsole, route: str
 ) -> None:
-    """Other requests do not."""
     method, path = route.split()
     assert console.call(CHIEF, "GET", "/api/me").status_code == 200
     response = console.call(CHIEF, method, path, FRESH[route])
@@ -278,7 +274,6 @@ def test_a_request_from_another_origin_is_refused(
 
 
 def test_signing_in_does_not_adopt_a_planted_cookie(console: RunningConsole) -> None:
-    """Signing in creates a new session."""
     name = console.cookies[CHIEF].partition("=")[0]
     planted = f"{name}=planted-secret"
     cookie = console.sign_in("viewer@site1.test", cookie=planted)
@@ -333,7 +328,6 @@ def test_another_spelling_of_an_address_names_the_same_account(
 
 
 def test_a_token_of_an_account_with_more_rights_is_not_revoked(console: RunningConsole) -> None:
-    """The owner of the token decides."""
     email = "tokened@site1.test"
     member(console, "SITE1", email)
     given = console.call(CHIEF, "PUT", f"/api/grants/{email}", {"role": "operator", "bodies": True})

@@ -158,7 +158,6 @@ BAD_REQUEST, UNKNOWN, FORBIDDEN, SIGNED_OUT = 400, 404, 403, 401
 
 
 def parameters_of(console: RunningConsole, site: str, route: str) -> dict[str, str]:
-    """Return the path parameters of a site."""
     own = {
         "message_id": str(console.messages[site]),
         "delivery_id": str(console.deliveries[site]),
@@ -258,7 +257,6 @@ def test_alerts_of_a_shared_destination_reveal_no_counts(console: RunningConsole
 
 
 def test_a_message_without_site_is_visible_to_unlimited_users_only(console: RunningConsole) -> None:
-    """In the list and by its id."""
     stray = console.messages[""]
     assert console.call("editor", "GET", f"/api/messages/{stray}").status_code == 200
     assert console.call("editor1", "GET", f"/api/messages/{stray}").status_code == UNKNOWN
@@ -271,7 +269,6 @@ def test_a_message_without_site_is_visible_to_unlimited_users_only(console: Runn
 
 
 def test_a_limited_user_adds_no_site(console: RunningConsole) -> None:
-    """Only users who are not limited to sites do."""
     body = {"SiteID": "SITE4", "name": "Mine"}
     assert console.call("admin1", "POST", "/api/sites", body).status_code == FORBIDDEN
     assert console.call("chief", "POST", "/api/sites", body).status_code == 201

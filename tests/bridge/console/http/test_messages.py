@@ -111,6 +111,5 @@ def test_a_large_search_is_replayed_oldest_first(
 def test_only_parked_and_refused_messages_are_replayed_in_bulk(
     console: RunningConsole, state: str | None
 ) -> None:
-    """Other states are refused."""
     response = console.call("chief", "POST", "/api/messages/replay", {"state": state})
     assert response.status_code == 409

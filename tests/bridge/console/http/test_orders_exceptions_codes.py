@@ -20,7 +20,6 @@ from tests.bridge.console.http.running_console import RunningConsole
 
 
 def store_exceptions(console: RunningConsole) -> None:
-    """Store an exception of each site, and one about an order of SITE1."""
     with console.database.write() as connection:
         kept = [(console.messages[site], "report_kept") for site in ("SITE1", "SITE2")]
         exceptions.add(connection, ExceptionSubject.MESSAGE, kept, now_ms())
@@ -231,7 +230,6 @@ def store_unmapped_code(console: RunningConsole, code: str, place: str = "PID-8.
 
 
 def codes(console: RunningConsole, who: str = "author") -> dict[str, dict[str, object]]:
-    """Return the listed codes."""
     listed = console.call(who, "GET", "/api/unknown-codes").json()["rows"]
     return {each["code"]: each for each in listed}
 
@@ -268,7 +266,6 @@ def test_ignoring_an_unmapped_code(console: RunningConsole) -> None:
 
 
 def test_an_entry_for_a_missing_code_table(console: RunningConsole) -> None:
-    """It is refused."""
     path = "/api/mappings/orders/codes/nowhere"
     response = console.call("author", "PUT", path, {"code": "Q", "value": "O"})
     assert response.status_code == 404

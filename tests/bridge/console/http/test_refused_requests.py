@@ -54,7 +54,6 @@ def test_a_request_that_is_refused_before_its_action_starts(
     ],
 )
 def test_a_request_with_a_nul_character(console: RunningConsole, method: str, path: str) -> None:
-    """It is refused before the database gets the value."""
     response = console.call(CHIEF, method, path, {} if method != "GET" else None)
     assert (response.status_code, response.json()["code"]) == (400, "bad_request")
 

@@ -58,6 +58,5 @@ def test_the_controls_of_a_state(state: dict[str, Any], expected: set[str]) -> N
 
 @pytest.mark.parametrize("status", Status)
 def test_a_user_without_permission_gets_no_control(status: Status) -> None:
-    """In any state."""
     state = page(status, permitted=[], unsignUntil=1, addendumUnsignUntil=1)
     assert controls(state) == []

@@ -31,8 +31,6 @@ def picture() -> ExportedImage:
 
 @pytest.fixture
 def make(picture: ExportedImage) -> Make:
-    """Return a function that creates a report."""
-
     def make(
         body: str | Document = "",
         language: str = "en-US",

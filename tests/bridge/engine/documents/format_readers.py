@@ -68,6 +68,5 @@ def from_docx(report: ExportedReport) -> str:
 
 
 def from_pdf(report: ExportedReport) -> str:
-    """Extract the text of every page."""
     reader = pypdf.PdfReader(BytesIO(pdf.render(report, UTC)))
     return "\n".join(page.extract_text() for page in reader.pages)

@@ -15,10 +15,7 @@ from tests.bridge.engine.documents.format_readers import HTMLReader, needs_pdf
 
 
 class TestHtml:
-    """Interface document, export/html."""
-
     def test_unsigned_banner(self, make: Callable[..., ExportedReport]) -> None:
-        """Only an unsigned report has the banner."""
         assert "NOT SIGNED" in html.render(make("x", signed=False), UTC)
         assert "NOT SIGNED" not in html.render(make("x"), UTC)
 
@@ -44,8 +41,6 @@ class TestHtml:
 
 
 class TestRtf:
-    """Interface document, export/rtf."""
-
     def test_images_and_signatures(self, make: Callable[..., ExportedReport]) -> None:
         """Header, footer and signature are pictures in the file."""
         data = rtf.render(make("x"), UTC)
@@ -66,8 +61,6 @@ class TestRtf:
 
 
 class TestDocx:
-    """The DOCX as other programs read it."""
-
     def test_east_asian_font(self, make: Callable[..., ExportedReport]) -> None:
         """Each style names an East Asian font of the report's language."""
         data = docx_format.render(make("한글", "ko-KR"), UTC)
@@ -82,8 +75,6 @@ class TestDocx:
 
 
 class TestPdf:
-    """The PDF writer."""
-
     def test_missing_writer(
         self, make: Callable[..., ExportedReport], monkeypatch: pytest.MonkeyPatch
     ) -> None:

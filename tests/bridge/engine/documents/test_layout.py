@@ -47,12 +47,10 @@ def printed(
 
 
 def pages_of(report: ExportedReport) -> list[Any]:
-    """Return the pages of the PDF."""
     return list(pypdf.PdfReader(BytesIO(pdf.render(report, UTC))).pages)
 
 
 def document_of(report: ExportedReport) -> Any:
-    """Return the DOCX, opened."""
     return docx.Document(BytesIO(docx_format.render(report, UTC)))
 
 
@@ -147,7 +145,6 @@ def test_latin_emphasis_in_an_east_asian_report(make: Make) -> None:
 
 @pytest.fixture
 def key_image(picture: ExportedImage) -> EncodedImage:
-    """A key image of a report."""
     return EncodedImage("image/png", picture.data, hashlib.sha256(picture.data).hexdigest(), 60, 20)
 
 

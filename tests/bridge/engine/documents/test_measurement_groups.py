@@ -35,7 +35,6 @@ CODES = {
 
 
 def coded(name: str, value: str, *below: Dataset, value_code: str = "T-1") -> Dataset:
-    """A CODE item."""
     return named("CODE", name, *below, ConceptCodeSequence=[code(value, value_code)])
 
 
@@ -57,7 +56,6 @@ def measured(name: str, value: str, unit: str, *below: Dataset, meaning: str = "
 
 
 def group(tracking: str, *content: Dataset) -> Dataset:
-    """A measurement group."""
     context = [
         named(
             "TEXT", "Tracking Identifier", RelationshipType="HAS OBS CONTEXT", TextValue=tracking
@@ -68,7 +66,6 @@ def group(tracking: str, *content: Dataset) -> Dataset:
 
 
 def site(name: str, side: str = "") -> Dataset:
-    """A finding site."""
     return coded("Finding Site", name, *([coded("Laterality", side)] if side else []))
 
 
@@ -84,7 +81,6 @@ def measurement_report(*groups: Dataset) -> Dataset:
 
 
 def read_groups(*groups: Dataset) -> StructuredReport:
-    """Read a report with these groups."""
     return read(file_of(measurement_report(*groups)))
 
 
@@ -145,7 +141,6 @@ def test_a_group_is_never_divided_among_sections(template: str) -> None:
 
 
 def section_of(document: Document, words: str) -> str:
-    """Return the heading above the paragraph with these words."""
     heading = ""
     for block in document.content:
         if isinstance(block, Heading):

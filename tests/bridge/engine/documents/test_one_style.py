@@ -58,7 +58,6 @@ def test_rtf_has_lists(make: Make) -> None:
 
 @needs_pdf
 def test_pdf_has_bullets(make: Make) -> None:
-    """Bulleted items have a bullet, and numbered ones their number."""
     text = pypdf.PdfReader(BytesIO(pdf.render(make(LISTS), UTC))).pages[0].extract_text()
     assert [" ".join(line.split()) for line in text.splitlines() if re.match(r"[•\d]", line)] == [
         *("• a", "1. b", "2. c", "• d", "1. e", "2. f", "1. g"),

@@ -27,14 +27,12 @@ CT_IMAGE = "1.2.840.10008.5.1.4.1.1.2"
 
 
 def code(meaning: str, value: str = "T-1") -> Dataset:
-    """A coded entry."""
     entry = Dataset()
     entry.CodeValue, entry.CodingSchemeDesignator, entry.CodeMeaning = value, "99TEST", meaning
     return entry
 
 
 def item(kind: str, name: str, relationship: str = "CONTAINS", **values: Any) -> Dataset:
-    """A content item."""
     made = Dataset()
     made.RelationshipType, made.ValueType = relationship, kind
     made.ConceptNameCodeSequence = [code(name)]
@@ -44,7 +42,6 @@ def item(kind: str, name: str, relationship: str = "CONTAINS", **values: Any) ->
 
 
 def number(name: str, value: str, unit: str, **values: Any) -> Dataset:
-    """A NUM item."""
     measured = Dataset()
     measured.NumericValue = value
     measured.MeasurementUnitsCodeSequence = [code(unit, unit)]
@@ -52,7 +49,6 @@ def number(name: str, value: str, unit: str, **values: Any) -> Dataset:
 
 
 def report(*content: Dataset, sop_class: str = BASIC_TEXT, **attributes: Any) -> Dataset:
-    """A report with this content."""
     made = Dataset()
     made.SOPClassUID, made.SOPInstanceUID = sop_class, "1.2.3.4"
     made.Modality, made.ValueType = "SR", "CONTAINER"
@@ -65,7 +61,6 @@ def report(*content: Dataset, sop_class: str = BASIC_TEXT, **attributes: Any) ->
 
 
 def file_of(made: Dataset, syntax: UID = ExplicitVRLittleEndian) -> bytes:
-    """The report as a DICOM file."""
     made.file_meta = FileMetaDataset()
     made.file_meta.TransferSyntaxUID = syntax
     buffer = BytesIO()
@@ -74,7 +69,6 @@ def file_of(made: Dataset, syntax: UID = ExplicitVRLittleEndian) -> bytes:
 
 
 def nested(depth: int) -> Dataset:
-    """Return nested containers."""
     inner = item("TEXT", "deepest", TextValue="x")
     for _ in range(depth):
         inner = item("CONTAINER", "c", ContentSequence=[inner])
@@ -89,8 +83,6 @@ def fault(data: bytes, limits: SrLimits | None = None) -> SrFault:
 
 
 class TestContent:
-    """Text and measurements."""
-
     def test_basic_text(self) -> None:
         """Containers become headings, leaves become lines; empty sections are left out."""
         made = report(
@@ -190,7 +182,6 @@ class TestTags:
     """clinicalInfo from attributes."""
 
     def test_attributes(self) -> None:
-        """Each attribute has its tag; absent attributes have none."""
         requested = Dataset()
         requested.RequestedProcedureDescription = "CT chest"
         made = report(
@@ -248,11 +239,8 @@ def test_without_preamble() -> None:
 
 
 class TestRefusals:
-    """Invalid files, each with its code."""
-
     @pytest.mark.parametrize("data", [b"", b"x", b"%PDF-1.7 something", b"\0" * 132])
     def test_not_dicom(self, data: bytes) -> None:
-        """Data that is not DICOM is refused."""
         assert fault(data) is SrFault.NOT_DICOM
 
     def test_not_a_report(self) -> None:

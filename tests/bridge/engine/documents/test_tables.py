@@ -25,7 +25,6 @@ from tests.bridge.engine.documents.format_readers import from_pdf, from_rtf, nee
 
 
 def cell(text: str, *, header: bool = False) -> TableCell:
-    """Make a cell with one paragraph."""
     return TableCell((Paragraph((Text(text),)),), header)
 
 

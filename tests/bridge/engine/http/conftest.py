@@ -52,7 +52,6 @@ def service(database: Database, clock: Clock) -> Iterator[Service]:
 
 
 def add_accounts(database: Database, now: int) -> dict[str, str]:
-    """Add two sites and their accounts; return the token of each account and of the service."""
     with database.write() as connection:
         site_settings.add_site(connection, SiteSettings("SITE1", "First", sign_delay=DELAY), now)
         site_settings.add_site(connection, SiteSettings("SITE2", "Second"), now)

@@ -31,14 +31,11 @@ class Clock:
         return self.now
 
     def pass_seconds(self, seconds: float) -> None:
-        """Advance the clock."""
         self.now += int(seconds * 1000)
 
 
 @dataclass
 class Service:
-    """An engine with a client; all calls run on the loop of the test."""
-
     runner: asyncio.Runner
     http: httpx.AsyncClient
     clock: Clock
@@ -78,11 +75,9 @@ class Service:
         return self.post("report/launch/clinical", launch_body(**changes), who)
 
     def open(self, link: str, **options: Any) -> httpx.Response:
-        """Open a link as a browser does."""
         return self.call("GET", link.removeprefix(BASE), None, **options)
 
     def status(self, accession: str = "A1", mrn: str = "P1") -> dict[str, Any]:
-        """Return the status record of one order."""
         response = self.post("report/status", {"clinicalInfo": [identity(accession, mrn)]})
         assert response.status_code == 200, response.text
         record: dict[str, Any] = response.json()[0]
@@ -98,11 +93,9 @@ class Service:
         return self.session(self.open(launched.json()["reportLink"], **options))
 
     def open_report(self, email: str = READER, **launch: Any) -> "Page":
-        """Launch a report for a user and open it."""
         return self.page(self.launch(userInfo=user(email), **launch))
 
     def set_password(self, email: str, password: str = PASSWORD) -> None:
-        """Set the password of an account."""
         with self.database.write() as connection:
             account = users.find_account(connection, email)
             assert account is not None
@@ -133,7 +126,6 @@ class Page:
         return {"authorization": f"Bearer {self.secret}"}
 
     def call(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """Call an endpoint of the page."""
         headers = self.bearer | options.pop("headers", {})
         path = f"/reporting/api/session/{path}"
         return self.service.call(method, path, None, headers=headers, **options)
@@ -159,7 +151,6 @@ def boot(page: httpx.Response) -> dict[str, Any]:
 
 
 def identity(accession: str = "A1", mrn: str = "P1", site: str = "SITE1") -> dict[str, str]:
-    """Return an order's identity."""
     return {"SiteID": site, "PatientMRN": mrn, "Accession": accession}
 
 

@@ -50,7 +50,6 @@ class Listener:
         self._gone.set()
 
     async def next(self, kind: str) -> dict[str, Any]:
-        """Return the next message of a kind; others are skipped."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 found, data, _ = await self.messages.get()
@@ -58,13 +57,11 @@ class Listener:
                     return data
 
     async def change(self, event: str) -> dict[str, Any]:
-        """Return the next change with this event."""
         while (data := await self.next("change"))["event"] != event:
             pass
         return data
 
     def pending(self) -> list[tuple[str, dict[str, Any], str]]:
-        """Return the messages that were received and not read."""
         return [self.messages.get_nowait() for _ in range(self.messages.qsize())]
 
     async def _receive(self) -> dict[str, Any]:

@@ -85,7 +85,6 @@ class IdentityProvider:
 
 @contextmanager
 def identity_provider() -> Iterator[IdentityProvider]:
-    """Serve on a free port."""
     provider = IdentityProvider()
 
     class Handler(BaseHTTPRequestHandler):

@@ -25,7 +25,6 @@ class Model:
 
 @contextmanager
 def listening(model: Model) -> Iterator[Model]:
-    """Serve a model endpoint."""
     over = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):

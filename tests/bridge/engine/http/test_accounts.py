@@ -23,7 +23,6 @@ from tests.bridge.engine.http.engine_service import (
 
 @pytest.fixture
 def reader(service: Service) -> Service:
-    """A service at which a reader is signed in."""
     service.set_password(READER)
     service.set_password(ADMIN)
     assert service.sign_in().status_code == 303
@@ -211,7 +210,6 @@ def test_preferences_are_kept(reader: Service) -> None:
 
 
 def test_the_signature_text_follows_the_name(reader: Service) -> None:
-    """From the next signature on."""
     reader.account("PUT", "", {"signatureText": "Consultant"})
     reader.launch(userInfo=user(READER, "Rea Der"))
     reader.post("report/sign", {"clinicalInfo": identity()})

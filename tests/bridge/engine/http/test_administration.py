@@ -32,7 +32,6 @@ def test_invalid_site_settings_are_refused(service: Service) -> None:
 
 
 def test_administrators_of_other_sites_are_refused(service: Service) -> None:
-    """Only administrators of a site may change it."""
     for path in ("", "/users", "/tokens", "/prelim-groups", "/templates"):
         assert service.get(f"admin/sites/SITE1{path}", FOREIGN).status_code == 403
         assert service.get(f"admin/sites/SITE1{path}", READER).status_code == 403

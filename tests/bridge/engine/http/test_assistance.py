@@ -41,7 +41,6 @@ def dictate(
 
 
 def applied(page: Page, findings: str, text: str = TEXT) -> dict[str, Any]:
-    """Insert findings into a text; return the response."""
     sent = {"document": to_json(from_text(text)), "findings": findings}
     response: dict[str, Any] = page("findings", sent).json()
     return response

@@ -392,7 +392,6 @@ def test_the_audit_trail_contains_no_patient_data_and_no_secret(service: Service
 
 
 def test_only_site_administrators_read_the_audit_trail(service: Service) -> None:
-    """Each read is recorded."""
     for who in (FOREIGN, READER):
         assert service.get("admin/sites/SITE1/audit", who).status_code == 403
     events(service)

@@ -35,7 +35,6 @@ def test_no_route_reads_an_unauthenticated_body(service: Service) -> None:
 def test_no_route_reads_a_body_with_a_wrong_secret(
     service: Service, headers: dict[str, str]
 ) -> None:
-    """For each kind of secret."""
     for path in paths_of(service.application.router.routes):
         request = UnreadRequest("POST", path, headers)
         assert not service.runner.run(request.send(service.application)).reads, path

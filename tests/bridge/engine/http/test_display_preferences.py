@@ -13,13 +13,11 @@ HOME = "/reporting/launch-report/clinical"
 
 
 def opened(service: Service, accession: str = "A1", **app: object) -> httpx.Response:
-    """Open a report for the reader."""
     launch: dict[str, Any] = {"accession": accession, "userInfo": user(READER), "reportingApp": app}
     return service.open(service.launch(**launch).json()["reportLink"])
 
 
 def set_preferences(page: Page, **preferences: object) -> httpx.Response:
-    """Set preferences as the page does."""
     return page.call("PUT", "choices", json=preferences)
 
 

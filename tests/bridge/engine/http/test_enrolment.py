@@ -36,7 +36,6 @@ def _account_id(service: Service, email: str) -> str:
 
 
 def link_for(service: Service, email: str, **more: Any) -> str:
-    """Issue a link."""
     body = {"accountId": _account_id(service, email), **more}
     response = service.post("account/enrolment", body, "service")
     assert response.status_code == 200, response.text
@@ -44,7 +43,6 @@ def link_for(service: Service, email: str, **more: Any) -> str:
 
 
 def take(service: Service, link: str, password: str = PASSWORD, code: str = "") -> httpx.Response:
-    """Fill in the form of a link."""
     form = form_of(link, password, code)
     return service.call("POST", "/reporting/enrol", None, data=form, headers=OURS)
 
@@ -57,7 +55,6 @@ def code_of(service: Service, secret: str, steps: int = 0) -> str:
 
 
 def secret_on(service: Service, link: str) -> str:
-    """Return the key that the page of a link shows as text."""
     page = service.open(link)
     assert page.status_code == 200, page.text
     assert 'src="data:image/png;base64,' in page.text
@@ -74,7 +71,6 @@ def view_on(service: Service, link: str) -> tuple[str, dict[str, str]]:
 def send(
     service: Service, fields: dict[str, str], code: str, password: str = PASSWORD, again: str = ""
 ) -> httpx.Response:
-    """Send the form of a view."""
     form = {**fields, "password": password, "again": again or password, "code": code}
     return service.call("POST", "/reporting/enrol", None, data=form, headers=OURS)
 
@@ -282,7 +278,6 @@ def test_pages_of_a_link_are_not_cached(service: Service) -> None:
 
 
 def test_the_secret_is_stored_sealed(service: Service) -> None:
-    """The secret is not stored in clear."""
     secret = with_codes(service)
     with service.database.read() as connection:
         rows = connection.exec_driver_sql("SELECT totp_sealed FROM engine_account").all()

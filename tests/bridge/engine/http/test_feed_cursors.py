@@ -16,7 +16,6 @@ _SEQUENCES = {
 
 
 def changes(service: Service, after: int = 0, **query: Any) -> httpx.Response:
-    """Read the feed."""
     return service.get("report/changes", after=after, **query)
 
 

@@ -10,7 +10,6 @@ FRAME = {"sec-fetch-dest": "iframe", "sec-fetch-site": "cross-site"}
 
 @pytest.fixture
 def lazy(service: Service) -> str:
-    """A link of a lazy launch on a site that lists its host."""
     response = service.call("PUT", "/api/admin/sites/SITE1", json={"hostOrigins": [HOST]})
     assert response.status_code == 200
     launched = service.post(
@@ -21,7 +20,7 @@ def lazy(service: Service) -> str:
 
 
 def known(service: Service) -> bool:
-    """Tell whether the report exists."""
+    """True if the report exists."""
     return service.post("report/status", {"clinicalInfo": [identity()]}).status_code == 200
 
 

@@ -24,7 +24,6 @@ def element(group: int, number: int, kind: bytes, value: bytes) -> bytes:
 
 
 def item(value: bytes) -> bytes:
-    """An item of a sequence."""
     return struct.pack("<HHI", 0xFFFE, 0xE000, len(value)) + value
 
 
@@ -49,7 +48,6 @@ FILES = {
 
 
 def with_file(data: bytes) -> dict[str, Any]:
-    """Return a launch with an SR file."""
     return launch_body(dicomSR=[{"fileData": base64.b64encode(data).decode()}])
 
 
@@ -63,7 +61,6 @@ def test_a_costly_sr_file_is_refused(service: Service, data: bytes) -> None:
 
 
 def test_other_requests_do_not_wait_for_a_costly_sr_file(service: Service) -> None:
-    """Other launches are answered while the file is read."""
     data = FILES["elements of an item"]
 
     async def both() -> list[str]:

@@ -25,7 +25,6 @@ def database_url(postgres_url: str) -> str:
 
 @pytest.fixture
 def locked(service: Service) -> Iterator[Connection]:
-    """A connection that has locked the report."""
     service.launch()
     with service.database.write() as connection:
         connection.execute(text("SELECT pk FROM engine_report FOR UPDATE"))
@@ -46,7 +45,6 @@ async def wait_for_lock_waits(service: Service, count: int) -> None:
 def test_concurrent_requests_with_one_key_are_executed_once(
     service: Service, locked: Connection
 ) -> None:
-    """Idempotency keys: both requests get the response."""
     headers = {"x-access-token": service.tokens[ADMIN], "idempotency-key": "k1"}
     body = {"clinicalInfo": identity()}
 

@@ -16,7 +16,6 @@ from tests.bridge.engine.http.engine_service import (
 
 
 def body(**changes: Any) -> dict[str, Any]:
-    """Return the body of a plain init."""
     return {
         "clinicalInfo": {"SiteID": "SITE1", **changes},
         "userInfo": user("new@site1.test", "New Person"),

@@ -62,7 +62,6 @@ def test_register_order_creates_an_ordered_report(service: Service) -> None:
 
 
 def test_register_order_needs_a_lazy_launch(service: Service) -> None:
-    """RegisterOrder requires lazyLaunch: true."""
     assert service.launch(registerOrder=True).status_code == 400
 
 

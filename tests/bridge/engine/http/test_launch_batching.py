@@ -166,7 +166,6 @@ def accessions(service: Service, accession: str) -> list[str]:
 
 
 def test_new_orders_of_a_link_group_share_one_report(service: Service) -> None:
-    """Orders of one link group share a report; orders of other groups, or of none, do not."""
     found = registered(
         service,
         registering("A1", group="7.0"),

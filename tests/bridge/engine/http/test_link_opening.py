@@ -17,7 +17,6 @@ from tests.bridge.engine.http.engine_service import (
 
 
 def link_for(service: Service, email: str = READER, **changes: Any) -> str:
-    """Launch as an administrator for a user; return the link."""
     response = service.launch(userInfo=user(email), **changes)
     assert response.status_code == 200, response.text
     link: str = response.json()["reportLink"]

@@ -25,12 +25,10 @@ from tests.eventually import PATIENCE
 
 @pytest.fixture
 def page(service: Service) -> Page:
-    """A reader's open Draft."""
     return service.open_report()
 
 
 async def ask(page: Page, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
-    """Call an endpoint of a page."""
     return await page.service.http.request(
         "GET" if body is None else "POST",
         f"/reporting/api/session/{path}",

@@ -8,7 +8,6 @@ MERGE = {"SiteID": "SITE1", "PatientMRN": "KEPT", "PriorPatientMRN": "OLD"}
 
 
 def launched(service: Service, accession: str, mrn: str, birth: str, **options: Any) -> int:
-    """Launch an order; return the HTTP status."""
     tags = {"PatientMRN": mrn, "PatientName": "SAME^NAME", "PatientBirthDate": birth}
     return service.launch(accession=accession, mrn=mrn, tags=tags, **options).status_code
 

@@ -10,7 +10,6 @@ from tests.unread import paths_of
 def assert_refused(
     response: httpx.Response, status: int = 400, code: str = "invalid_request"
 ) -> None:
-    """The response is a problem."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
     assert response.json()["code"] == code
@@ -18,7 +17,6 @@ def assert_refused(
 
 
 def test_no_route_accepts_nul_in_the_query(service: Service) -> None:
-    """With or without a token."""
     for path in paths_of(service.application.router.routes):
         assert_refused(service.call("GET", f"{path}?SiteID=%00", None))
         assert_refused(service.call("POST", f"{path}?x=a%00b"))
@@ -48,7 +46,6 @@ def test_an_escaped_escape_is_no_nul(service: Service) -> None:
 
 @pytest.mark.parametrize("path", ["/reporting/login", "/reporting/enrol"])
 def test_no_form_accepts_nul(service: Service, path: str) -> None:
-    """In names and values."""
     for form in ("email=a%00b&password=x", "token=%00&password=x", "a%00=x", "email=a\x00b"):
         assert_refused(service.call("POST", path, None, content=form, headers=OURS))
 

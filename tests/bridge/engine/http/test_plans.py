@@ -45,7 +45,6 @@ def open_link(service: Service) -> None:
 
 
 def status(service: Service) -> None:
-    """The status of many orders."""
     service.launch()
     orders = [identity("A1")] + [identity(f"B{number}") for number in range(499)]
     response = service.post("report/status", {"clinicalInfo": orders})
@@ -76,7 +75,6 @@ def plan(connection: Connection, statement: Statement) -> str:
 
 
 def scans(text: str) -> list[str]:
-    """Return the growing tables that a plan scans."""
     found = re.findall(r"(?:SCAN|Seq Scan on) (\w+)(?! USING (?:COVERING )?INDEX)", text)
     return [table for table in found if table in GROWING]
 

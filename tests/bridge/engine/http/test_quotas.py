@@ -13,7 +13,6 @@ QUOTA = Quota(2, 60)
 
 
 def calls(meter: QuotaMeter, key: str) -> int:
-    """Count the function calls of one request."""
     return counted(lambda: meter.take("reads", key, QUOTA))[1]
 
 
@@ -32,7 +31,6 @@ def test_the_cost_does_not_depend_on_the_number_of_windows(passes: int) -> None:
 
 
 def test_expired_windows_are_dropped() -> None:
-    """Faster than new ones are created."""
     clock = Clock()
     meter = QuotaMeter(clock)
     for round_number in range(10):
@@ -55,7 +53,6 @@ def test_the_number_of_windows_is_limited() -> None:
 
 
 def test_a_change_of_the_wall_clock_moves_no_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows use the monotonic clock."""
     meter = QuotaMeter()
     first = meter.take("reads", "1", QUOTA)
     monkeypatch.setattr(time, "time", lambda: 0.0)

@@ -13,13 +13,11 @@ REPORT_TEXT = "Lungs: clear.\r\n\r\n  Heart & vessels ^normal~."
 
 
 def release(service: Service) -> None:
-    """Create, sign and release a report with a text."""
     service.launch(tags={"KeyFindings": REPORT_TEXT})
     assert service.post("report/sign", {**ONE, "ignoreSignDelay": True}).status_code == 200
 
 
 def releases(service: Service, who: str = "service", **query: Any) -> list[dict[str, Any]]:
-    """Return the changes with a release."""
     response = service.get("report/changes", who, **query)
     assert response.status_code == 200, response.text
     return [each for each in response.json()["changes"] if each["release"]]
@@ -72,7 +70,6 @@ def test_a_draft_addendum_is_not_sent(service: Service) -> None:
 
 
 def test_texts_are_sent_on_request_only(service: Service) -> None:
-    """A change without a release has none."""
     service.launch(tags={"KeyFindings": REPORT_TEXT})
     assert service.post("report/sign", ONE).status_code == 200
     changes = service.get("report/changes", "service", texts="true").json()["changes"]
@@ -124,7 +121,6 @@ def test_each_page_of_the_feed_has_its_own_texts(service: Service) -> None:
 def records(
     service: Service, *accessions: str, who: str = "service", **options: Any
 ) -> list[dict[str, Any]]:
-    """Ask for status records."""
     orders = [identity(each) for each in accessions or ("A1",)]
     response = service.post("report/status", {"clinicalInfo": orders, **options}, who)
     assert response.status_code == 200, response.text

@@ -7,7 +7,6 @@ from tests.bridge.engine.http.engine_service import OTHER, READER, Page, Service
 
 @pytest.fixture
 def page(service: Service) -> Page:
-    """A reader's open Draft."""
     return service.open_report()
 
 

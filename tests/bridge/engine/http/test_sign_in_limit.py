@@ -67,7 +67,6 @@ def test_guesses_from_many_addresses_leave_places_for_known_devices(service: Ser
 
 
 async def guess(service: Service, address: str, form: dict[str, str], cookie: str = "") -> int:
-    """Send the login form from an address; return the status."""
     headers = OURS | ({"cookie": cookie} if cookie else {})
     path = "/reporting/login"
     response = await service.send_from(address, "POST", path, data=form, headers=headers)
@@ -77,7 +76,6 @@ async def guess(service: Service, address: str, form: dict[str, str], cookie: st
 def from_address(
     service: Service, address: str, password: str = PASSWORD, device: str | None = None
 ) -> int:
-    """Sign in from an address, with the cookie of a device."""
     cookie = "" if device is None else f"report_device={device}"
     form = {"email": READER, "password": password}
     return service.runner.run(guess(service, address, form, cookie))
@@ -117,7 +115,6 @@ def test_a_clock_set_back_does_not_lock_accounts(service: Service) -> None:
 
 
 def test_the_wall_clock_does_not_end_the_limit(service: Service) -> None:
-    """The limit uses a monotonic clock."""
     service.set_password(READER)
     attempts(service, 1)
     service.application.state.engine.sign_in_limiter.moment = lambda _: 1_800_000_000_000

@@ -45,8 +45,6 @@ class SignOn:
     provider: IdentityProvider
 
     def get(self, path: str, cookie: str = "") -> httpx.Response:
-        """Load a page."""
-
         async def load() -> httpx.Response:
             transport = httpx.ASGITransport(app=self.application)
             async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
@@ -69,7 +67,6 @@ def cookie_of(response: httpx.Response) -> str:
 
 @pytest.fixture
 def sign_on(tmp_path: Path) -> Iterator[SignOn]:
-    """One site with Ada, who has no password."""
     database = Database(f"sqlite:///{tmp_path / 'engine.db'}")
     upgrade(database, ENGINE_PACKAGE, ENGINE_VERSIONS)
     with database.write() as connection:
@@ -279,7 +276,6 @@ def test_a_confirmation_without_new_credentials_is_refused(
 
 
 def test_a_confirmation_needs_a_session(sign_on: SignOn) -> None:
-    """Without a session the confirmation is refused."""
     assert confirm(sign_on, "other=1", auth_time=int(time.time())).status_code == 401
 
 

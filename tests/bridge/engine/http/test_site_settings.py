@@ -11,14 +11,12 @@ SITE = "/api/admin/sites/SITE1"
 
 
 def png(size: tuple[int, int] = (6, 3)) -> bytes:
-    """Return a picture."""
     picture = BytesIO()
     Image.new("RGB", size, "teal").save(picture, "PNG")
     return picture.getvalue()
 
 
 def uri(data: bytes, kind: str = "image/png") -> str:
-    """Return a data URI."""
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 

@@ -36,12 +36,10 @@ def settled(value: Any) -> Any:
 
 
 def check(name: str, value: Any) -> None:
-    """Compare a response with the snapshot of that name, or write it."""
     compare(SNAPSHOTS / f"{name}.json", settled(value), sort_keys=True)
 
 
 def compare(path: Path, value: Any, *, sort_keys: bool) -> None:
-    """Compare JSON with a file, or write it."""
     text = json.dumps(value, indent=2, ensure_ascii=False, sort_keys=sort_keys) + "\n"
     if os.environ.get("REPORT_BRIDGE_WRITE_SNAPSHOTS"):
         path.parent.mkdir(exist_ok=True)
@@ -88,7 +86,6 @@ def test_responses_of_the_account_api(signed_in: Service, name: str, path: str) 
 
 
 def test_the_list_of_tokens(signed_in: Service) -> None:
-    """It does not contain the secret."""
     signed_in.account("POST", "/tokens", {"label": "Viewer", "expiresDays": 90})
     found = signed_in.account("GET", "/tokens").json()
     check("tokens", [each for each in found if each["label"] == "Viewer"])
@@ -182,7 +179,6 @@ def responses(service: Service) -> dict[str, Any]:
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_the_responses_of_a_report_page(service: Service) -> None:
-    """The snapshots are the responses with which the page is tested."""
     ids: dict[str, str] = {}
     for name, response in responses(service).items():
         compare(PAGE_SNAPSHOTS / f"{name}.json", tidy(response, ids), sort_keys=False)

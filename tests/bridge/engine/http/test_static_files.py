@@ -10,7 +10,6 @@ from tests.bridge.engine.http.engine_service import Service
 
 @pytest.mark.parametrize("length", [1, 200, 250, 300, 5000])
 def test_an_unknown_file_is_not_found(service: Service, length: int) -> None:
-    """Also with a name that no file can have."""
     response = service.call("GET", f"/reporting/assets/{'a' * length}.js", None)
     assert (response.status_code, response.json()["code"]) == (404, "no_such_path")
 

@@ -43,14 +43,12 @@ def page(service: Service) -> Page:
 
 
 def window(service: Service, accession: str = "A1", *, in_frame: bool = False) -> Page:
-    """Open a launch with SyncLaunch."""
     launched = service.launch(accession=accession, userInfo=user(READER), reportingApp=SYNC)
     headers = {"sec-fetch-dest": "iframe"} if in_frame else {}
     return service.page(launched, headers=headers)
 
 
 async def launch(service: Service, accession: str, **changes: Any) -> list[str]:
-    """Launch another study with SyncLaunch; return the warnings."""
     given = {"userInfo": user(READER), "reportingApp": SYNC, **changes}
     response = await service.http.post(
         "/api/report/launch/clinical",
@@ -63,7 +61,6 @@ async def launch(service: Service, accession: str, **changes: Any) -> list[str]:
 
 
 async def post(page: Page, path: str, body: dict[str, Any]) -> httpx.Response:
-    """Call an endpoint of a page."""
     return await page.service.http.post(
         f"/reporting/api/session/{path}", json=body, headers=page.bearer
     )
@@ -175,8 +172,6 @@ def test_only_the_newest_window_of_the_user_gets_the_request(service: Service, p
 
 
 def test_a_launch_of_the_displayed_report_sends_no_request(service: Service, page: Page) -> None:
-    """The window shows that report already."""
-
     async def scenario() -> None:
         async with listening(page) as listener:
             assert await launch(service, "A1") == []

@@ -32,7 +32,6 @@ def sweep(service: Service, seconds: float = 0) -> None:
 
 
 def state(service: Service) -> tuple[str, str]:
-    """Return the status of A1 and its reader."""
     record = service.status()
     return record["status"], record["userEmail"] or ""
 

@@ -16,7 +16,6 @@ from tests.eventually import PATIENCE, eventually_async
 
 @pytest.fixture
 def page(service: Service) -> Page:
-    """A reader's open Draft."""
     return service.open_report()
 
 
@@ -99,7 +98,6 @@ def test_long_polls_are_limited_per_token(service: Service) -> None:
 
 
 def has_room(polls: WaitingRequests) -> bool:
-    """Tell whether one more request may wait."""
     try:
         polls.require_room("another")
     except HttpProblem:

@@ -21,7 +21,6 @@ def mrns(service: Service, **query: Any) -> list[str]:
 
 
 def sign_in(service: Service, email: str) -> None:
-    """Set a password, and sign in."""
     service.set_password(email)
     assert service.sign_in(email).status_code == 303
 

@@ -21,7 +21,6 @@ class Counter:
         self.batches: list[list[int]] = []
 
     async def together(self, numbers: Sequence[int]) -> list[int | Exception]:
-        """Process one batch."""
         self.batches.append(list(numbers))
         await asyncio.sleep(0.01)  # as a transaction takes some time
         if 99 in numbers:
@@ -45,14 +44,12 @@ def submitted(
 
 
 def test_items_of_one_turn_form_batches_of_limited_size() -> None:
-    """Each item gets its own result."""
     counter = Counter()
     assert submitted(counter, range(10)) == [2 * number for number in range(10)]
     assert counter.batches == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
 
 def test_a_refused_item_does_not_affect_others() -> None:
-    """Only the refused item gets its error."""
     assert submitted(Counter(), [1, 13, 2]) == [2, -1, 4]
 
 

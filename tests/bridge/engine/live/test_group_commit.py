@@ -38,15 +38,12 @@ def harness(database: Database) -> ServiceHarness:
 
 @pytest.fixture
 def executor(harness: ServiceHarness) -> Iterator[DatabaseExecutor]:
-    """The executor of that database."""
     executor = DatabaseExecutor(harness.database, 4)
     yield executor
     executor.close()
 
 
 def order(accession: str) -> Use:
-    """Return a use case that registers an order and audits it."""
-
     def use(work: Work) -> str:
         work.audit(AuditEvent("order", SITE, details={"name": accession}))
         return register(work, SITE, OrderInput("M1", accession)).report_id

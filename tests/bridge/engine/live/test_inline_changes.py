@@ -23,8 +23,6 @@ LOOP, THREAD = "loop", "thread"
 
 @dataclass
 class Engine:
-    """An engine, and the expected thread of its work."""
-
     harness: ServiceHarness
     work: DatabaseExecutor
     expected: str
@@ -51,7 +49,6 @@ class Engine:
         return tried
 
     def feed(self) -> list[str]:
-        """Return the accessions in the feed."""
         with self.harness.database.read() as connection:
             page = feed.read_changes(connection, [SITE], 0, 1000)
         return [each["orders"][0]["Accession"] for each in page.changes]

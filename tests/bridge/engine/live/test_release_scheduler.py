@@ -30,7 +30,6 @@ def harness(database: Database) -> ServiceHarness:
 
 @pytest.fixture
 async def scheduler(harness: ServiceHarness) -> AsyncIterator[ReleaseScheduler]:
-    """A scheduler that is not running."""
     executor = DatabaseExecutor(harness.database, 2)
     scheduler = ReleaseScheduler(executor, lambda: harness.now)
     yield scheduler

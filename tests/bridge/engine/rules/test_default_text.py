@@ -112,7 +112,6 @@ def test_unusual_brackets_are_requests_too(text: str, reported: list[str]) -> No
 
 
 def test_a_bracket_in_a_heading_or_in_a_value_is_a_request() -> None:
-    """A default that contains a bracket asks for something."""
     document = Document(
         (
             Heading("Findings [region]"),
@@ -193,7 +192,6 @@ def test_a_template_is_saved_and_edited_as_text_without_loss(content: tuple[Inli
 
 
 def _joined(document: Document) -> list[object]:
-    """Return the content with neighbouring texts as one."""
     found: list[object] = []
     for block in document.content:
         lines = [block.content] if isinstance(block, Paragraph) else getattr(block, "items", ())

@@ -60,7 +60,6 @@ DOCUMENT = st.builds(
 
 @given(DOCUMENT)
 def test_json_round_trip(document: Document) -> None:
-    """A document equals the one that is read from its JSON."""
     assert parse(to_json(document)) == document
 
 
@@ -93,7 +92,6 @@ def test_sublists_are_indented() -> None:
 
 
 def cell(*lines: str, header: bool = False) -> TableCell:
-    """Make a cell with a paragraph for each line."""
     return TableCell(tuple(Paragraph((Text(line),)) for line in lines), header)
 
 
@@ -211,7 +209,6 @@ def test_refusals_name_the_place(value: Any, place: str) -> None:
 
 
 def test_too_many_nodes() -> None:
-    """The number of nodes is limited."""
     many = {"type": "doc", "content": [{"type": "paragraph"}] * 50_001}
 
     with pytest.raises(BadDocument, match="more than 50000 nodes"):

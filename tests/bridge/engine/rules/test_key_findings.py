@@ -32,7 +32,6 @@ CHEST = Document(
 
 
 def lines(findings: str) -> list[str]:
-    """Return the lines of the chest template with these findings in it."""
     return plain_text(apply_template(CHEST, findings)).split("\n")
 
 
@@ -72,7 +71,6 @@ def test_a_finding_without_known_anatomy_is_inserted_in_the_findings_section() -
 
 
 def test_inserted_text_is_marked_as_suggested() -> None:
-    """The text of the template is not marked."""
     document = apply_template(CHEST, "Contrast: none\nCardiomegaly.")
     inlines = [
         each for block in document.content if isinstance(block, Paragraph) for each in block.content

@@ -64,7 +64,6 @@ def test_indented_items_are_sublists() -> None:
 
 @pytest.mark.parametrize("text", ["", "  \n "])
 def test_blank_text_is_the_empty_document(text: str) -> None:
-    """It has no paragraphs."""
     assert from_outline(text) == Document()
 
 

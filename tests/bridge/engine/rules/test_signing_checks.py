@@ -17,7 +17,6 @@ from tests.calls import counted
 
 
 def found(text: str, **tags: str) -> list[tuple[SigningCheck, str]]:
-    """Return the findings in a plain text."""
     return [(each.check, each.words) for each in run_checks(from_text(text), [tags])]
 
 

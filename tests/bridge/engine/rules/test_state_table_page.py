@@ -9,14 +9,12 @@ PAGE = Path(__file__).resolve().parents[4] / "docs" / "reference" / "http-api.md
 
 
 def row(status: Status, event: LifecycleEvent, branch: Transition) -> str:
-    """Render one branch."""
     facts = "; ".join(sorted(fact.value for fact in branch.when)) or "always"
     clears = "; ".join(sorted(part.value for part in branch.clears))
     return f"| {status} | {event} | {facts} | {branch.to or '(removed)'} | {clears} |"
 
 
 def table() -> str:
-    """Render the table."""
     lines = [
         row(status, event, branch)
         for status, event in product(Status, LifecycleEvent)

@@ -29,8 +29,6 @@ T = TypeVar("T")
 
 
 class ServiceHarness:
-    """Runs use cases: each call is one transaction."""
-
     def __init__(self, database: Database) -> None:
         self.database = database
         self.now = START
@@ -58,7 +56,6 @@ class ServiceHarness:
 
     @contextmanager
     def work(self) -> Iterator[Work]:
-        """One transaction."""
         with transaction(self.database, ActorRef(self.admin), self.now) as work:
             yield work
 
@@ -86,7 +83,6 @@ class ServiceHarness:
         self.now += int(seconds * 1000)
 
     def delay(self, seconds: int) -> None:
-        """Set the site's sign delay."""
         with self.database.session() as session:
             site = session.get(Site, SITE)
             assert site is not None
@@ -94,11 +90,9 @@ class ServiceHarness:
             session.add(site)
 
     def identity(self, accession: str, mrn: str = "M1") -> OrderId:
-        """Identity of an order."""
         return OrderId(SITE, mrn, accession)
 
     def order(self, accession: str, mrn: str = "M1", **tags: str) -> OrderId:
-        """Register an order."""
         self.do(register, SITE, OrderInput(mrn, accession, tags=PATIENT | tags))
         return self.identity(accession, mrn)
 
@@ -113,26 +107,21 @@ class ServiceHarness:
     def on_report(
         self, identity: OrderId, service: Callable[..., T], *args: Any, **options: Any
     ) -> T:
-        """Run a use case that takes a locked report."""
         with self.work() as work:
             return service(work, lock_report(work, identity).report, *args, **options)
 
     def record(self, identity: OrderId) -> ReportStatusRecord:
-        """Status record of a report."""
         with self.work() as work:
             return report_status.query_status(work.connection, [identity], self.now)[0]
 
     def status(self, identity: OrderId) -> str:
-        """Status of a report."""
         return self.record(identity).status.value
 
     def content(self, identity: OrderId) -> str:
-        """Content of a report."""
         with self.work() as work:
             return report_status.read_report(work.session, identity).content_text
 
     def changes(self, after: int = 0) -> list[dict[str, Any]]:
-        """The changes of the feed."""
         with self.database.read() as connection:
             return [
                 dict(each)
@@ -140,7 +129,6 @@ class ServiceHarness:
             ]
 
     def events(self, after: int = 0) -> list[str]:
-        """The event names of the feed."""
         return [each["event"] for each in self.changes(after)]
 
     def releases(self) -> list[tuple[str, int]]:

@@ -27,7 +27,6 @@ def signed_report(harness: ServiceHarness, delay: int = 60) -> OrderId:
 
 
 def add_signed_addendum(harness: ServiceHarness, order: OrderId, text: str = "More.") -> None:
-    """Write and sign an addendum."""
     harness.on_report(order, addenda.create_addendum, harness.bob)
     harness.on_report(order, addenda.save_addendum, from_text(text))
     harness.on_report(order, addenda.sign_addendum, harness.bob)

@@ -50,7 +50,6 @@ def link_another(harness: ServiceHarness, launched: OrderId) -> list[OrderId]:
 
 
 def merge_another(harness: ServiceHarness, launched: OrderId) -> list[OrderId]:
-    """Merge a patient whose registered order has the accession of a launched Draft."""
     harness.order(launched.accession, mrn="OLD")
     harness.do(merge_patients, SITE, launched.mrn, "OLD")
     return [launched]

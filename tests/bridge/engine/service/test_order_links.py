@@ -44,7 +44,6 @@ def test_fewer_than_two_different_orders(harness: ServiceHarness) -> None:
 
 
 def group(harness: ServiceHarness, *names: str) -> list[OrderId]:
-    """Link new orders."""
     orders = [harness.order(name) for name in names]
     harness.do(link_orders, orders)
     return orders

@@ -23,17 +23,14 @@ from tests.bridge.engine.service.harness import SITE, ServiceHarness
 
 
 def editor(harness: ServiceHarness, session: str = "s1", role: SiteRole = SiteRole.USER) -> Editor:
-    """Return Ann as the editor of a page."""
     return Editor(harness.ann, role, session)
 
 
 def page(harness: ServiceHarness, order: OrderId, user: Editor, **options: Any) -> dict[str, Any]:
-    """Load the page."""
     return harness.do(page_state.load, user, harness.record(order).report_id, **options)
 
 
 def text(value: str) -> dict[str, Any]:
-    """Make the JSON of a document."""
     return to_json(from_text(value))
 
 
@@ -132,7 +129,6 @@ def test_a_report_that_another_window_writes(harness: ServiceHarness) -> None:
 
 
 def test_signing_requires_the_displayed_version(harness: ServiceHarness) -> None:
-    """Signing names the version of the page; a newer version is refused."""
     order = harness.draft("A1")
     ann = editor(harness)
     loaded = page(harness, order, ann)

@@ -59,7 +59,6 @@ def run_during(
 
 
 def mrns(harness: ServiceHarness) -> dict[str, str]:
-    """Return the patient identifier of each accession."""
     with harness.work() as work:
         return {each.accession: each.mrn for each in work.session.exec(select(ReportOrder))}
 
@@ -67,7 +66,6 @@ def mrns(harness: ServiceHarness) -> dict[str, str]:
 def test_an_order_that_arrives_during_a_merge_gets_the_surviving_identifier(
     harness: ServiceHarness,
 ) -> None:
-    """It waits for the merge, and both identifiers find it."""
     harness.order("A1", mrn="OLD")
 
     run_during(
@@ -92,7 +90,6 @@ def test_a_merge_during_a_launch_includes_its_order(harness: ServiceHarness) -> 
 
 
 def test_a_patient_update_during_a_launch_includes_its_order(harness: ServiceHarness) -> None:
-    """Both orders of the patient have the new name."""
     harness.order("A1")
 
     run_during(
@@ -203,7 +200,6 @@ def test_concurrent_changes_of_one_site_are_both_kept(harness: ServiceHarness) -
 
 
 def test_concurrent_first_uses_of_two_tags_of_a_group(harness: ServiceHarness) -> None:
-    """The group has both tags, so that both queues can be read."""
     one, two = harness.draft("A1"), harness.draft("A2")
     harness.do(prelim, harness.draft("A0"), "Night", "Chest")
 
@@ -234,7 +230,6 @@ def test_concurrent_changes_of_code_maps_and_macros(harness: ServiceHarness) -> 
 
 
 def test_a_merge_waits_for_a_report_that_is_being_opened(harness: ServiceHarness) -> None:
-    """The merge has locked the patient and waits for the report."""
     order = harness.order("A1", mrn="OLD")
 
     run_during(

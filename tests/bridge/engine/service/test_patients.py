@@ -200,7 +200,6 @@ def test_files_of_a_duplicate_do_not_change_a_signed_report(harness: ServiceHarn
 
 
 def issue_link(harness: ServiceHarness, name: str, order: OrderId) -> None:
-    """Store a link to an order."""
     with harness.work() as work:
         work.session.add(
             IssuedLink(
@@ -217,7 +216,6 @@ def issue_link(harness: ServiceHarness, name: str, order: OrderId) -> None:
 
 
 def revocations(harness: ServiceHarness) -> list[int | None]:
-    """Return when each link was revoked, in the order of issue."""
     with harness.work() as work:
         links = work.session.exec(select(IssuedLink).order_by(col(IssuedLink.pk)))
         return [each.revoked_at for each in links]

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.slow
 
 
 def register_all(url: str, prefix: str, count: int) -> int:
-    """Register orders, each in its own transaction."""
     database = Database(url)
     for number in range(count):
         with transaction(database, ActorRef(), START) as work:

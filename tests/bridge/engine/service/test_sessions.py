@@ -15,7 +15,6 @@ LIFE = AccessLifetimes(session=100, session_idle=1000)
 
 
 def stored(session: Session, row: Any) -> Any:
-    """Store a row, and return it with its key."""
     session.add(row)
     session.flush()
     return row
@@ -32,13 +31,11 @@ def link(session: Session, harness: ServiceHarness, name: str, **values: Any) ->
 
 
 def is_valid(harness: ServiceHarness, secret: str) -> bool:
-    """Tell whether a session can be used."""
     with harness.database.read() as connection:
         return sessions.find_session(connection, secret, harness.now, LIFE) is not None
 
 
 def begin(harness: ServiceHarness, **options: Any) -> str:
-    """Begin a session of Ann."""
     new = NewSession(SITE, harness.ann, **options)
     with harness.database.write() as connection:
         return sessions.begin_session(connection, bytes, new, harness.now, LIFE)

@@ -23,7 +23,6 @@ CORRECTED = Attachment(
 
 
 def add(work: Work, report: Report, files: list[Attachment]) -> list[tuple[str, str]]:
-    """Attach files; return the kind and content of all files of the report."""
     attach(work, report, files, orders_of(work.session, key_of(report))[0])
     query = select(FILES.c.kind, FILES.c.sha256).where(FILES.c.report_pk == key_of(report))
     return sorted((row.kind, row.sha256) for row in work.connection.execute(query))
@@ -34,7 +33,6 @@ def add(work: Work, report: Report, files: list[Attachment]) -> list[tuple[str, 
 def test_one_instance_with_two_contents(
     harness: ServiceHarness, stored: list[Attachment], files: list[Attachment]
 ) -> None:
-    """The accepted content is stored, and the other one is only set aside."""
     order = harness.draft("A1")
     harness.on_report(order, add, stored)
     found = harness.on_report(order, add, files)

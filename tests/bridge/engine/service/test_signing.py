@@ -275,13 +275,11 @@ def test_a_recall_keeps_earlier_reviews(harness: ServiceHarness) -> None:
 
 
 def write_addendum(harness: ServiceHarness, order: OrderId, text: str) -> None:
-    """Write the text of an addendum."""
     harness.on_report(order, addenda.create_addendum, harness.ann)
     harness.on_report(order, addenda.save_addendum, from_text(text))
 
 
 def addenda_of_order(work: Work, order: OrderId) -> list[Addendum]:
-    """Return the addenda of a report."""
     return report_transitions.addenda_of(work, lock_report(work, order).report)
 
 

@@ -27,7 +27,6 @@ def _small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def code_of(refused: "pytest.ExceptionInfo[RuleBroken]") -> tuple[str, int]:
-    """Return code and status of a refusal."""
     return refused.value.code, refused.value.status
 
 

@@ -15,7 +15,6 @@ LIFE = AccessLifetimes()
 
 
 def window(harness: ServiceHarness, report_id: str, site_id: str = SITE) -> BrowserSession:
-    """Open a persistent window of Ann."""
     details = {"report_id": report_id, "persistent": True, "kind": "account"}
     new = NewSession(site_id, harness.ann, details=details)
     with harness.database.write() as connection:
@@ -37,7 +36,6 @@ def launch(harness: ServiceHarness, report_id: str, sequence: int | None = None)
 
 
 def target(harness: ServiceHarness) -> LaunchTarget:
-    """Return the target of Ann's windows."""
     with harness.database.read() as connection:
         found = sync_launch.current_target(connection, SITE, harness.ann)
     assert found is not None
@@ -80,7 +78,6 @@ def test_a_window_of_another_site_does_not_count(harness: ServiceHarness) -> Non
 
 
 def test_a_launch_that_the_window_knows() -> None:
-    """A window follows newer launches only."""
     for sequence, expected in ((1, False), (2, False), (3, True)):
         given = {"window": 1, "windows": [1], "seen": 2, "answer": FollowAnswer.PENDING}
         assert follows(**given, sequence=sequence) is expected  # type: ignore[arg-type]  # a table

@@ -30,7 +30,6 @@ from tests.peak_memory import peak_memory
 
 
 def ask(harness: ServiceHarness, query: WorklistQuery) -> WorklistResult:
-    """Read a page."""
     with harness.work() as work:
         return read_worklist(work.session, query, harness.now)
 

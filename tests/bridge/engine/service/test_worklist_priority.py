@@ -32,7 +32,6 @@ BY_PRIORITY = [
 
 
 def add(harness: ServiceHarness, accession: str, priority: Any) -> None:
-    """Register an order with a priority, a minute after the one before."""
     metadata = {} if priority is None else {"Priority": priority}
     order = OrderInput("M1", accession, tags=PATIENT, metadata=metadata)
     harness.do(register, SITE, order)
@@ -41,7 +40,6 @@ def add(harness: ServiceHarness, accession: str, priority: Any) -> None:
 
 @pytest.fixture
 def sent(harness: ServiceHarness) -> ServiceHarness:
-    """Orders of all kinds of priorities."""
     for accession, priority in SENT.items():
         add(harness, accession, priority)
     return harness

@@ -34,7 +34,6 @@ async def test_an_order_without_a_name_keeps_the_corrected_one(hospital: Hospita
 
 
 async def test_a_held_order_is_corrected_too(hospital: Hospital) -> None:
-    """A held order is released with the current name."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(order_message(order_group("HD", "P1", "F1"), sent=2))
     await hospital.send(adt("A08", "M1", name=NEW))
@@ -97,7 +96,6 @@ async def test_identifier_of_a_moved_order(
 
 
 async def test_an_order_without_a_name(hospital: Hospital) -> None:
-    """An order without a name gets the corrected one."""
     await hospital.send(order_message(order_group("NW", "P1", "F1"), sent=1))
     await hospital.send(adt("A08", "M1", name=NEW))
     await hospital.send(order_message(order_group("NW", "P2", "F2"), sent=AFTER, name=""))

@@ -21,7 +21,6 @@ def message(number: str, *forms: str, control: str = "NW") -> bytes:
 
 
 async def names(hospital: Hospital) -> dict[str, str]:
-    """Return name by accession on the worklist."""
     rows = (await hospital.client.worklist(SITE)).items
     return {each["Accession"]: each["PatientName"] for row in rows for each in row["orders"]}
 
@@ -36,7 +35,6 @@ async def test_the_order_of_the_forms_makes_no_difference(hospital: Hospital) ->
 
 @pytest.mark.parametrize("known_first", [True, False])
 async def test_orders_with_some_of_the_forms(hospital: Hospital, *, known_first: bool) -> None:
-    """An order with one or two forms is the same patient's. Each form finds the patient."""
     some = [FORMS[:1], FORMS[1:2], FORMS[2:], FORMS[1:], FORMS[:2], ("YAMADA^TAROU",)]
     if known_first:
         await hospital.send(message("0", *FORMS))

@@ -22,7 +22,6 @@ def decide(hospital: Hospital, policy: str) -> None:
 
 
 async def names(hospital: Hospital) -> dict[str, str]:
-    """Return name by accession on the worklist."""
     rows = (await hospital.client.worklist(SITE)).items
     return {each["Accession"]: each["PatientName"] for row in rows for each in row["orders"]}
 
@@ -115,7 +114,6 @@ SPELLINGS = [
 
 
 async def prepare(hospital: Hospital, before: str) -> None:
-    """Make the patient known: by a correction, an order, or not at all."""
     if "adt" in before:
         await hospital.send(adt("A28", "M1", name=KNOWN))
     await hospital.send(order_message(order_group("NW", "P1", "F1"), name=KNOWN))

@@ -37,8 +37,6 @@ Open = Callable[[PatientConflict], AbstractAsyncContextManager[Hospital]]
 
 @pytest.fixture
 def opened(tmp_path: Path, database: Database) -> Open:
-    """Return a function that opens a bridge whose listener has a policy."""
-
     @asynccontextmanager
     async def made(conflict: PatientConflict) -> AsyncIterator[Hospital]:
         async with open_hospital(tmp_path, database) as hospital:
@@ -182,8 +180,6 @@ async def test_refuse(database: Database) -> None:
 
 
 class Node:
-    """One node of a cluster."""
-
     def __init__(self, hospital: Hospital, url: str, name: str) -> None:
         self.database = Database(url)
         repository = OrderRepository(self.database, hospital.time)
@@ -196,12 +192,10 @@ class Node:
         self._time = hospital.time
 
     def begin(self) -> AsyncGenerator[Sequence[MessageOutcome]]:
-        """Claim a message and begin to apply it."""
         (claimed,) = self.inbox.claim(self._time(), 1)
         return self.order_processor.apply([claimed])
 
     def write(self, outcomes: Sequence[MessageOutcome]) -> None:
-        """Store the outcome."""
         self.inbox.settle(outcomes, self._time())
 
 

@@ -22,7 +22,6 @@ def job(number: int, *mrns: str, accession: str = "") -> MessageJob:
 
 
 def numbers(jobs: list[MessageJob]) -> list[int]:
-    """Return the ids of the messages."""
     return [each.claimed.message_id for each in jobs]
 
 

@@ -18,7 +18,6 @@ NAME = "TWICE^TINA"
 
 
 async def owners(hospital: Hospital) -> dict[str, str]:
-    """Return the patient of each report."""
     rows = (await hospital.client.worklist(SITE)).items
     return {each["Accession"]: each["PatientMRN"] for row in rows for each in row["clinicalInfo"]}
 

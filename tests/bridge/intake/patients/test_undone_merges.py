@@ -13,8 +13,6 @@ pytestmark = pytest.mark.anyio
 
 @dataclass(frozen=True)
 class Person:
-    """A patient of the sender."""
-
     mrn: str
     name: str
     birth: str
@@ -58,7 +56,6 @@ def merge(survivor: Person, prior: Person) -> bytes:
 
 
 async def patients(hospital: Hospital) -> dict[str, tuple[str, str]]:
-    """Return number and name of each order's patient. Assert that the order index is equal."""
     rows = (await hospital.client.worklist(SITE)).items
     found = {
         each["Accession"]: (each["PatientMRN"], each["PatientName"])
@@ -71,7 +68,6 @@ async def patients(hospital: Hospital) -> dict[str, tuple[str, str]]:
 
 
 def exceptions(hospital: Hospital) -> set[tuple[str, str]]:
-    """Return kinds and codes of all exceptions."""
     return {*hospital.rows("SELECT kind, code FROM exception")}
 
 

@@ -30,12 +30,10 @@ async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital
 
 
 def at(time: str, message: bytes) -> bytes:
-    """Set the time of a message."""
     return message.replace(b"|20261121||", b"|%s||" % time.encode(), 1)
 
 
 def a45(to: str = "M2", of: str = "M1", visit: str = "V1", number: str = "V9") -> bytes:
-    """Move a visit to another patient."""
     return at(MOVED, adt("A45", to, f"{of}||||{visit}", visit=number))
 
 
@@ -63,7 +61,6 @@ async def test_an_order_that_contradicts_the_move(hospital: Hospital) -> None:
 
 
 async def test_a_cancellation_that_names_no_visit_reaches_the_order(hospital: Hospital) -> None:
-    """A cancellation without a visit reaches the moved order."""
     await hospital.send(at(EARLY, order("A1")))
     await hospital.send(a45())
     cancel = at(LATE, order("A1")).replace(b"ORC|NW", b"ORC|CA").replace(b"|V1^^^MAIN", b"|")

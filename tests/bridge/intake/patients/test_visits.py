@@ -24,7 +24,6 @@ async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital
 
 
 def order(acc: str, mrn: str = "M1", visit: str = "V1", name: str = "TESTER^TILDA") -> bytes:
-    """Order an examination of a visit."""
     return (
         f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121||ORM^O01|V{next(NUMBERS)}|P|2.5.1\r"
         f"PID|1||{mrn}||{name}||19700101|F\rPV1|1|O|AMB^1||||||||||||||||{visit}^^^MAIN\r"

@@ -31,7 +31,6 @@ OUTCOMES: dict[tuple[OrderAction, ...], str | None] = {
 
 
 def at(minute: int) -> MessageTime:
-    """Return a time of one clock."""
     return MessageTime(minute * 60_000, clock(1, Resolution.MINUTE))
 
 

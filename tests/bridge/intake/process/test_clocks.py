@@ -18,7 +18,6 @@ ARRIVED = round(datetime(2026, 11, 1, 12, tzinfo=UTC).timestamp() * 1000)
 
 
 def head(time: str, application: str = "RIS", facility: str = "MAIN") -> bytes:
-    """Return a header."""
     return f"MSH|^~\\&|{application}|{facility}|BRIDGE|RAD|{time}||ORM^O01|1|P|2.5.1\r".encode()
 
 

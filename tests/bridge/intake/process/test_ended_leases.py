@@ -23,7 +23,6 @@ pytestmark = pytest.mark.anyio
 
 
 def processor(hospital: Hospital, repository: OrderRepository) -> OrderProcessor:
-    """An order processor of a node."""
     return OrderProcessor(
         hospital.client,
         repository,

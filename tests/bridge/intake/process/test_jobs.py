@@ -28,7 +28,6 @@ SHIPPED = read_folder(DEFINITIONS)
 
 
 def version(note: str) -> InboundMapping:
-    """Return a definition version that writes its own note."""
     text = f"include: orders.yaml\ntags: {{Notes: {{const: {note}}}}}"
     made = compile_sources({**SHIPPED, "mine.yaml": text}, "mine")
     assert isinstance(made, InboundMapping)
@@ -39,7 +38,6 @@ OLD, NEW = version("old"), version("new")
 
 
 def find_version(name: str, wanted: str) -> InboundMapping | None:
-    """Find the old version."""
     return OLD if (name, wanted) == ("mine", OLD.version) else None
 
 
@@ -95,12 +93,10 @@ def test_a_hook_for_which_no_process_is_free() -> None:
 
 
 def known() -> ListenerPolicy:
-    """Return a listener and its definition."""
     return ListenerPolicy("ris", (version("seen"),), "SITE1")
 
 
 def claimed_of(listening: ListenerPolicy, payload: bytes = RAW, **changes: Any) -> ClaimedMessage:
-    """Return a message stored with the active definition."""
     wanted = listening.definitions[0].version
     return replace(
         ClaimedMessage(1, payload, "ris", "mine", wanted, (1,), 1, 1_770_000_000_000, 0, "ORM^O01"),

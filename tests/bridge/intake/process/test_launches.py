@@ -61,7 +61,6 @@ async def launch_all(
 
 
 def reports(results: Sequence[LaunchResult | BaseException]) -> list[str]:
-    """Return the result of each launch."""
     return [
         each.report_id if isinstance(each, LaunchResult) else type(each).__name__
         for each in results
@@ -69,7 +68,6 @@ def reports(results: Sequence[LaunchResult | BaseException]) -> list[str]:
 
 
 async def test_concurrent_launches_share_a_call() -> None:
-    """Five concurrent launches are one call, and each gets its own result."""
     service = Service()
     assert reports(await launch_all(service, 5)) == ["r0", "r1", "r2", "r3", "r4"]
     assert (service.batches, service.single_launches) == ([5], [])

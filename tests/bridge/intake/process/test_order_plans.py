@@ -56,7 +56,6 @@ def planned(
     before: OrderTask | IndexedOrder | None = None,
     sent: int | None = None,
 ) -> OrderTask:
-    """Plan a message about one order; return its task."""
     order = f"OBR|1|P1||X^{name}" + "|" * 14 + "A1"
     events = ORDERS.apply(message(f"ORC|{control}|P1", order), DEFAULTS)
     row = before.after if isinstance(before, OrderTask) else before

@@ -39,7 +39,6 @@ def group(
     parent: str = "",
     description: str = "CT Head",
 ) -> str:
-    """Build one group."""
     lines = [
         f"ORC|{control}|P{accession}|{accession}|{placer_group}|{status}|||{parent}",
         f"OBR|1|P{accession}|{accession}|CT1^{description}^L|||20261121113000|||||||||||{accession}||||||CT|||||{parent}",

@@ -30,7 +30,6 @@ def batch(number: int) -> list[ClaimedMessage]:
 
 
 def claimed(number: int, payload: bytes, mapping: str = "orders") -> ClaimedMessage:
-    """Return a message stored with the active definition."""
     versions = {each.name: each.version for each in LISTENING.definitions}
     return ClaimedMessage(
         number, payload, "ris", mapping, versions[mapping], (number,), 1, 0, 0, ""
@@ -49,7 +48,6 @@ def repository(database: Database) -> OrderRepository:
 def both(
     repository: OrderRepository, messages: Sequence[ClaimedMessage]
 ) -> tuple[PreparedBatch | None, PreparedBatch]:
-    """Return the results of an inline read and of a read on a thread."""
     return repository.prepare_inline(messages, LISTENERS), repository.prepare(messages, LISTENERS)
 
 
@@ -90,7 +88,6 @@ ORDERS = [IndexedOrder(key, "ordered", 1, 1) for key in KEYS]
 
 
 def test_small_changes() -> None:
-    """One or several orders are a small change."""
     assert MessageChanges(1, ORDERS[:1]).is_small
     assert MessageChanges(1, ORDERS[:SHORT]).is_small
 

@@ -19,13 +19,11 @@ from mappings.inbound.events import OrderAction
 
 
 def time(at: int | None) -> MessageTime | None:
-    """Return a time of one clock."""
     return None if at is None else MessageTime(at, clock(1, Resolution.MILLISECOND))
 
 
 @pytest.mark.parametrize(("action", "state"), list(product(sorted(ORDER_ACTIONS), OrderState)))
 def test_every_pair_is_decided(action: OrderAction, state: OrderState) -> None:
-    """Each action in each state has a transition."""
     step, after = decide(action, state, None, None)
     assert (step, after) == TRANSITIONS[action, state]
     if step is OrderStep.REGISTER:

@@ -28,7 +28,6 @@ class TestReplacement:
     async def test_under_the_same_accession(
         self, hospital: Hospital, numbers: tuple[str, str], *, turned: bool
     ) -> None:
-        """A replacement with the same accession changes the order."""
         await hospital.send(order_message(order_group("NW", "P1", "F1", accession="A1"), sent=1))
         groups = [
             order_group("RP", "P1", "F1", accession="A1"),
@@ -93,7 +92,6 @@ class TestFamilies:
         assert found["F2"] == "Day 2"
 
     async def test_a_parent_that_is_an_order(self, hospital: Hospital) -> None:
-        """A parent that is an order itself is found by its own number."""
         await hospital.send(order_message(order_group("NW", "P0", "F0"), sent=1))
         await hospital.send(order_message(order_group("NW", "P1", "F1", parent="^F0"), sent=1))
         await hospital.send(order_message(order_group("CA", "P0", what=""), sent=2))
@@ -173,7 +171,6 @@ class TestNumbers:
 
 
 def story_messages(number: int) -> dict[str, str]:
-    """Return the groups of the stories about one order."""
     numbers = (f"P{number}", f"F{number}")
     return {
         "NW": order_group("NW", *numbers, what="First"),
@@ -200,7 +197,6 @@ ARRIVALS = [(events, each) for events in OUTCOMES for each in permutations(range
 
 
 async def test_any_order_of_arrival(hospital: Hospital) -> None:
-    """With times, each order of arrival has the same result."""
     for step in range(3):
         for number, (events, arrival) in enumerate(ARRIVALS):
             for place in arrival[step : step + 1]:

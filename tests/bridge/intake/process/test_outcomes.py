@@ -14,12 +14,10 @@ from bridge.queue.states import QueueEvent
 
 
 def claimed(attempts: int = 1, ambiguous: int = 0) -> ClaimedMessage:
-    """Return a claimed message."""
     return ClaimedMessage(7, b"", "ris", "orders", "v", (1,), attempts, 0, 0, "ORM^O01", ambiguous)
 
 
 def failure(kind: FailureKind, retry_after: float | None = None) -> EngineFailure:
-    """Return a failed call."""
     return EngineFailure("c", kind, "code", 500, retry_after)
 
 

@@ -33,7 +33,6 @@ BOTH = orc("NW") + obr(CHEST, "A1") + obr(ABDOMEN, "A2")
 
 @pytest.fixture
 async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
-    """A running bridge."""
     async with open_hospital(tmp_path, database, destination()) as running:
         yield running
 
@@ -113,7 +112,6 @@ async def test_hold_and_release_with_an_orc_alone(hospital: Hospital) -> None:
 
 @pytest.mark.parametrize("control", ["CA", "DC", "HD"])
 async def test_orders_with_one_parent(hospital: Hospital, control: str) -> None:
-    """Orders that name their own number as the parent are no children of each other."""
     both = orc("NW", parent="PG") + obr(CHEST, "A1") + obr(ABDOMEN, "A2")
     assert await send(hospital, both, orc(control, parent="PG") + obr(ABDOMEN, "A2")) == ("A1",)
 

@@ -24,7 +24,6 @@ def procedure(number: int, what: str, control: str = "NW", filler: str = "F") ->
 
 @pytest.fixture
 async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
-    """A running bridge."""
     async with open_hospital(tmp_path, database, destination()) as running:
         yield running
 
@@ -64,7 +63,6 @@ async def test_two_in_two_messages(hospital: Hospital) -> None:
 
 
 async def test_one_of_them_changes(hospital: Hospital) -> None:
-    """The other procedure does not change."""
     await hospital.send(message(procedure(1, "CT Head"), procedure(2, "CT Neck")))
     await hospital.send(message(procedure(2, "CT Neck with contrast", "XO")))
     assert await described(hospital) == "CT Head; CT Neck with contrast"

@@ -47,7 +47,6 @@ LISTS = (
 
 @pytest.fixture
 async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
-    """A running bridge."""
     async with open_hospital(tmp_path, database, destination()) as running:
         yield running
 
@@ -98,7 +97,6 @@ async def test_one_order_has_all_steps(
 
 
 async def test_a_cancellation_withdraws_the_order(hospital: Hospital) -> None:
-    """It may repeat the steps or not."""
     await hospital.send(omi(*steps("NW", PET, CT)))
     await hospital.send(omi(*steps("CA", PET[:40], CT[:40])))
     assert await hospital.report("A1") is None

@@ -10,7 +10,6 @@ Ordered, Draft = ReportStatus.ORDERED, ReportStatus.DRAFT
 
 
 def key(name: str) -> OrderKey:
-    """Return the key of an order."""
     return OrderKey("S", "M", name)
 
 

@@ -21,7 +21,6 @@ NO_PATIENT = order().replace(b"|M1|", b"||")
 
 
 def test_limit_of_an_hour() -> None:
-    """The limit applies to any hour."""
     remnants = AbandonedFrameLimit(2, 10.0)
     assert [remnants.may_store(at) for at in (0.0, 4.0, 5.0, 9.9, 10.0, 11.0, 14.0)] == [
         *(True, True, False, False, True, False, True)

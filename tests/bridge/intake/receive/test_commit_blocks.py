@@ -52,7 +52,6 @@ async def test_the_block_does_not_wait_for_the_report_service(database: Database
 
 
 async def test_a_batch(database: Database) -> None:
-    """A batch is stored as one, and gets one block."""
     async with open_intake(database, commit_blocks=True) as intake:
         block, acks = await intake.send(b"BHS|^~\\&|R\r" + order() + b"BTS|1\r")
         assert block == STORED

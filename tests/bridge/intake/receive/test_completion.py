@@ -10,8 +10,6 @@ from bridge.queue.states import QueueEvent, QueueState
 
 
 class States:
-    """Returns one state after the other."""
-
     def __init__(self, *states: QueueState) -> None:
         self.states = list(states)
 

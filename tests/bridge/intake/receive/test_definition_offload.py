@@ -71,7 +71,6 @@ def evaluate(listening: ListenerPolicy, payload: bytes) -> tuple[Verdict, Arriva
 
 
 def comparable(verdict: Verdict) -> tuple[object, ...]:
-    """Return the parts of a verdict to compare."""
     refusals = [(type(each), each.place, each.text) for each in verdict.refusals]
     return verdict.lanes, verdict.parts, verdict.charset_suspect, refusals
 

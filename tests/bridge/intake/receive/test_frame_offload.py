@@ -26,8 +26,6 @@ LARGE = b"NTE|1||" + b"x" * LEAST + b"\r"
 def sending(
     intake: IntakeFixture, offload: FrameOffload
 ) -> "Callable[[bytes, int], asyncio.Future[list[bytes]]]":
-    """Send frames on connections."""
-
     async def reply_to(payload: bytes, connection: int) -> list[bytes]:
         answered = as_deferred(offload, Frame(payload), RecordingPeer(connection_id=connection))
         return list(await answered.asFuture(asyncio.get_running_loop()))

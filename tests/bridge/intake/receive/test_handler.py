@@ -145,7 +145,6 @@ async def test_a_batch_with_the_most_messages(database: Database) -> None:
 
 
 async def test_an_empty_batch_with_a_count(database: Database) -> None:
-    """An empty batch with a count is refused."""
     async with open_intake(database) as intake:
         (reply,) = await intake.send(b"BHS|^~\\&|A|B\rBTS|2\r")
         assert b"MSA|AR|" in reply

@@ -39,7 +39,6 @@ class HeldHooks:
         return ["f"]
 
     def call(self, module: str, source: str, function: str, text: str) -> str:
-        """Wait, then answer."""
         self.threads.append(threading.get_ident())
         self.called.set()
         assert self.let_go.wait(PATIENCE)

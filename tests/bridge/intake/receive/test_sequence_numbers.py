@@ -29,7 +29,6 @@ CHECK, REQUIRE = SequenceNumbers.CHECK, SequenceNumbers.REQUIRE
 
 
 def numbered(number: str, acc: str = "", **changes: str) -> bytes:
-    """Return an order with a sequence number."""
     name = acc or f"N{number.strip('-+')}"
     return order(f"ID{name}", name, number=number, **changes)
 
@@ -40,7 +39,6 @@ def link(number: str, control_id: str = "L") -> bytes:
 
 
 async def reply_of(intake: IntakeFixture, payload: bytes) -> tuple[str, str, str]:
-    """Return code, error code and expected number of the reply."""
     ack = await intake.ask(payload)
     return (str(ack.code), "".join(ack.error_codes), ack.expected_sequence_number)
 
@@ -235,8 +233,6 @@ async def test_an_abandoned_frame_of_another_connection(database: Database) -> N
 
 
 class UnavailableStore:
-    """An unavailable database."""
-
     def read(self, senders: Sequence[int]) -> dict[int, int | None]:
         raise StoreUnavailable("gone")
 
@@ -245,8 +241,6 @@ class UnavailableStore:
 
 
 class FullStore(UnavailableStore):
-    """A full database."""
-
     @override
     def read(self, senders: Sequence[int]) -> dict[int, int | None]:
         return dict.fromkeys(senders)

@@ -36,7 +36,6 @@ NOW = datetime(2026, 3, 2, tzinfo=UTC)
 
 
 def message(site: str, sex: str, race: str) -> bytes:
-    """Return an order with these codes."""
     return (
         f"MSH|^~\\&|RISA|{site}|BRIDGE|SITE1|20260302080500||ORM^O01|C1|P|2.5.1\r"
         f"PID|1||M1^^^NORTH^MR||Doe^Jane|||{sex}||{race}\r"
@@ -50,7 +49,6 @@ def fail(error: Exception) -> None:
 
 
 def counted_codes(raw: bytes) -> dict[CodeKey, CodeUse]:
-    """Return the codes counted for a message that is evaluated and, if accepted, read."""
     made = compile_sources(SOURCES, "mine")
     assert isinstance(made, InboundMapping)
     counter = UnmappedCodeCounter()

@@ -40,7 +40,6 @@ PROFILE = """<HL7v2xConformanceProfile HL7Version="2.5.1">
 
 
 def message(*segments: str, version: str = "2.5.1", kind: str = "ORM^O01^ORM_O01") -> bytes:
-    """Return a message with the usual header."""
     head = f"MSH|^~\\&|A|B|C|D|20260101||{kind}|1|P|{version}"
     return "\r".join([head, *segments, ""]).encode()
 
@@ -50,7 +49,6 @@ OBR = "OBR|1|1|1|71250^CT^L"
 
 
 def errors(findings: Sequence[ValidationFinding]) -> set[tuple[str, str]]:
-    """Return code and place of the errors."""
     return {(f.refusal.error_code.value, f.refusal.place) for f in findings if f.is_error}
 
 
@@ -148,7 +146,6 @@ def test_places(path: str, place: str) -> None:
 
 
 def test_values_with_line_ends() -> None:
-    """A value with a line end results in no finding of its own."""
     lines = ["Warning: Value a", "b not in table HL70001 in element PID.PID_8", "Error: Missing x"]
     assert read_report(lines) == []
 
