@@ -19,7 +19,7 @@ def read(body: bytes) -> Any:
     """
     Return the value; raise `DocumentRefused` with the reason and never with the text.
 
-    The number of values is not limited here: `bridge.request_body` counts them in the text.
+    The number of values is not limited here: `bridge.web.bodies` counts them in the text.
     """
     try:
         text = body.decode("utf-8-sig")

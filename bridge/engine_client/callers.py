@@ -27,7 +27,7 @@ from bridge.engine_client.transport import (
     unreachable,
 )
 from bridge.errors import FailureKind
-from bridge.request_body import IN_PROCESS
+from bridge.web.bodies import IN_PROCESS
 from mllp.handshakes import HandshakeFailure, describe_handshake
 
 TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)

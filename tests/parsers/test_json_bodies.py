@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ConfigDict, Field, ValidationError
 
-from bridge.request_body import MAX_MISTAKES, MAX_VALUES, Model, TooManyValues, require_few_values
+from bridge.web.bodies import MAX_MISTAKES, MAX_VALUES, Model, TooManyValues, require_few_values
 from parsers.errors import DocumentRefused
 from parsers.json import read
 

@@ -12,7 +12,7 @@ from bridge.admin.search.delivery_search import AcceptedDeliveryQuery, DeliveryQ
 from bridge.admin.search.message_index import NumberKind
 from bridge.admin.search.message_search import MessageQuery
 from bridge.queue.states import QueueState
-from bridge.request_body import Model
+from bridge.web.bodies import Model
 from mappings.hl7.batch import MAX_MESSAGES, count_messages
 
 Text = Annotated[str, Field(max_length=200)]

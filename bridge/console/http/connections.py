@@ -41,7 +41,7 @@ from bridge.console.http.guard import (
 from bridge.executors import Threads
 from bridge.monitoring import channels as channel_records
 from bridge.monitoring.channels import ChannelKind
-from bridge.request_body import Model
+from bridge.web.bodies import Model
 
 channel_router = APIRouter(prefix="/api/channels", route_class=ConsoleRoute)
 router = APIRouter(prefix="/api/connections", route_class=ConsoleRoute)

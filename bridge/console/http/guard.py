@@ -40,7 +40,7 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.errors import BridgeError
 from bridge.executors import PoolFull, Threads
 from bridge.network_source import split_origin
-from bridge.request_body import (
+from bridge.web.bodies import (
     BodyTooLarge,
     BoundedRequest,
     BudgetExhausted,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import httpx
 
-from bridge.request_body import TooManyValues, require_few_values
+from bridge.web.bodies import TooManyValues, require_few_values
 from parsers import json
 from parsers.errors import DocumentRefused
 

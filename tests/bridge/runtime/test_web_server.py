@@ -14,10 +14,11 @@ from prometheus_client import Metric
 from starlette.responses import PlainTextResponse
 
 from bridge.metrics import Metrics
-from bridge.runtime.http_protocol import MAX_HEADERS
-from bridge.runtime.web_server import ANSWER_SECONDS, Probes, Readiness, WebServer, bind
+from bridge.runtime.web_server import ANSWER_SECONDS, Probes, Readiness
 from bridge.store.database import Database
 from bridge.store.options import DatabaseOptions
+from bridge.web.protocol import MAX_HEADERS
+from bridge.web.server import WebServer, bind
 from config.quantities import Address
 
 pytestmark = pytest.mark.anyio

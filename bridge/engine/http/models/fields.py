@@ -27,7 +27,7 @@ from bridge.engine.rules.order import has_invisible
 from bridge.engine.rules.text.document import MAX_NODES, Document, from_text, to_json
 from bridge.engine.rules.text.plain_text import from_lines
 from bridge.engine.service.signing.page_actions import read_document
-from bridge.request_body import Model
+from bridge.web.bodies import Model
 
 TAG_LENGTH = 1024
 IDENTIFIER_BYTES = 1024

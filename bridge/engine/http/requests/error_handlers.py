@@ -24,8 +24,8 @@ from bridge.engine.errors import EngineError
 from bridge.engine.http.requests.audit_events import record_refused_request
 from bridge.engine.http.requests.response_bodies import FieldError, HttpProblem, Problem
 from bridge.executors import PoolFull
-from bridge.request_body import has_nul
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
+from bridge.web.bodies import has_nul
 from bridge.workers.host import WorkerBusy
 
 API_VERSION = "1"

@@ -35,7 +35,7 @@ from bridge.engine.http.requests.response_bodies import (
 from bridge.engine.service.caller import Caller, TokenScope
 from bridge.engine.settings import SizeLimits
 from bridge.network_source import source_of, split_origin
-from bridge.request_body import (
+from bridge.web.bodies import (
     BodyTooLarge,
     BoundedRequest,
     BudgetExhausted,

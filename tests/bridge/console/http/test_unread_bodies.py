@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from bridge.console.http.bodies import SampleMessagesBody
 from bridge.console.http.guard import LARGE_LIMIT, LIMIT, ConsoleRoute
-from bridge.request_body import BUDGET, MAX_VALUES
+from bridge.web.bodies import BUDGET, MAX_VALUES
 from mappings.hl7.batch import MAX_MESSAGES
 from tests.bridge.console.http.running_console import BASE, RunningConsole
 from tests.unread import METHODS, UnreadRequest, flat, paths_of

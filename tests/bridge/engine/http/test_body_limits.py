@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bridge.request_body import BUDGET, MAX_VALUES, SMALL
+from bridge.web.bodies import BUDGET, MAX_VALUES, SMALL
 from tests.bridge.engine.http.engine_service import ADMIN, OTHER, Service
 from tests.unread import METHODS, UnreadRequest, paths_of
 

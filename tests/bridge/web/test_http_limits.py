@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.runtime.http_connections import RESERVED, STARTS_PER_TURN
-from tests.bridge.runtime.http_server import GET, PATIENT, POST, ended, served, status
+from bridge.web.connections import RESERVED, STARTS_PER_TURN
+from tests.bridge.web.http_server import GET, PATIENT, POST, ended, served, status
 from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from bridge.runtime.http_protocol import LINGER_BYTES, MAX_HEADER_COUNT
-from tests.bridge.runtime.http_server import (
+from bridge.web.protocol import MAX_HEADER_COUNT
+from tests.bridge.web.http_server import (
     GET,
     PATIENT,
     POST,
@@ -39,7 +39,7 @@ async def test_an_endless_unread_body_is_reset() -> None:
         with suppress(ConnectionError):
             async with asyncio.timeout(WITHIN):
                 while True:
-                    writer.write(bytes(LINGER_BYTES))
+                    writer.write(bytes(PATIENT.linger_bytes))
                     await writer.drain()
 
 

@@ -37,7 +37,9 @@ class HttpLimits:
     """
     Limits of one HTTP listener; durations in seconds, `body_rate` in bytes per second.
 
-    `proxies` are networks whose connections do not count against `per_source`.
+    After a response that precedes the end of its request, input is discarded until one of the
+    limits `linger` and `linger_bytes`: an early reset could destroy the response. `proxies` are
+    networks whose connections do not count against `per_source`.
     """
 
     connections: int = 1000
@@ -47,6 +49,8 @@ class HttpLimits:
     body_rate: int = 16 * 2**10
     idle: float = 75.0
     write: float = 30.0
+    linger: float = 5.0
+    linger_bytes: int = 2**20
     proxies: tuple[str, ...] = ()
 
 
@@ -60,6 +64,8 @@ class Rank(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class HttpConnection:
+    """A connection; `scope["state"]["connection"]` of its requests."""
+
     peer: str
     expire: Callable[[float], str]
     """Closes the connection if a time limit has passed; returns the reason, or ''."""
@@ -68,6 +74,7 @@ class HttpConnection:
     rank: Rank = Rank.IDLE
     surplus: bool = False
     """Whether it is beyond a limit, so that it may ask for probes only."""
+    is_open: bool = True
 
 
 class _EvictionOrder:
@@ -79,19 +86,19 @@ class _EvictionOrder:
             Rank.STALLED: OrderedDict(),
         }
 
-    def put(self, connection: HttpConnection, rank: Rank) -> None:
-        self.drop(connection)
+    def add(self, connection: HttpConnection, rank: Rank) -> None:
+        self.remove(connection)
         if rank in self._by_rank:
             self._by_rank[rank][connection] = None
 
-    def drop(self, connection: HttpConnection) -> None:
-        for each in self._by_rank.values():
-            each.pop(connection, None)
+    def remove(self, connection: HttpConnection) -> None:
+        for connections in self._by_rank.values():
+            connections.pop(connection, None)
 
     def first(self, other_than: HttpConnection) -> HttpConnection | None:
         """Return the connection to close first: the oldest of the rank with most connections."""
         ranks = sorted(self._by_rank.values(), key=len, reverse=True)
-        return next((each for rank in ranks for each in rank if each is not other_than), None)
+        return next((found for rank in ranks for found in rank if found is not other_than), None)
 
 
 class HttpConnections:
@@ -101,13 +108,13 @@ class HttpConnections:
         """`note` is called with the reason of each connection that is refused or closed."""
         self.limits = limits
         self._note = note
-        self._proxies = tuple(ipaddress.ip_network(each, strict=False) for each in limits.proxies)
+        self._proxies = tuple(ipaddress.ip_network(proxy, strict=False) for proxy in limits.proxies)
         self._sources: dict[HttpConnection, str] = {}
         self._counts: Counter[str] = Counter()
         self._order = _EvictionOrder()
         self._order_of: dict[str, _EvictionOrder] = {}
         self._surplus: set[HttpConnection] = set()
-        self._queues: OrderedDict[str, deque[tuple[HttpConnection, Callable[[], None]]]] = (
+        self._queues: OrderedDict[str, deque[tuple[HttpConnection, asyncio.Future[bool]]]] = (
             OrderedDict()
         )
         self._begun = 0  # requests started in this iteration of the event loop
@@ -138,8 +145,8 @@ class HttpConnections:
         source = self._sources.pop(connection, None)
         if source is None:
             return
-        self._order.drop(connection)
-        self._order_of[source].drop(connection)
+        self._order.remove(connection)
+        self._order_of[source].remove(connection)
         self._surplus.discard(connection)
         self._counts[source] -= 1
         if not self._counts[source]:
@@ -149,8 +156,8 @@ class HttpConnections:
         """Record that the rank of a connection has changed."""
         source = self._sources.get(connection)
         if source is not None:
-            self._order.put(connection, rank)
-            self._order_of[source].put(connection, rank)
+            self._order.add(connection, rank)
+            self._order_of[source].add(connection, rank)
 
     def admits(self, connection: HttpConnection, path: str) -> bool:
         """True if a connection may send this request: a surplus one asks for probes only."""
@@ -165,11 +172,12 @@ class HttpConnections:
         self._surplus.discard(connection)
         return True
 
-    def begin(self, connection: HttpConnection, path: str, start: Callable[[], None]) -> None:
+    async def turn(self, connection: HttpConnection, path: str) -> bool:
         """
-        Start a request, or queue it: few per iteration of the event loop, sources in rotation.
+        Wait until a request may start: few do in one iteration of the loop, sources in rotation.
 
         Probes start at once. Health, metrics and MLLP therefore wait for a few requests only.
+        Returns False if the connection has ended.
         """
         loop = asyncio.get_running_loop()
         if not self._turn_ends:
@@ -177,21 +185,23 @@ class HttpConnections:
             loop.call_soon(self._end_turn)
         if path in PROBE_PATHS or (not self._queues and self._begun < STARTS_PER_TURN):
             self._begun += 1
-            start()
-            return
+            return connection in self._sources
         source = self._sources.get(connection, "")
-        self._queues.setdefault(source, deque()).append((connection, start))
+        starts: asyncio.Future[bool] = loop.create_future()
+        self._queues.setdefault(source, deque()).append((connection, starts))
+        return await starts
 
     def _end_turn(self) -> None:
         self._begun, self._turn_ends = 0, False
         while self._queues and self._begun < STARTS_PER_TURN:
             source, queue = self._queues.popitem(last=False)
-            connection, start = queue.popleft()
+            connection, starts = queue.popleft()
             if queue:
                 self._queues[source] = queue  # at the end of the rotation
-            if connection in self._sources:
-                self._begun += 1
-                start()
+            is_open = connection in self._sources
+            self._begun += is_open
+            if not starts.done():  # the server cancels tasks when it stops
+                starts.set_result(is_open)
         if self._queues or self._begun:
             self._turn_ends = True
             asyncio.get_running_loop().call_soon(self._end_turn)
@@ -219,7 +229,7 @@ class HttpConnections:
             self._surplus.add(connection)
             if len(self._surplus) <= RESERVED:
                 return
-            idle = (each for each in self._surplus if each.rank is Rank.IDLE)
+            idle = (surplus for surplus in self._surplus if surplus.rank is Rank.IDLE)
             victim = victim or next(idle, connection)
         self.count_closed("made_room")
         self.remove(victim)

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bridge.logs import ALLOWED_FIELDS
-from tests.bridge.runtime.http_server import (
+from tests.bridge.web.http_server import (
     GET,
     PATIENT,
     POST,

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from bridge.runtime.http_connections import HttpLimits
-from bridge.runtime.web_server import WebServer
+from bridge.web.connections import HttpLimits
+from bridge.web.server import WebServer
 from config.quantities import Address
 
 QUICK = HttpLimits(connections=8, per_source=6, head=0.2, body=0.2, idle=0.2, write=0.3)

@@ -1,0 +1,1 @@
+"""HTTP for the engine, the console and HL7 listeners: server, limits, bodies, problems."""
