@@ -36,10 +36,7 @@ ALLOWED_FIELDS = frozenset(
 )
 """The fields that our lines may have. None of them contains a value of a message."""
 
-QUIET_LOGGERS = (
-    *("httpx", "httpcore", "uvicorn.access", "uvicorn.error", "hl7apy", "alembic"),
-    *("apscheduler.executors.default", "apscheduler.scheduler"),
-)
+QUIET_LOGGERS = ("httpx", "httpcore", "uvicorn.access", "uvicorn.error", "hl7apy", "alembic")
 
 
 def keep_known_fields(

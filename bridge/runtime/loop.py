@@ -15,9 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from twisted.internet.asyncioreactor import AsyncioSelectorReactor
-from twisted.internet.interfaces import IReadDescriptor
 from twisted.internet.main import installReactor
-from typing_extensions import override
 
 _RESOLVERS = 4  # threads of asyncio's default executor; other blocking work uses `bridge.executors`
 
@@ -25,23 +23,11 @@ Main = Callable[[asyncio.Event], Awaitable[int]]
 """Takes the event that requests a stop; returns the exit status."""
 
 
-class QuietReactor(AsyncioSelectorReactor):
-    """Twisted's reactor on asyncio's loop, without Twisted's log context around each read event."""
-
-    @override
-    def addReader(self, reader: IReadDescriptor) -> None:
-        watched: dict[Any, int] = self._readers
-        known = reader in watched
-        super().addReader(reader)  # type: ignore[no-untyped-call]
-        if not known and (descriptor := watched.get(reader)) is not None:
-            self._asyncioEventloop.add_reader(descriptor, self._readOrWrite, reader, True)
-
-
 def run(main: Main) -> int:
     """Install the reactor, run `main`, and return its status or raise its error."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    installReactor(QuietReactor(loop))  # type: ignore[no-untyped-call]
+    installReactor(AsyncioSelectorReactor(loop))  # type: ignore[no-untyped-call]
     loop.set_default_executor(ThreadPoolExecutor(_RESOLVERS, "host names"))
     from twisted.internet import reactor  # noqa: PLC0415  # importing it earlier would install another
 

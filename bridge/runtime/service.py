@@ -121,7 +121,6 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
         metrics = Metrics()
         schedule = Schedule(metrics)
         service = BridgeService(assemble(settings, roles, reactor, metrics, schedule))
-        await schedule.start()
         await service.start()
         notifier = SystemdNotifier(os.environ, schedule)
         await notifier.begin()
@@ -141,7 +140,6 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
         await service.stop()
         close_all()
         await notifier.end()
-        await schedule.stop()
         log.info("stopped")
         return 0
 

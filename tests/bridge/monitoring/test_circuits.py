@@ -21,12 +21,10 @@ class CourierState:
 def run_job(circuits: CircuitRecorder, meanwhile: Callable[[], None]) -> None:
     async def run() -> None:
         schedule = Schedule(Metrics())
-        await schedule.start()
         step = schedule.periodic(Job.CIRCUITS, circuits.store, last=circuits.store)
         await step.start()
         meanwhile()
         await step.stop()
-        await schedule.stop()
 
     asyncio.run(run())
 

@@ -1,7 +1,6 @@
 """No patient data in logs, metrics and exceptions: each failure runs with canary values."""
 
 import ast
-import asyncio
 import io
 import json
 import logging
@@ -195,15 +194,6 @@ def test_responses_to_closed_connections_are_not_logged(lines: io.StringIO) -> N
     assert [json.loads(line)["event"] for line in lines.getvalue().splitlines()] == [
         "another warning"
     ]
-
-
-def test_cancelled_jobs_are_not_logged(lines: io.StringIO) -> None:
-    """A stop cancels the scheduler's jobs; other failures are logged."""
-    library = logging.getLogger("apscheduler.executors.default")
-    for each in (asyncio.CancelledError(), ValueError()):
-        library.error("Job raised an exception", exc_info=each)
-    (line,) = lines.getvalue().splitlines()
-    assert "ValueError" in line
 
 
 def test_a_failure_of_the_service_has_no_body() -> None:

@@ -38,7 +38,6 @@ async def test_a_pause_is_stored_when_the_database_accepts_it_again(database: Da
     control = ChannelControl(
         database, kind, {"ris": destination}, Metrics(), lambda: 1000, schedule
     )
-    await schedule.start()
     await control.start()
     _rename_table(database, "channel", "channel_away")
     with capture_logs() as log:
@@ -51,4 +50,3 @@ async def test_a_pause_is_stored_when_the_database_accepts_it_again(database: Da
 
     assert destination.is_paused
     await control.stop()
-    await schedule.stop()

@@ -48,13 +48,11 @@ async def served(folder: Path, handled: RecordingHandler) -> AsyncIterator[Folde
         "files", Folder(folder), handled, lambda *_: None, rules, ServerObserver()
     )
     port = FolderPort(listener, schedule, every=EVERY)
-    await schedule.start()
     await port.start()
     try:
         yield port
     finally:
         await port.stop()
-        await schedule.stop()
 
 
 async def test_files_are_handled_in_order(tmp_path: Path) -> None:

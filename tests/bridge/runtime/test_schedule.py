@@ -2,14 +2,10 @@
 
 import asyncio
 import time
-from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any, Self
 
-import apscheduler.schedulers.base as apscheduler
 import pytest
 from prometheus_client import generate_latest
 from structlog.testing import capture_logs
-from typing_extensions import override
 
 from bridge.metrics import Metrics
 from bridge.runtime.schedule import AsyncAction, Job, Run, Schedule, ServicePart, do_nothing
@@ -40,13 +36,6 @@ class Process:
         self.metrics = Metrics()
         self.schedule = Schedule(self.metrics)
 
-    async def __aenter__(self) -> Self:
-        await self.schedule.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.schedule.stop()
-
     async def begin(
         self, run: Run, job: Job = Job.CIRCUITS, last: AsyncAction = do_nothing
     ) -> ServicePart:
@@ -71,13 +60,13 @@ async def test_a_failing_job_runs_again() -> None:
             raise ValueError("DOE^JANE")
 
     with capture_logs() as lines:
-        async with Process() as process:
-            step = await process.begin(fails_three_times)
-            await runs.reached(5)
-            await step.stop()
-            assert process.metric("bridge_job_failures_total") == 3
-            assert abs(process.metric("bridge_job_last_run_timestamp_seconds") - time.time()) < 3600
-            assert process.metric("bridge_job_last_run_seconds") >= 0
+        process = Process()
+        step = await process.begin(fails_three_times)
+        await runs.reached(5)
+        await step.stop()
+        assert process.metric("bridge_job_failures_total") == 3
+        assert abs(process.metric("bridge_job_last_run_timestamp_seconds") - time.time()) < 3600
+        assert process.metric("bridge_job_last_run_seconds") >= 0
 
     assert [(each["event"], each["job"]) for each in lines] == [
         ("job failed", "circuits"),
@@ -94,15 +83,15 @@ async def test_runs_do_not_overlap() -> None:
         await slow.one()
         await release.wait()
 
-    async with Process() as process:
-        held = await process.begin(waits)
-        other = await process.begin(fast.one, Job.ALERTS)
-        await fast.reached(10)
-        assert slow.count == 1
-        release.set()
-        await slow.reached(2)
-        await held.stop()
-        await other.stop()
+    process = Process()
+    held = await process.begin(waits)
+    other = await process.begin(fast.one, Job.ALERTS)
+    await fast.reached(10)
+    assert slow.count == 1
+    release.set()
+    await slow.reached(2)
+    await held.stop()
+    await other.stop()
 
 
 async def test_a_stop_ends_the_current_run_first() -> None:
@@ -117,16 +106,16 @@ async def test_a_stop_ends_the_current_run_first() -> None:
     async def last() -> None:
         done.append("last")
 
-    async with Process() as process:
-        step = await process.begin(run, last=last)
-        await runs.reached(1)
-        stopping = asyncio.ensure_future(step.stop())
-        asyncio.get_running_loop().call_soon(release.set)
-        await stopping
-        other = Runs()
-        proof = await process.begin(other.one, Job.ALERTS)
-        await other.reached(5)
-        await proof.stop()
+    process = Process()
+    step = await process.begin(run, last=last)
+    await runs.reached(1)
+    stopping = asyncio.ensure_future(step.stop())
+    asyncio.get_running_loop().call_soon(release.set)
+    await stopping
+    other = Runs()
+    proof = await process.begin(other.one, Job.ALERTS)
+    await other.reached(5)
+    await proof.stop()
 
     assert done == ["run", "last"]
 
@@ -144,10 +133,10 @@ async def test_a_stop_cancels_jobs_without_drain() -> None:
             raise
 
     with capture_logs() as lines:
-        async with Process() as process:
-            step = await process.begin(run, Job.STATUS_POLL)
-            await runs.reached(1)
-            await asyncio.wait_for(step.stop(), SOON)
+        process = Process()
+        step = await process.begin(run, Job.STATUS_POLL)
+        await runs.reached(1)
+        await asyncio.wait_for(step.stop(), SOON)
 
     assert ended == ["cancelled"]
     assert lines == []
@@ -161,11 +150,11 @@ async def test_a_job_sets_its_next_run() -> None:
         await runs.one()
         return 0.0
 
-    async with Process() as process:
-        step = process.schedule.periodic(Job.NUMBER_INDEX, run, every=3600.0)
-        await step.start()
-        await runs.reached(3)
-        await step.stop()
+    process = Process()
+    step = process.schedule.periodic(Job.NUMBER_INDEX, run, every=3600.0)
+    await step.start()
+    await runs.reached(3)
+    await step.stop()
 
 
 async def test_last_runs_without_a_start() -> None:
@@ -175,30 +164,7 @@ async def test_last_runs_without_a_start() -> None:
     async def last() -> None:
         done.append("last")
 
-    async with Process() as process:
-        await process.schedule.periodic(Job.AUDIT_RELAY, do_nothing, last=last).stop()
+    process = Process()
+    await process.schedule.periodic(Job.AUDIT_RELAY, do_nothing, last=last).stop()
 
     assert done == ["last"]
-
-
-@pytest.mark.parametrize(
-    "hours", [-24 * 365, -1, 1, 24 * 365], ids=["year back", "back", "on", "year on"]
-)
-async def test_system_time_changes(hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs keep their period when the system time changes by a year."""
-    runs, moved = Runs(), timedelta()
-
-    class SetClock(datetime):
-        @classmethod
-        @override
-        def now(cls, tz: tzinfo | None = None) -> Any:
-            moved_time = datetime.now(UTC) + moved
-            return moved_time if tz is None else tz.fromutc(moved_time.replace(tzinfo=tz))
-
-    monkeypatch.setattr(apscheduler, "datetime", SetClock)
-    async with Process() as process:
-        step = await process.begin(runs.one)
-        await runs.reached(2)
-        moved = timedelta(hours=hours)
-        await runs.reached(runs.count + 3)
-        await step.stop()

@@ -22,7 +22,6 @@ async def test_watchdog_notifications(tmp_path: Path) -> None:
         loop = asyncio.get_running_loop()
         environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "40000"}
         schedule = Schedule(Metrics())
-        await schedule.start()
         notifier = SystemdNotifier(environment, schedule)
         await notifier.begin()
         notifications = [
@@ -34,7 +33,6 @@ async def test_watchdog_notifications(tmp_path: Path) -> None:
         ) == ALIVE:
             pass
         await notifier.end()
-        await schedule.stop()
 
     assert notifications == [READY, ALIVE, ALIVE, ALIVE]
     assert notification == STOPPING
@@ -44,9 +42,7 @@ async def test_without_systemd(tmp_path: Path) -> None:
     """Without a socket, or with a closed one, the service works."""
     for environment in ({}, {"NOTIFY_SOCKET": str(tmp_path / "gone"), "WATCHDOG_USEC": "20000"}):
         schedule = Schedule(Metrics())
-        await schedule.start()
         notifier = SystemdNotifier(environment, schedule)
         await notifier.begin()
         notifier.stopping()
         await notifier.end()
-        await schedule.stop()
