@@ -28,7 +28,6 @@ lint: $(READY)
 
 bench: app
 	$(BIN)/python -m tests.benchmarks
-	$(BIN)/python -m tests.benchmarks.app
 
 fuzz: app ## guided by coverage, for so many seconds in all; `make test` does it for half a minute
 	$(BIN)/python -m tests.fuzz $(or $(SECONDS),600)

@@ -94,7 +94,6 @@ def _find_right_to_mount() -> str | None:
 
 
 BASH = _program("bash", "the commands of the guides", "bash", "bash")
-C_COMPILER = _program("C compiler", "the benchmark with a slow disk", "gcc", "cc", "gcc", "clang")
 CHROMIUM = _program(
     "Chromium",
     "the pages in a browser",

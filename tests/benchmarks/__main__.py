@@ -13,34 +13,24 @@ from pathlib import Path
 from tests.benchmarks import (
     ab,
     applied,
-    engine,
-    growth,
     intake,
     latency,
-    mapping,
     removal,
     results,
     single,
-    slow_disk,
     start,
-    watching,
 )
 from tests.benchmarks.tables import Options
 
 ROUNDS = 5
 
 PARTS: Mapping[str, Callable[[Path, Options], None]] = {
-    "mapping": mapping.main,
     "intake": intake.main,
     "single": single.main,
-    "slow-disk": slow_disk.main,
     "applied": applied.main,
     "latency": latency.main,
     "results": results.main,
-    "watching": watching.main,
-    "engine": engine.main,
     "start": start.main,
-    "growth": growth.main,
     "removal": removal.main,
 }
 

@@ -15,22 +15,11 @@ from config import load
 
 CHUNK = 100_000
 
-REPORTS = ("engine_report", "pk", {"report_id": "'filled-' || n.i"})
-ORDERS = (
-    "engine_report_order",
-    "pk",
-    {"report_pk": "-n.i", "mrn": "'FM' || (n.i / 5)", "accession": "'FA' || n.i"},
-)
 MESSAGES = ("message", "id", {"identity": "n.i * 7919", "digest": "n.i"})
 BODIES: tuple[str, str, dict[str, str]] = ("message_body", "message_id", {})
 
 Table = tuple[str, str, Mapping[str, str]]
 """Name, key, and the columns that differ from row to row, as expressions of the number n.i."""
-
-
-def fill_engine(home: Path, count: int) -> None:
-    """Copy the first report and its order."""
-    _fill(Database(load(home).engine_database_url()), (REPORTS, ORDERS), count)
 
 
 def fill_inbox(home: Path, count: int) -> None:
