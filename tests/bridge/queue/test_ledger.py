@@ -68,46 +68,6 @@ def test_a_retransmit_must_be_acknowledged_again(intake: Intake, store: Database
     assert queries.message(store, first.message_id).row.retransmits == 2
 
 
-def test_copies_that_arrive_together(intake: Intake, store: Database) -> None:
-    """Two copies in one transaction are one message with one acknowledgment."""
-    receipts = intake.enqueue_together(arrival("A"), arrival("B"), arrival("A"))
-    assert [receipt.duplicate for receipt in receipts] == [False, False, True]
-    assert receipts[2].ack == receipts[0].ack
-    assert count_of(store) == 2
-
-
-def test_a_reused_control_id(intake: Intake, store: Database) -> None:
-    """Other content with a known control id is stored as a new message, with a flag."""
-    intake.enqueue(arrival("A"))
-    (receipt,) = intake.enqueue(arrival("A", content="other"))
-    assert receipt.reused
-    assert not receipt.duplicate
-    row = queries.message(store, receipt.message_id).row
-    assert (row.state, row.flags) == (QueueState.QUEUED, MessageFlag.REUSED_CONTROL_ID)
-
-
-def test_a_reused_control_id_is_refused(intake: Intake, store: Database) -> None:
-    """If the listener refuses reuse, the second message is stored as refused."""
-    other = arrival("A", content="other", refuse_reuse=b"NAK", refuse_reuse_code="AR")
-    intake.enqueue(arrival("A"))
-    (receipt,) = intake.enqueue(other)
-    assert (receipt.ack, receipt.ack_code, receipt.reused) == (b"NAK", "AR", True)
-    row = queries.message(store, receipt.message_id).row
-    assert (row.state, row.ack_code, row.error_code) == (QueueState.REFUSED, "AR", "205")
-    (again,) = intake.enqueue(other)
-    assert (again.ack, again.ack_code, again.duplicate) == (b"NAK", "AR", True)
-
-
-def test_a_corrected_refusal(intake: Intake, store: Database) -> None:
-    """A message that was refused and is accepted now is stored."""
-    (no,) = intake.enqueue(refused("A"))
-    (yes,) = intake.enqueue(arrival("A"))
-    assert (no.ack_code, yes.ack_code, yes.duplicate) == ("AE", "AA", False)
-    assert queries.message(store, yes.message_id).row.flags == MessageFlag.CORRECTED
-    (again,) = intake.enqueue(arrival("A"))
-    assert (again.message_id, again.ack_code) == (yes.message_id, "AA")
-
-
 def test_an_unstorable_row_fails_alone(intake: Intake, store: Database) -> None:
     """An arrival that cannot be stored fails. Others of its batch are stored."""
     poison = dataclasses.replace(arrival("P"), received_at=2**70)
