@@ -10,7 +10,6 @@ import pytest
 import bridge
 from bridge.executors import ConcurrencyLimit, PoolFull, Threads, close_all, single_thread
 
-pytestmark = pytest.mark.anyio
 SOURCE = Path(bridge.__file__).parent
 OWN_EXECUTORS = {
     "executors.py",

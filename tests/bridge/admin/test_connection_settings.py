@@ -143,7 +143,6 @@ def test_a_console_user_names_no_file_outside_of_home(
     assert harness.mistakes(kind, {**table, "authorization_file": "secrets/street.auth"}) == {}
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("kind", ["listener", "destination"])
 @pytest.mark.parametrize("path", ["/root/.ssh", "/etc", "../outside", "link/x", "~/x", "secrets"])
 async def test_a_console_user_names_no_folder_outside_of_home(
@@ -243,7 +242,6 @@ def test_a_definition_of_a_file_is_stored_with_the_connection(harness: Connectio
     assert harness.mistakes("destination", {**STREET, "mapping": "street"}, new=False) == {}
 
 
-@pytest.mark.anyio
 async def test_trial_of_a_listener(harness: ConnectionsHarness) -> None:
     """The trial of a listener checks whether its port is free."""
     with closing(socket.create_server(("127.0.0.1", 0))) as other:

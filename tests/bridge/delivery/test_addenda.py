@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from bridge.engine_client import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
@@ -11,8 +9,6 @@ from tests.bridge.delivery.fixtures import SITE, Page, destination
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
 from tests.eventually import eventually_async
-
-pytestmark = pytest.mark.anyio
 
 A1 = OrderKey(SITE, "M1", "A1")
 DELAY = 60

@@ -17,8 +17,6 @@ from tests.bridge.delivery.test_faults import unreachable
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.eventually import eventually_async
 
-pytestmark = pytest.mark.anyio
-
 REPORTS = 150
 """More than two batches."""
 

@@ -19,8 +19,6 @@ from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import order
 from tests.eventually import PATIENCE, eventually_async
 
-pytestmark = pytest.mark.anyio
-
 STATUS, EXPORT = "/api/report/status", "/api/report/export/json"
 CLAIMED = "SELECT count(*) FROM delivery WHERE state = 'claimed'"
 TAKEN_OVER = """

@@ -27,8 +27,6 @@ from tests.bridge.intake.fixture import order
 from tests.bridge.queue.samples import NOW, release
 from tests.conformance.parsers import structure_errors
 
-pytestmark = pytest.mark.anyio
-
 A1 = OrderKey(SITE, "M1", "A1")
 RESULTS = frozenset({ResultEvent.PRELIMINARY, ResultEvent.FINAL, ResultEvent.ADDENDUM})
 FIRST = "FINDINGS:\nA nodule.\n\nRECOMMENDATION:\nBiopsy.\n\nFINDINGS:\nAnother."

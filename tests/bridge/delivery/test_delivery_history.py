@@ -21,8 +21,6 @@ from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
 from tests.eventually import eventually_async
 
-pytestmark = pytest.mark.anyio
-
 A1 = OrderKey(SITE, "M1", "A1")
 DELAY = 60
 RESULTS = frozenset({ResultEvent.PRELIMINARY, ResultEvent.FINAL, ResultEvent.ADDENDUM})

@@ -14,8 +14,6 @@ from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
 from tests.eventually import eventually_async
 
-pytestmark = pytest.mark.anyio
-
 
 def wrong_id(payload: bytes) -> bytes:
     """Acknowledge another message."""

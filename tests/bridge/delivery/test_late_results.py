@@ -4,8 +4,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
-
 from bridge.delivery.destinations import CompiledDestination
 from bridge.queue.deliveries import DeliveryOutcome
 from bridge.queue.operations import retry_delivery, skip_delivery
@@ -23,8 +21,6 @@ from tests.bridge.delivery.test_delivery_history import compiled
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import order
 from tests.eventually import eventually_async
-
-pytestmark = pytest.mark.anyio
 
 DELIVERIES = "SELECT event, state, code FROM delivery ORDER BY id"
 REPLIES = {"AR": "park"}

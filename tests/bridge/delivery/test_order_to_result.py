@@ -21,8 +21,6 @@ from tests.bridge.intake.fixture import order
 from tests.bridge.intake.process.test_order_processor import group, message
 from tests.eventually import eventually_async
 
-pytestmark = pytest.mark.anyio
-
 A1 = OrderKey(SITE, "M1", "A1")
 DELAY = 60  # seconds
 POLL = 30  # ms: more than a poller waits before it asks again

@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
 from sqlalchemy import Connection
 
 from bridge.store.database import Database
@@ -11,8 +10,6 @@ from tests.bridge.delivery.fixtures import destination
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import order
 from tests.bridge.query_plans import Statement, plan_of, recorded_statements
-
-pytestmark = pytest.mark.anyio
 
 GROWING = (
     "message", "message_body", "message_lane", "delivery", "delivery_body", "delivery_lane",

@@ -24,8 +24,6 @@ from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
 from tests.eventually import eventually_async
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_differences_are_found(tmp_path: Path, database: Database) -> None:
     """The job finds a deleted report and an unprocessed release, and nothing else."""

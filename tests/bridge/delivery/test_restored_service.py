@@ -16,8 +16,6 @@ from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import order
 from tests.eventually import eventually_async
 
-pytestmark = pytest.mark.anyio
-
 _BACKUP = """
     DELETE FROM engine_change WHERE cursor > :cursor;
     UPDATE sqlite_sequence SET seq = :cursor WHERE name = 'engine_change';

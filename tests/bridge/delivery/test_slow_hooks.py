@@ -16,8 +16,6 @@ from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
 from tests.eventually import PATIENCE, eventually_async
 
-pytestmark = pytest.mark.anyio
-
 
 class SlowMapping(OutboundMapping):
     """Writes a message when the test allows it, and records the threads that it uses."""

@@ -161,7 +161,6 @@ def test_unknown_orders_are_polled_less_often() -> None:
     assert reschedule(known_report(changed=0), NOW, EVERY).check_at == NOW + EVERY
 
 
-@pytest.mark.anyio
 async def test_an_order_that_is_committed_late(tmp_path: Path, database: Database) -> None:
     """An order is polled although an order with a higher id was polled before."""
     row = (
@@ -178,7 +177,6 @@ async def test_an_order_that_is_committed_late(tmp_path: Path, database: Databas
         assert hospital.rows(seen) == [("A5",), ("A7",)]
 
 
-@pytest.mark.anyio
 async def test_a_site_with_a_wrong_token(tmp_path: Path, database: Database) -> None:
     """Its orders are postponed and the refusal is reported; other sites are polled."""
     row = (
@@ -199,7 +197,6 @@ async def test_a_site_with_a_wrong_token(tmp_path: Path, database: Database) -> 
         assert hospital.rows(due) == []
 
 
-@pytest.mark.anyio
 async def test_a_report_that_cannot_be_exported(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +225,6 @@ async def test_a_report_that_cannot_be_exported(
         assert "More 1." in texts(sent[-1])
 
 
-@pytest.mark.anyio
 async def test_linked_orders_that_are_due_at_different_times(
     tmp_path: Path, database: Database
 ) -> None:

@@ -45,7 +45,6 @@ def outbound(made: object) -> OutboundMapping:
     return made
 
 
-@pytest.mark.anyio
 async def test_a_refused_code_parks_the_result(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,7 +83,6 @@ async def test_a_refused_code_parks_the_result(
     assert b"ZBP|SEVEN" in sent
 
 
-@pytest.mark.anyio
 async def test_unmapped_codes_are_reported_by_definition(
     tmp_path: Path, database: Database
 ) -> None:

@@ -14,8 +14,6 @@ from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import order
 from tests.eventually import eventually_async
 
-pytestmark = pytest.mark.anyio
-
 A1 = OrderKey(SITE, "M1", "A1")
 DELAY = 86_400  # seconds
 Learn = Callable[[Hospital], Awaitable[None]]

@@ -33,7 +33,6 @@ RECORD = {
 READ_RECORD = StatusRecord("r1", ReportStatus.DRAFT, "ada@example.org", None, (ORDER,), True)
 
 
-@pytest.mark.anyio
 async def test_delete() -> None:
     """A deletion posts the documented body to the documented path."""
     service = Service()
@@ -42,7 +41,6 @@ async def test_delete() -> None:
     assert service.requests[0].headers["x-access-token"] == "T"
 
 
-@pytest.mark.anyio
 async def test_launch() -> None:
     """A launch contains all given objects; the result contains all fields of the response."""
     service = Service(
@@ -72,7 +70,6 @@ async def test_launch() -> None:
     assert response == LaunchResult("Draft", "r1")
 
 
-@pytest.mark.anyio
 async def test_a_minimal_launch() -> None:
     """It contains only documented members, for services without our extensions."""
     service = Service(response={"status": "PreLaunch", "owner": {}, "reportLink": "x"})
@@ -84,7 +81,6 @@ async def test_a_minimal_launch() -> None:
     }
 
 
-@pytest.mark.anyio
 async def test_batch() -> None:
     """A batch returns one result or failure per launch, in order."""
     service = Service(
@@ -99,7 +95,6 @@ async def test_batch() -> None:
     assert (bad.failure, bad.code) == (FailureKind.PERMANENT, "patient_name_mismatch")
 
 
-@pytest.mark.anyio
 async def test_a_batch_of_another_length_is_an_error() -> None:
     """Results could not be assigned to orders."""
     service = Service(response=[])
@@ -108,7 +103,6 @@ async def test_a_batch_of_another_length_is_an_error() -> None:
     assert raised.value.failure is FailureKind.AMBIGUOUS
 
 
-@pytest.mark.anyio
 async def test_status_linking_and_feed() -> None:
     """Records come back as values; unknown members are ignored."""
     service = Service(response=[RECORD])
@@ -128,7 +122,6 @@ async def test_status_linking_and_feed() -> None:
     assert service.path == "/api/report/unlink-orders"
 
 
-@pytest.mark.anyio
 async def test_changes() -> None:
     """The feed is read from a cursor on."""
     change = {
@@ -150,7 +143,6 @@ async def test_changes() -> None:
     assert (release.kind, release.sequence) == ("final", 1)
 
 
-@pytest.mark.anyio
 async def test_patients_and_worklist() -> None:
     """Our extensions have their own paths."""
     service = Service(response={"items": [TRIPLE], "next": "c2"})
@@ -168,7 +160,6 @@ async def test_patients_and_worklist() -> None:
     }
 
 
-@pytest.mark.anyio
 async def test_reading_and_exports() -> None:
     """Texts are returned as text, the record as a value."""
     client = Service(response={"content": "Normal."}).client()
@@ -191,7 +182,6 @@ async def test_reading_and_exports() -> None:
     assert [each.content for each in export.addenda] == ["More."]
 
 
-@pytest.mark.anyio
 async def test_tokens_by_site() -> None:
     service = Service(response=[])
     client = service.client(AccessTokens("D", {"SITE2": "S"}))
@@ -205,7 +195,6 @@ async def test_tokens_by_site() -> None:
     )
 
 
-@pytest.mark.anyio
 async def test_signed_texts() -> None:
     """Texts are returned by order. An unsigned report has none; a signed one must have one."""
     draft = {**RECORD, "text": None}
@@ -226,7 +215,6 @@ PROFILE = {
 }
 
 
-@pytest.mark.anyio
 async def test_the_profile_of_a_user() -> None:
     """The members that limit the session are required."""
     service = Service(response=PROFILE)
@@ -249,7 +237,6 @@ def test_an_account_without_a_state_is_disabled() -> None:
     ]
 
 
-@pytest.mark.anyio
 async def test_the_next_page_of_a_worklist() -> None:
     """A cursor continues the list; an empty one begins it."""
     service = Service(response={"items": []})
@@ -258,7 +245,6 @@ async def test_the_next_page_of_a_worklist() -> None:
     assert [each.url.params.get("cursor") for each in service.requests] == ["c2", None]
 
 
-@pytest.mark.anyio
 async def test_responses_in_utf_16() -> None:
     """JSON of another Unicode encoding is read."""
     content = json.dumps([RECORD]).encode("utf-16")
@@ -267,7 +253,6 @@ async def test_responses_in_utf_16() -> None:
     assert await EngineClient(HttpCaller(http), "T").status([ORDER]) == (READ_RECORD,)
 
 
-@pytest.mark.anyio
 async def test_a_feed_without_a_cursor() -> None:
     """The next cursor is the one of the latest change."""
     service = Service(response={"items": [{"cursor": each, "record": RECORD} for each in (8, 9)]})
@@ -276,7 +261,6 @@ async def test_a_feed_without_a_cursor() -> None:
     assert page.cursor == 9
 
 
-@pytest.mark.anyio
 async def test_times_of_a_release() -> None:
     """Report and addendum have separate times; a time with an offset is converted to UTC."""
     record = {**RECORD, "unsignUntil": 1, "addendumUnsignUntil": 2}

@@ -18,8 +18,6 @@ from bridge.engine_client.transport import (
 )
 from bridge.errors import FailureKind
 
-pytestmark = pytest.mark.anyio
-
 
 class Silent(EngineCaller):
     """A service that never responds; `left` records the cancellation."""

@@ -12,7 +12,6 @@ from bridge.errors import FailureKind
 from tests.bridge.engine_client.stub_service import ORDER, Service
 
 
-@pytest.mark.anyio
 async def test_a_failure_has_status_code_and_retry_after() -> None:
     service = Service(429, {"code": "rate_limited", "detail": "SECRET"}, retry_after="3")
     with pytest.raises(EngineFailure) as raised:
@@ -27,7 +26,6 @@ async def test_a_failure_has_status_code_and_retry_after() -> None:
     assert "SECRET" not in str(failure)
 
 
-@pytest.mark.anyio
 async def test_a_missing_endpoint_differs_from_a_missing_report() -> None:
     """405 and a 404 without a report's code mean that the service has no such endpoint."""
     for status, code, expected in (
@@ -42,7 +40,6 @@ async def test_a_missing_endpoint_differs_from_a_missing_report() -> None:
         assert raised.value.is_unsupported is expected
 
 
-@pytest.mark.anyio
 async def test_a_violated_rule_is_final() -> None:
     """The document reports a violated rule with status 500, and marks it in a header."""
     service = Service(500, {"code": "some_new_rule"}, x_error_class="business")
@@ -51,7 +48,6 @@ async def test_a_violated_rule_is_final() -> None:
     assert (raised.value.failure, raised.value.code) == (FailureKind.PERMANENT, "some_new_rule")
 
 
-@pytest.mark.anyio
 async def test_only_401_means_signed_out() -> None:
     """Any other failure of the profile is an error: the user may be signed in."""
     assert await Service(401, {"code": "unauthorized"}).client().signed_in_user("session=1") is None
@@ -71,7 +67,6 @@ ERRORS = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("error", "expected"), list(ERRORS.items()))
 async def test_no_response(error: type[Exception], expected: FailureKind) -> None:
     """Without a connection nothing was sent; after a broken one the effect is unknown."""
@@ -88,7 +83,6 @@ async def test_no_response(error: type[Exception], expected: FailureKind) -> Non
     assert raised.value.__cause__ is None
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "response",
     [

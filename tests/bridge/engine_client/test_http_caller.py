@@ -65,7 +65,6 @@ def always(*parts: bytes) -> Responder:
     return response
 
 
-@pytest.mark.anyio
 async def test_connections_are_reused() -> None:
     """Sequential requests share one connection; concurrent requests have one each."""
     async with served(always(OK)) as (server, http):
@@ -76,7 +75,6 @@ async def test_connections_are_reused() -> None:
         assert server.connections == 3
 
 
-@pytest.mark.anyio
 async def test_a_closed_connection_is_not_reused() -> None:
     """After `connection: close`, and after the server closed an idle connection."""
     last = OK.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
@@ -98,7 +96,6 @@ async def test_a_closed_connection_is_not_reused() -> None:
         assert server.connections == 2
 
 
-@pytest.mark.anyio
 async def test_a_response_in_parts() -> None:
     """An interim response, a head in two writes, and chunks."""
     chunked = b"HTTP/1.1 500 Bad\r\nX-Error-Class: business\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -117,7 +114,6 @@ async def test_a_response_in_parts() -> None:
         assert server.connections == 1
 
 
-@pytest.mark.anyio
 async def test_the_request_on_the_wire() -> None:
     """A path with special characters, a query as httpx writes it, headers and a body."""
     received = bytearray()
@@ -138,7 +134,6 @@ async def test_the_request_on_the_wire() -> None:
     assert body == "{}"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("response", [b"", OK[:-1], b"SECRET\r\n\r\n"])
 async def test_an_incomplete_response_is_ambiguous(response: bytes) -> None:
     """The connection ends before or in the response, or the response is not HTTP."""
@@ -154,7 +149,6 @@ async def test_an_incomplete_response_is_ambiguous(response: bytes) -> None:
     assert "SECRET" not in str(raised.value)
 
 
-@pytest.mark.anyio
 async def test_a_late_response_is_discarded() -> None:
     """A timeout or cancellation closes the connection; the next request opens a new one."""
     arrived, given_up = asyncio.Event(), asyncio.Event()
@@ -179,7 +173,6 @@ async def test_a_late_response_is_discarded() -> None:
         assert (await http.send(EngineRequest("GET", "/3", {}))).content == b"/3"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
 async def test_the_size_of_a_response_is_limited(compressed: bool) -> None:
     """An endless response, also a compressed one, ends at the limit, with its connection."""
@@ -209,7 +202,6 @@ async def test_the_size_of_a_response_is_limited(compressed: bool) -> None:
         await caller.aclose()
 
 
-@pytest.mark.anyio
 async def test_cookies_of_a_response_are_not_sent_again() -> None:
     """They belong to the user of that request."""
     requests: list[bytes] = []
@@ -226,7 +218,6 @@ async def test_cookies_of_a_response_are_not_sent_again() -> None:
     assert b"cookie" not in requests[1].lower()
 
 
-@pytest.mark.anyio
 async def test_requests_that_were_not_sent() -> None:
     """A refused connection is transient. A request that is invalid in HTTP is permanent."""
     async with served(always(OK)) as (_, http):

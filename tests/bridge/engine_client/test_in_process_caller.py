@@ -32,7 +32,6 @@ async def mirror(scope: Any, receive: Any, send: Send) -> None:
     await JSONResponse(request, 201, {"X-Seen": "yes"})(scope, receive, send)
 
 
-@pytest.mark.anyio
 async def test_the_application_receives_the_request() -> None:
     """The application gets the same request as from a web server."""
     query = {"q": ["1", "2&3"], "on": True}
@@ -54,7 +53,6 @@ async def test_the_application_receives_the_request() -> None:
     }
 
 
-@pytest.mark.anyio
 async def test_absolute_addresses() -> None:
     """An address of this application is requested; an address of another service is refused."""
     caller = InProcessCaller(mirror, BASE)
@@ -66,7 +64,6 @@ async def test_absolute_addresses() -> None:
     assert raised.value.failure is FailureKind.PERMANENT
 
 
-@pytest.mark.anyio
 async def test_a_streamed_response() -> None:
     """The parts are joined; the application receives the disconnect after the last part."""
     received = []
@@ -85,7 +82,6 @@ async def test_a_streamed_response() -> None:
     assert received[-1] == "http.disconnect"
 
 
-@pytest.mark.anyio
 async def test_the_disconnect_follows_the_response() -> None:
     """An application that waits for the disconnect receives none while it responds."""
     early = []
@@ -104,7 +100,6 @@ async def test_the_disconnect_follows_the_response() -> None:
     assert (response.content, early) == (b"xx", [False, False])
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("begun", [False, True])
 async def test_errors_of_the_application(begun: bool) -> None:
     """Status 500 before the response has started, else an ambiguous failure."""
@@ -125,7 +120,6 @@ async def test_errors_of_the_application(begun: bool) -> None:
         assert (response.status, response.content) == (500, b"")
 
 
-@pytest.mark.anyio
 async def test_cancellation() -> None:
     """Cancelling the caller cancels the application."""
     ended = asyncio.Event()

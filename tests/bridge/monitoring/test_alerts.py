@@ -271,7 +271,6 @@ def test_renewed_differences(database: Database) -> None:
     assert listed(database) == []
 
 
-@pytest.mark.anyio
 async def test_the_snapshot(database: Database) -> None:
     """The monitor reads circuits, refused messages and exceptions from the database."""
     ledger = Ledger(database)

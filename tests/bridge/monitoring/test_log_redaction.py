@@ -71,7 +71,6 @@ class Broken:
     __getattr__ = __call__
 
 
-@pytest.mark.anyio
 async def test_intake_logs_no_values(database: Database, lines: io.StringIO) -> None:
     """Refusals and failures of mapping and storage log codes and places only."""
     payloads = [
@@ -97,7 +96,6 @@ async def test_intake_logs_no_values(database: Database, lines: io.StringIO) -> 
     clean(lines.getvalue())
 
 
-@pytest.mark.anyio
 async def test_order_processing_and_delivery_log_no_values(
     tmp_path: Path, database: Database, lines: io.StringIO
 ) -> None:

@@ -37,8 +37,6 @@ from mllp.errors import LossReason, ReplyLost
 from mllp.framing import Frame
 from mllp.testing import MemoryClient, MemoryPeer
 
-pytestmark = pytest.mark.anyio
-
 
 class Recorder:
     def __init__(self) -> None:

@@ -2,20 +2,45 @@
 
 import asyncio
 import dataclasses
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
+from bridge import index_key
 from bridge.queue import queries
-from bridge.queue.errors import NoSuchRow
-from bridge.queue.ledger.arrivals import MessageFlag, Receipt
+from bridge.queue.digests import digest, stored_digest
+from bridge.queue.errors import LedgerClosed, NoSuchRow
+from bridge.queue.inbox import Inbox
+from bridge.queue.ledger.acknowledgment_notes import AcknowledgmentNotes
+from bridge.queue.ledger.arrivals import (
+    PART_NUMBER_SHIFT,
+    Arrival,
+    MessageFlag,
+    Receipt,
+    lane,
+    sequential64,
+    signed64,
+)
+from bridge.queue.ledger.deduplication import (
+    AdmissionDecision,
+    StoredMessage,
+    decide,
+)
+from bridge.queue.ledger.ledger import CommitDelay, Ledger
 from bridge.queue.queries import Filter
 from bridge.queue.states import AcknowledgmentState, QueueState
 from bridge.store.database import Database
 from bridge.store.errors import StatementRefused, StoreError
-from tests.bridge.queue.conftest import Intake
+from bridge.store.migration import upgrade
+from bridge.store.options import DatabaseOptions
+from bridge.store.short_work import ShortWork
+from tests.bridge.queue.conftest import Intake, accept
 from tests.bridge.queue.samples import NOW, arrival, count_of, refused
-from tests.eventually import PATIENCE, eventually
+from tests.eventually import PATIENCE, eventually, eventually_async
 
 
 def test_an_arrival_is_stored_as_it_came(intake: Intake, store: Database) -> None:
@@ -178,3 +203,476 @@ def test_a_settle_that_raises(intake: Intake) -> None:
     assert intake.run(submit()) == [0, 1]
     (receipt,) = intake.enqueue(arrival())
     assert not receipt.duplicate
+
+
+def test_sent_acknowledgments_are_recorded(store: Database) -> None:
+    """A sent acknowledgment is recorded soon. A retransmit makes it pending again."""
+    given = arrival("A")
+
+    def state_of(message_id: int) -> AcknowledgmentState:
+        return queries.message(store, message_id).row.acknowledgment
+
+    async def scenario() -> list[AcknowledgmentState]:
+        ledger = Ledger(store)
+        ledger.start(asyncio.get_running_loop())
+        number = (await accept(ledger, given)).message_id
+        states = [state_of(number)]
+        ledger.acknowledged(number)
+        await eventually_async(lambda: state_of(number) is AcknowledgmentState.DELIVERED)
+        states.append(state_of(number))
+        await accept(ledger, given)
+        states.append(state_of(number))
+        ledger.acknowledged(number)
+        await ledger.stop()
+        return [*states, state_of(number)]
+
+    pending, delivered = AcknowledgmentState.PENDING, AcknowledgmentState.DELIVERED
+    assert asyncio.run(scenario()) == [pending, delivered, pending, delivered]
+
+
+def test_copies_on_two_nodes_at_once(store: Database) -> None:
+    """A message sent to two nodes at once is stored once, and both replies are equal."""
+    orders = [arrival() for _ in range(200)]
+
+    async def scenario() -> list[list[Receipt]]:
+        nodes = [Ledger(store), Ledger(store)]
+        for node in nodes:
+            node.start(asyncio.get_running_loop())
+        futures = [[accept(node, each) for each in orders] for node in nodes]
+        receipts = [await asyncio.gather(*each) for each in futures]
+        for node in nodes:
+            await node.stop()
+        return receipts
+
+    one, two = asyncio.run(scenario())
+    assert count_of(store) == 200
+    assert [each.message_id for each in one] == [each.message_id for each in two]
+    assert all(a.duplicate != b.duplicate for a, b in zip(one, two, strict=True))
+
+
+def test_stop_stores_waiting_messages(store: Database) -> None:
+    """Messages accepted before stop() are stored. Later ones fail, and are not stored."""
+
+    async def scenario() -> tuple[int, BaseException]:
+        ledger = Ledger(store)
+        ledger.start(asyncio.get_running_loop())
+        futures = [accept(ledger, arrival()) for _ in range(50)]
+        await ledger.stop()
+        kept = len(await asyncio.gather(*futures))
+        (late,) = await asyncio.gather(accept(ledger, arrival()), return_exceptions=True)
+        assert isinstance(late, BaseException)
+        return kept, late
+
+    kept, late = asyncio.run(scenario())
+    assert (kept, count_of(store)) == (50, 50)
+    assert isinstance(late, LedgerClosed)
+
+
+def test_a_disconnected_sender(store: Database) -> None:
+    """A cancelled future affects no others, and its message is stored."""
+
+    async def scenario() -> None:
+        ledger = Ledger(store)
+        ledger.start(asyncio.get_running_loop())
+        accept(ledger, arrival()).cancel()
+        await accept(ledger, arrival())
+        await ledger.stop()
+
+    asyncio.run(scenario())
+    assert count_of(store) == 2
+
+
+def test_callback_of_a_batch(store: Database) -> None:
+    """The callback of a batch runs once, after the callbacks of its arrivals."""
+    ledger = Ledger(store)
+    calls: list[str] = []
+    ledger.call_after_batch(lambda: calls.append("batch"))
+
+    async def scenario() -> None:
+        ledger.start(asyncio.get_running_loop())
+        ledger.submit(arrival("A"), lambda receipt: calls.append(type(receipt).__name__))
+        await accept(ledger, arrival("B"))
+        await ledger.stop()
+
+    asyncio.run(scenario())
+    assert calls[0] == "Receipt"
+    assert 1 <= calls.count("batch") <= 2
+    assert calls[-1] == "batch"
+
+
+def test_a_closed_ledger(store: Database) -> None:
+    """A closed ledger refuses an arrival at once."""
+    ledger = Ledger(store)
+    replies: list[Receipt | BaseException] = []
+
+    async def scenario() -> None:
+        ledger.start(asyncio.get_running_loop())
+        await ledger.stop()
+        ledger.submit(arrival("A"), replies.append)
+
+    asyncio.run(scenario())
+    assert [type(each) for each in replies] == [LedgerClosed]
+
+
+class SlowDisk:
+    """A timer that advances by the duration of a commit at each call."""
+
+    def __init__(self, takes: float) -> None:
+        self._takes = takes
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += self._takes
+        return self.now
+
+
+class Commits:
+    def __init__(self, database: Database) -> None:
+        self.threads: list[str] = []
+        event.listen(database.engine, "checkout", self._watch)
+
+    def _watch(self, connection: Any, _record: object, _proxy: object) -> None:
+        connection.set_trace_callback(self._note)
+
+    def _note(self, statement: str) -> None:
+        if statement.startswith("INSERT INTO message "):
+            self.threads.append(threading.current_thread().name)
+
+
+@pytest.mark.parametrize(
+    ("on_loop", "commit_takes", "threads"),
+    [
+        (True, 0.0001, {"MainThread"}),
+        (True, 0.01, {"MainThread", "ledger_0"}),
+        (False, 0.0001, {"ledger_0"}),
+    ],
+    ids=["quick disk", "slow disk", "plain"],
+)
+def test_committing_thread(
+    tmp_path: Path, on_loop: bool, commit_takes: float, threads: set[str]
+) -> None:
+    """The loop commits while the disk is fast. The order is the same for each thread."""
+    database = Database(
+        f"sqlite:///{tmp_path / 'bridge.db'}", DatabaseOptions(short_work_on_loop=on_loop)
+    )
+    upgrade(database)
+    if database.short_work is not None:
+        database.short_work = ShortWork(database.write_lock, SlowDisk(commit_takes), lambda: 0.0)
+    database.dispose()
+    commits = Commits(database)
+
+    async def scenario() -> list[int]:
+        ledger = Ledger(database)
+        ledger.start(asyncio.get_running_loop())
+        ids = []
+        for _ in range(30):
+            receipts = await asyncio.gather(*(accept(ledger, arrival()) for _ in range(4)))
+            ids += [receipt.message_id for receipt in receipts]
+        await ledger.stop()
+        return ids
+
+    ids = asyncio.run(scenario())
+    assert ids == sorted(set(ids))
+    assert set(commits.threads) == threads
+    assert commits.threads.count("MainThread") < 60 or commit_takes < 0.001
+    database.dispose()
+
+
+def _stored(original: Arrival, message_id: int, edition: int = 0) -> StoredMessage:
+    digest = stored_digest(original.digest)
+    return StoredMessage(original.identity, digest, edition, message_id, original.ack_code)
+
+
+def in_parts(control_id: str, **values: Any) -> list[Arrival]:
+    """Return the two parts of a message about several patients."""
+    first = arrival(control_id, flags=MessageFlag.PART, **values)
+    flags = MessageFlag.PART | 1 << PART_NUMBER_SHIFT
+    return [first, replace(first, identity=first.identity + 1, flags=flags, refuse_reuse=None)]
+
+
+def test_unknown_arrivals_are_new() -> None:
+    assert decide([arrival("A"), arrival("B")], []) == [AdmissionDecision(0), AdmissionDecision(0)]
+
+
+def test_a_copy_of_a_stored_message() -> None:
+    """Same identity and content as a stored message is a retransmit."""
+    assert decide([arrival("A")], [_stored(arrival("A"), 7)]) == [AdmissionDecision(0, stored=7)]
+
+
+def test_a_copy_within_the_batch() -> None:
+    """Two copies in one batch are one message."""
+    assert decide([arrival("A"), arrival("A")], []) == [
+        AdmissionDecision(0),
+        AdmissionDecision(0, batch_position=0),
+    ]
+
+
+def test_a_reused_control_id() -> None:
+    """Same control id with other content is a new message, in the batch and in the database."""
+    other = arrival("A", content="other")
+    assert decide([other], [_stored(arrival("A"), 7)]) == [AdmissionDecision(0, reused=True)]
+    assert decide([arrival("A"), other], []) == [
+        AdmissionDecision(0),
+        AdmissionDecision(0, reused=True),
+    ]
+
+
+def test_the_original_of_a_reused_id_is_still_known() -> None:
+    """A retransmit of either message of a reused id is a retransmit."""
+    first, other = arrival("A"), arrival("A", content="other")
+    known = [_stored(first, 7), _stored(other, 8)]
+    assert decide([first, other], known) == [
+        AdmissionDecision(0, stored=7),
+        AdmissionDecision(0, stored=8),
+    ]
+
+
+def test_a_refusal_is_repeated() -> None:
+    """A refused message that is still refused gets the earlier reply."""
+    assert decide([refused("A")], [_stored(refused("A"), 7)]) == [AdmissionDecision(0, stored=7)]
+
+
+def test_a_corrected_refusal() -> None:
+    """A refused message that is now accepted is a new message, once."""
+    known = [_stored(refused("A"), 7)]
+    assert decide([arrival("A"), arrival("A")], known) == [
+        AdmissionDecision(1),
+        AdmissionDecision(1, batch_position=0),
+    ]
+    known.append(_stored(arrival("A"), 9, edition=1))
+    assert decide([arrival("A")], known) == [AdmissionDecision(1, stored=9)]
+
+
+def test_an_accepted_message_stays_accepted() -> None:
+    """A retransmit of an accepted message is accepted, also if it is refused today."""
+    assert decide([refused("A")], [_stored(arrival("A"), 7)]) == [AdmissionDecision(0, stored=7)]
+
+
+def test_a_refused_reuse_stays_refused() -> None:
+    """If reused control ids are refused, a retransmit of the refused message gets its refusal."""
+    other = arrival("A", content="other", refuse_reuse=b"NAK")
+    known = [_stored(arrival("A"), 7)]
+    assert decide([other, other], known) == [
+        AdmissionDecision(0, reused=True),
+        AdmissionDecision(0, batch_position=0),
+    ]
+    nak = StoredMessage(other.identity, stored_digest(other.digest), 0, 8, "AE")
+    assert decide([other], [*known, nak]) == [AdmissionDecision(0, stored=8)]
+
+
+def test_the_parts_of_a_reused_control_id() -> None:
+    """All parts of a message are stored, or none if the message is refused."""
+    known = [_stored(arrival("A"), 7)]
+    assert decide(in_parts("A", content="other"), known) == [AdmissionDecision(0, reused=True)] * 2
+    assert decide(in_parts("A", content="other", refuse_reuse=b"NAK"), known) == [
+        AdmissionDecision(0, reused=True),
+        AdmissionDecision(0, first_part=0),
+    ]
+
+
+def test_the_parts_of_a_copy() -> None:
+    """No part of a copy is stored, also if the original was not divided."""
+    one, two = in_parts("A")
+    assert decide([one, two], [_stored(one, 7), _stored(two, 8)]) == [
+        AdmissionDecision(0, stored=7),
+        AdmissionDecision(0, stored=8),
+    ]
+    assert decide([arrival("B"), one, two], [_stored(arrival("A"), 7)]) == [
+        AdmissionDecision(0),
+        AdmissionDecision(0, stored=7),
+        AdmissionDecision(0, first_part=1),
+    ]
+
+
+def test_the_parts_of_a_corrected_refusal() -> None:
+    """All parts of a message that was refused and is accepted now are stored."""
+    assert decide(in_parts("A"), [_stored(refused("A"), 7)]) == [
+        AdmissionDecision(1),
+        AdmissionDecision(0),
+    ]
+
+
+def test_no_wait_on_a_fast_disk() -> None:
+    """The ledger does not wait if a commit takes less than a millisecond."""
+    delay = CommitDelay()
+    delay.committed(0.0005, size=5, waiting=5)
+    assert delay.seconds(1) == 0
+
+
+def test_wait_on_a_slow_disk() -> None:
+    """The ledger waits for as many arrivals as before, at most a share of a commit."""
+    delay = CommitDelay()
+    delay.committed(0.005, size=25, waiting=25)
+    assert 0 < delay.seconds(25) <= 0.4 * 0.005
+    assert delay.seconds(50) == 0
+
+
+def test_no_wait_for_a_single_sender() -> None:
+    """The ledger does not wait for a single sender, which waits for its reply."""
+    delay = CommitDelay()
+    delay.committed(0.005, size=1, waiting=0)
+    assert delay.seconds(1) == 0
+
+
+def test_one_slow_commit_is_forgotten() -> None:
+    """An occasional checkpoint does not count as a slow disk."""
+    delay = CommitDelay()
+    delay.committed(0.0002, 1, 9)
+    delay.committed(0.02, 1, 9)
+    for _ in range(20):
+        delay.committed(0.0002, 1, 9)
+    assert delay.seconds(1) == 0
+
+
+def test_boundaries_of_parts() -> None:
+    """Moving a character to the next part changes the hash."""
+    assert signed64(b"ab", b"c") != signed64(b"a", b"bc")
+    assert sequential64(b"l", b"a", b"bc", b"1") != sequential64(b"l", b"ab", b"c", b"1")
+
+
+def test_the_values_never_change() -> None:
+    """Later releases compute the same keys, so that they find stored ones."""
+    index_key.install(bytes(range(index_key.KEY_BYTES)))
+    assert lane("SITE1", "1001") == 5832673093205313604
+    assert digest(b"x").hex() == "442a44457137672b3218c1007dc8f76a"
+
+
+def test_consecutive_control_ids() -> None:
+    """Consecutive control ids are on one page of the index."""
+    first, second = (sequential64(b"l", b"a", b"f", f"C{n}".encode()) for n in (100_001, 100_002))
+    assert second == first + 1
+
+
+def test_control_ids_with_equal_digits() -> None:
+    """The key depends on the number of digits and on the text before them."""
+    ids = (b"C0001", b"C00001", b"C000000001", b"C1000000001", b"D0001", b"0001", b"1", b"C01")
+    assert len({sequential64(b"l", b"a", b"f", each) for each in ids}) == len(ids)
+
+
+def test_a_lane_hides_the_patient_number() -> None:
+    assert lane("SITE1|100002") - lane("SITE1|100001") != 1
+
+
+def test_keys_fit_a_signed_integer() -> None:
+    assert all(-(2**63) <= signed64(bytes([n])) < 2**63 for n in range(256))
+    ids = (sequential64(b"l", b"a", b"f", f"{n}999999".encode()) for n in range(256))
+    assert all(-(2**63) <= each < 2**63 for each in ids)
+
+
+PENDING, DELIVERED = AcknowledgmentState.PENDING, AcknowledgmentState.DELIVERED
+NOT_OWED = AcknowledgmentState.NOT_OWED
+
+
+def states(store: Database) -> list[AcknowledgmentState]:
+    """Return the acknowledgment states, the oldest message first."""
+    return [row.acknowledgment for row in queries.messages(store, queries.Filter())][::-1]
+
+
+@pytest.fixture
+def notes(store: Database) -> AcknowledgmentNotes:
+    """Notes that are not written: their thread is not started."""
+    return AcknowledgmentNotes(store)
+
+
+def stored(intake: Intake, *arrivals: Arrival) -> list[int]:
+    return [receipt.message_id for receipt in intake.enqueue(*arrivals)]
+
+
+def test_a_claim_records_acknowledgments(
+    store: Database, intake: Intake, notes: AcknowledgmentNotes
+) -> None:
+    """A claim records the acknowledgments of its messages only, and removes their notes."""
+    first, second = stored(intake, arrival("A"), arrival("B"))
+    notes.add(first)
+    notes.add(second)
+    (claimed,) = Inbox(store, "node-1", acknowledgments=notes).claim(NOW, 1)
+    assert claimed.message_id == first
+    assert states(store) == [DELIVERED, PENDING]
+    assert not notes.contains_all([first])
+    assert notes.contains_all([second])
+
+
+@pytest.mark.parametrize("acknowledgments", [[], [0], [1]])
+def test_one_unsent_acknowledgment_leaves_the_batch_to_the_notes(
+    store: Database, intake: Intake, notes: AcknowledgmentNotes, acknowledgments: list[int]
+) -> None:
+    """A claim records acknowledgments only if each of its messages has one."""
+    ids = stored(intake, arrival(patient="A"), arrival(patient="B"))
+    for each in acknowledgments:
+        notes.add(ids[each])
+    assert len(Inbox(store, "node-1", acknowledgments=notes).claim(NOW, 10)) == 2
+    assert states(store) == [PENDING, PENDING]
+    assert all(notes.contains_all([ids[each]]) for each in acknowledgments)
+
+
+def test_acknowledgments_that_are_not_required(
+    store: Database, intake: Intake, notes: AcknowledgmentNotes
+) -> None:
+    """A message without a required acknowledgment keeps its state, also if a note exists."""
+    (number,) = stored(intake, arrival("A", acknowledgment=NOT_OWED))
+    notes.add(number)
+    assert Inbox(store, "node-1", acknowledgments=notes).claim(NOW, 1)
+    assert states(store) == [NOT_OWED]
+
+
+def test_settle_and_claim_records_acknowledgments(
+    store: Database, intake: Intake, notes: AcknowledgmentNotes
+) -> None:
+    """A worker settles a batch and claims the next in one transaction."""
+    inbox = Inbox(store, "node-1", acknowledgments=notes)
+    (number,) = stored(intake, arrival("A"))
+    notes.add(number)
+    _, batch = inbox.settle_and_claim([], NOW, 10)
+    assert [each.message_id for each in batch.messages] == [number]
+    assert states(store) == [DELIVERED]
+    assert not notes.contains_all([number])
+
+
+def test_a_rolled_back_claim_keeps_the_notes(
+    store: Database, intake: Intake, notes: AcknowledgmentNotes
+) -> None:
+    """After the rollback the note is still pending."""
+    (number,) = stored(intake, arrival("A"))
+    notes.add(number)
+    inbox = Inbox(store, "node-1", acknowledgments=notes)
+
+    def claim_and_fail() -> None:
+        with store.write() as connection:
+            inbox._claim_and_read(connection, NOW, 10)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        claim_and_fail()
+    assert states(store) == [PENDING]
+    assert notes.contains_all([number])
+
+
+def test_stop_writes_the_remaining_notes(store: Database) -> None:
+    """The stop writes all notes, however early."""
+
+    async def scenario() -> None:
+        for patient in "ABC":
+            ledger = Ledger(store)
+            ledger.start(asyncio.get_running_loop())
+            receipt = await accept(ledger, arrival(patient))
+            unowed = await accept(ledger, arrival(acknowledgment=NOT_OWED))
+            ledger.acknowledged(receipt.message_id)
+            ledger.acknowledged(unowed.message_id)
+            await ledger.stop()
+
+    asyncio.run(scenario())
+    assert states(store) == [DELIVERED, NOT_OWED] * 3
+
+
+def test_a_stop_is_never_missed(store: Database) -> None:
+    """The thread ends at each time of the stop, also just before it waits for notes."""
+    for number in range(300):
+        notes = AcknowledgmentNotes(
+            store, interval=number * 1e-6
+        )  # ends at about the time of the stop
+        notes.start()
+        notes.add(0)
+        stopping = threading.Thread(target=notes.stop, daemon=True)
+        stopping.start()
+        stopping.join(PATIENCE)
+        assert not stopping.is_alive()

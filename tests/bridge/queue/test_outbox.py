@@ -1,5 +1,6 @@
 """Deliveries: once per release, in order for each report, with the same bytes at each attempt."""
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -7,14 +8,22 @@ import pytest
 from sqlalchemy import text
 
 from bridge.errors import FailureKind
-from bridge.queue import operations, queries
+from bridge.queue import attempts, operations, queries
+from bridge.queue.attempts import MAX_ATTEMPTS, Attempt, AttemptKind
+from bridge.queue.claims import MessageOutcome
 from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome, DeliveryRequest
 from bridge.queue.errors import IllegalTransition, NoSuchRow
-from bridge.queue.outbox import Outbox
+from bridge.queue.inbox import Inbox
+from bridge.queue.operations import retry_delivery
+from bridge.queue.outbox import MAX_FURTHER_REPLIES, Outbox
 from bridge.queue.queries import Filter
 from bridge.queue.states import QueueEvent, QueueState
+from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
-from tests.bridge.queue.samples import NOW, release
+from bridge.store.records.exceptions import ExceptionSubject, list_unseen
+from bridge.wiring.stores import migrate_bridge
+from tests.bridge.queue.conftest import Intake
+from tests.bridge.queue.samples import NOW, arrival, enqueue, release
 from tests.eventually import PATIENCE, eventually
 
 HERE = "ris-results"
@@ -397,3 +406,142 @@ def test_lanes_are_hashes(store: Database, outbox: Outbox) -> None:
     with store.read() as connection:
         lanes = list(connection.execute(text("SELECT lane FROM delivery")).scalars())
     assert len(set(lanes)) == 2
+
+
+@pytest.fixture
+def accepted(database: Database) -> Outbox:
+    """An outbox with one delivery that was sent once and accepted."""
+    migrate_bridge(database)
+    made = Outbox(database, "test")
+    with database.write() as connection:
+        made.enqueue(connection, [DeliveryRequest("ris", "R1", "k1", "final", 0, {})], 0)
+    (claimed,) = made.claim("ris", 1, 10)
+    made.store_payloads({claimed.delivery_id: (b"MSH|", "ID1")})
+    made.settle([DeliveryOutcome(claimed.delivery_id, QueueEvent.ACCEPTED, sent_at=2)], 3)
+    return made
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(("code", "is_negative"), [("AE", True), ("AA", False)])
+def test_a_further_reply(
+    accepted: Outbox, database: Database, code: str, *, known: bool, is_negative: bool
+) -> None:
+    """It is found by its MSA-2, also in another process; a negative one needs attention."""
+    number = 1 if known else None
+    for _ in range(MAX_FURTHER_REPLIES + 5):
+        assert accepted.add_further_reply(
+            "ris", "ID1", number, b"reply", (code, "207"), 9, is_negative=is_negative
+        )
+    stored = attempts.of_deliveries(database, [1])[1]
+    assert len(stored) == MAX_FURTHER_REPLIES
+    assert stored[0] == Attempt(1, AttemptKind.REPLY, 9, code, "207", None, b"reply")
+    found = [(each.kind, each.row_id, each.code) for each in list_unseen(database, 10)]
+    assert found == ([(ExceptionSubject.DELIVERY, 1, f"{code} 207")] if is_negative else [])
+
+
+def test_a_reply_about_an_unknown_message(accepted: Outbox, database: Database) -> None:
+    """Another control id, or another destination, is unknown."""
+    for destination, name in (("ris", "ID2"), ("pacs", "ID1")):
+        assert not accepted.add_further_reply(
+            destination, name, None, b"", ("AE", ""), 9, is_negative=True
+        )
+    assert attempts.of_deliveries(database, [1]) == {}
+
+
+def test_a_refusal_before_acceptance_is_no_exception(accepted: Outbox, database: Database) -> None:
+    """A second refusal of a refused message is stored, and the message is retried anyway."""
+    with database.write() as connection:
+        accepted.enqueue(connection, [DeliveryRequest("ris", "R2", "k2", "final", 0, {})], 0)
+    accepted.claim("ris", 1, 10)
+    assert accepted.add_further_reply("ris", "", 2, b"x", ("AE", ""), 9, is_negative=True)
+    assert list_unseen(database, 10) == []
+
+
+def test_the_newest_attempts_are_kept(accepted: Outbox, database: Database) -> None:
+    """A receiver that is silent for days fills no disk."""
+    with database.write() as connection:
+        for number in range(MAX_ATTEMPTS + 7):
+            attempts.add(connection, [Attempt(1, AttemptKind.ATTEMPT, number, "silence")])
+    stored = attempts.of_deliveries(database, [1])[1]
+    assert [each.at for each in stored] == list(range(7, MAX_ATTEMPTS + 7))
+    assert attempts.last_of_deliveries(database, [1, 2])[1].at == MAX_ATTEMPTS + 6
+
+
+def test_a_retry_begins_the_waits_anew(accepted: Outbox, database: Database) -> None:
+    """After *Retry now* the number of tries is 0, so the next wait is the first one."""
+    with database.write() as connection:
+        accepted.enqueue(connection, [DeliveryRequest("ris", "R2", "k2", "final", 0, {})], 0)
+    (claimed,) = accepted.claim("ris", 1, 10)
+    again = DeliveryOutcome(
+        claimed.delivery_id, QueueEvent.POSTPONED, code="AE", retry_at=999_999, sent_at=2, tries=9
+    )
+    accepted.settle([again], 3)
+    retry_delivery(database, claimed.delivery_id)
+    (claimed,) = accepted.claim("ris", 4, 10)
+    assert claimed.tries == 0
+    assert [each.retry_at for each in attempts.of_deliveries(database, [2])[2]] == [999_999]
+
+
+Marks = Callable[[], list[str]]
+
+
+@pytest.fixture
+def marks(store: Database) -> Iterator[Marks]:
+    driver = store.dedicated_connection()
+    driver.autocommit = True
+    driver.execute(f"LISTEN {CHANNEL}")
+    received: list[str] = []
+    driver.add_notify_handler(lambda each: received.append(each.payload))
+
+    def wait() -> list[str]:
+        eventually(lambda: driver.execute("SELECT 1") and received)
+        found = list(received)
+        received.clear()
+        return found
+
+    yield wait
+    driver.close()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_messages(store: Database, intake: Intake, inbox: Inbox, marks: Marks) -> None:
+    """Released and cancelled messages notify others, replayed ones everybody."""
+    (number,) = enqueue(intake, "1")
+    inbox.claim(NOW, 10)
+    inbox.release([number], NOW)
+    assert marks() == [store.notification_id]
+
+    operations.cancel_message(store, number)
+    assert marks() == [store.notification_id]
+
+    operations.replay_message(store, number)
+    assert marks() == [""]
+
+    inbox.claim(NOW, 10)
+    inbox.settle([MessageOutcome(number, QueueEvent.GIVEN_UP, code="name")], NOW)
+    with store.write() as connection:
+        operations.replay_parked(store, connection, "name", arrival(patient="1").lanes)
+    assert marks() == [""]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_deliveries(store: Database, marks: Marks) -> None:
+    """New, released, retried and skipped deliveries notify others."""
+    outbox = Outbox(store, "node-1")
+    with store.write() as connection:
+        outbox.enqueue(connection, [release()], NOW)
+    assert marks() == [store.notification_id]
+
+    (claimed,) = outbox.claim("ris-results", NOW, 10)
+    outbox.release([claimed.delivery_id], NOW)
+    assert marks() == [store.notification_id]
+
+    outbox.claim("ris-results", NOW, 10)
+    outbox.settle([DeliveryOutcome(claimed.delivery_id, QueueEvent.GIVEN_UP)], NOW)
+    operations.retry_delivery(store, claimed.delivery_id)
+    assert marks() == [store.notification_id]
+
+    operations.skip_delivery(store, claimed.delivery_id)
+    assert marks() == [store.notification_id]

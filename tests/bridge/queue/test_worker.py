@@ -3,17 +3,31 @@
 import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Callable, Sequence
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typing_extensions import override
 
 from bridge.errors import FailureKind
 from bridge.queue import queries
 from bridge.queue.claims import ClaimedMessage, MessageOutcome, SettlementResult
 from bridge.queue.inbox import ClaimedBatch, Inbox
+from bridge.queue.lanes import ScanWatermark
 from bridge.queue.states import QueueEvent, QueueState, RetryPolicy
-from bridge.queue.worker.throttle import ProcessingThrottle, unthrottled
+from bridge.queue.worker.throttle import (
+    BUSY_RATE,
+    FLOOD_RATE,
+    LONGEST_PAUSE,
+    MINIMUM_SHARE,
+    QUIET_SECONDS,
+    RUSH_RATE,
+    STEADY_RATE,
+    ProcessingThrottle,
+    unthrottled,
+)
 from bridge.queue.worker.worker import Apply, Worker
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
@@ -388,3 +402,250 @@ def test_no_unneeded_claims(runner: WorkerRunner) -> None:
     runner.inbox = CountingInbox(runner.store, "node")
     run_without_polls(runner)
     assert runner.inbox.claims == 1
+
+
+def test_stop_requeues_unfinished_messages(runner: WorkerRunner) -> None:
+    """A message that does not finish in time is requeued at the stop."""
+    runner.enqueue("1")
+    begun: list[int] = []
+
+    async def hang(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
+        begun.append(len(batch))
+        await asyncio.sleep(60)
+        yield []
+
+    runner.run(hang, lambda: bool(begun), drain=0.01)
+    assert runner.states() == [QueueState.QUEUED]
+
+
+def test_stop_releases_claims_after_their_batches(runner: WorkerRunner) -> None:
+    """A message stays claimed while its batch is being cancelled: another node may take it."""
+    runner.enqueue("1")
+    begun: list[int] = []
+    during: list[QueueState] = []
+
+    async def hang(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
+        begun.append(len(batch))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            during.extend(runner.states())
+        yield []
+
+    runner.run(hang, lambda: bool(begun), drain=0.01)
+    assert during == [QueueState.CLAIMED]
+    assert runner.states() == [QueueState.QUEUED]
+
+
+def test_stop_lets_batches_finish(runner: WorkerRunner) -> None:
+    """A batch that finishes after the stop has begun is settled, and nothing is applied twice."""
+    runner.enqueue("1")
+    applied: list[int] = []
+
+    async def scenario() -> None:
+        begun, stopping = asyncio.Event(), asyncio.Event()
+
+        async def slow(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
+            begun.set()
+            await stopping.wait()
+            await asyncio.to_thread(runner.states)
+            applied.extend(each.message_id for each in batch)
+            yield [accepted(each) for each in batch]
+
+        worker = Worker(runner.inbox, slow, clock=lambda: NOW)
+        await worker.start()
+        async with asyncio.timeout(PATIENCE):
+            await begun.wait()
+            ending = asyncio.create_task(worker.stop(PATIENCE))
+            await asyncio.sleep(0)
+            stopping.set()
+            await ending
+
+    asyncio.run(scenario())
+    assert len(applied) == 1
+    assert runner.states() == [QueueState.DONE]
+
+
+class Load:
+    """Arrivals, time and CPU use that the test sets."""
+
+    def __init__(self) -> None:
+        self.count, self.now, self.spent = 0, 100.0, 7.0
+        self.throttle = ProcessingThrottle(lambda: self.count, lambda: self.now, lambda: self.spent)
+        self.throttle.worked(0.1)
+
+    def pass_time(self, rate: float, load: float, seconds: float = 3.0) -> None:
+        """Let messages arrive at a rate, and the process use CPU time, for some seconds."""
+        for _ in range(round(seconds * 8)):
+            self.now += 0.125
+            self.spent += load * 0.125
+            self.count += round(rate * 0.125)
+            _ = self.throttle.is_limited  # reads the throttle
+
+    @property
+    def share(self) -> float:
+        """The share of time for applying."""
+        return 0.1 / (0.1 + self.throttle.pause)
+
+
+def test_a_process_with_cpu_time_left_does_not_pause() -> None:
+    """A process with free CPU time does not pause at any rate."""
+    load_of_process = Load()
+    load_of_process.pass_time(5000, load=0.6)
+    assert load_of_process.share == 1
+
+
+@pytest.mark.parametrize("rate", [STEADY_RATE * 2, BUSY_RATE, RUSH_RATE])
+def test_batches_are_small_while_messages_arrive(rate: float) -> None:
+    """Batches are small also with free CPU time. A few messages do not count."""
+    load_of_process = Load()
+    load_of_process.pass_time(STEADY_RATE / 2, load=0.1)
+    assert not load_of_process.throttle.is_limited
+    load_of_process.pass_time(rate, load=0.1)
+    assert load_of_process.throttle.is_limited
+    load_of_process.pass_time(0, load=0.1, seconds=QUIET_SECONDS + 0.25)
+    assert not load_of_process.throttle.is_limited
+
+
+@pytest.mark.parametrize(
+    ("rate", "least"),
+    [
+        (RUSH_RATE * 3, MINIMUM_SHARE[RUSH_RATE]),
+        (BUSY_RATE * 2, MINIMUM_SHARE[BUSY_RATE]),
+        (BUSY_RATE / 5, 1.0),
+        (0, 1.0),
+    ],
+)
+def test_a_saturated_process_pauses_by_the_rate(rate: float, least: float) -> None:
+    """A rush leaves a tenth of the time to processing, steady arrivals half, single ones all."""
+    load_of_process = Load()
+    load_of_process.pass_time(rate, load=1.0)
+    assert load_of_process.share == pytest.approx(least)
+    assert load_of_process.throttle.is_limited is (least < 1.0)
+
+
+@pytest.mark.parametrize(
+    ("rate", "share"), [(FLOOD_RATE * 0.8, 1.0), (FLOOD_RATE * 1.5, MINIMUM_SHARE[RUSH_RATE])]
+)
+def test_a_flood_throttles_at_a_lower_load(rate: float, share: float) -> None:
+    """With free CPU time slower arrivals are applied as they arrive."""
+    load_of_process = Load()
+    load_of_process.pass_time(rate, load=0.9)
+    assert load_of_process.share == pytest.approx(share)
+
+
+def test_a_rush_ends() -> None:
+    """The pauses end when arrivals stop."""
+    load_of_process = Load()
+    load_of_process.pass_time(RUSH_RATE * 3, load=1.0)
+    load_of_process.pass_time(0, load=1.0, seconds=0.125)
+    assert load_of_process.share == 1
+
+
+def test_the_share_grows_again() -> None:
+    """The share grows while messages still arrive, if CPU time is free."""
+    load_of_process = Load()
+    load_of_process.pass_time(RUSH_RATE * 3, load=1.0)
+    before = load_of_process.share
+    load_of_process.pass_time(RUSH_RATE * 3, load=0.5, seconds=0.5)
+    assert before < load_of_process.share < 1
+
+
+def test_pauses_are_bounded() -> None:
+    """The pause is limited, also after a batch of a minute."""
+    load_of_process = Load()
+    load_of_process.pass_time(RUSH_RATE * 3, load=1.0)
+    load_of_process.throttle.worked(60.0)
+    assert load_of_process.throttle.pause == LONGEST_PAUSE
+
+
+def test_a_process_without_listeners_never_pauses() -> None:
+    quiet = unthrottled()
+    quiet.worked(10.0)
+    assert quiet.pause == 0
+    assert not quiet.is_limited
+
+
+def test_the_first_scan_is_full() -> None:
+    """The first scan is full, and so is one after each interval."""
+    floor = ScanWatermark(interval=5.0, margin=10)
+    assert floor.position(100.0) == 0
+    floor.record(0, [57, 31], 100.0)
+    assert floor.position(104.9) == 21
+    assert floor.position(105.0) == 0
+
+
+def test_later_scans_start_below_the_newest_id() -> None:
+    """The margin covers other transactions, which commit later."""
+    floor = ScanWatermark(interval=5.0, margin=10)
+    floor.record(0, [], 0.0)
+    assert floor.position(1.0) == 0
+    floor.record(0, [157], 0.0)
+    floor.record(140, [188], 1.0)
+    floor.record(0, [], 5.0)
+    assert floor.position(6.0) == 178
+
+
+def test_a_partial_scan_does_not_postpone_the_full_one() -> None:
+    """A partial scan changes neither the time of the full scan nor the watermark."""
+    floor = ScanWatermark(interval=5.0, margin=10)
+    floor.record(0, [100], 0.0)
+    floor.record(90, [500], 4.0)
+    assert floor.position(4.5) == 90
+    assert floor.position(5.0) == 0
+
+
+def test_a_notification_brings_a_full_scan_soon() -> None:
+    """One full scan serves all earlier notifications."""
+    floor = ScanWatermark(interval=5.0, margin=10)
+    floor.record(0, [100], 0.0)
+    floor.expect_old_rows()
+    assert [floor.position(0.1), floor.position(0.25)] == [90, 0]
+    floor.record(0, [100], 0.25)
+    assert floor.position(1.0) == 90
+
+
+def test_unblocked_rows_are_scanned_at_any_age() -> None:
+    """Unblocked rows are scanned until the next full scan."""
+    floor = ScanWatermark(interval=5.0, margin=10)
+    floor.record(0, [100], 0.0)
+    floor.include([])
+    assert floor.position(1.0) == 90
+    floor.include([7, 200])
+    assert floor.position(1.0) == 7
+    floor.record(0, [100], 5.0)
+    assert floor.position(6.0) == 90
+
+
+def test_scan_positions_are_rounded() -> None:
+    """The scan includes one step below the watermark, so that postponed rows are due on time."""
+    found = [
+        ScanWatermark.partition_start(each) for each in (0, 99_999, 199_999, 200_000, 1_234_567)
+    ]
+    assert found == [0, 0, 0, 100_000, 1_100_000]
+
+
+def test_delays_double_up_to_the_maximum() -> None:
+    """Without jitter the delays are the powers of two, then the maximum."""
+    policy = RetryPolicy(first=1, maximum=10, jitter=0)
+    assert [policy.delay(n, Random(0)) for n in range(1, 7)] == [1, 2, 4, 8, 10, 10]
+
+
+@given(st.integers(-5, 10**9), st.integers())
+def test_any_attempt_has_a_delay_within_bounds(attempt: int, seed: int) -> None:
+    """Each attempt waits longer than 0 and at most the maximum."""
+    policy = RetryPolicy(first=0.5, maximum=60, jitter=0.5)
+    assert 0.25 <= policy.delay(attempt, Random(seed)) <= 60
+
+
+def test_jitter_spreads() -> None:
+    """Messages that failed together are not retried together."""
+    random = Random(1)
+    assert len({RetryPolicy().delay(5, random) for _ in range(20)}) == 20
+
+
+@pytest.mark.parametrize("wrong", [(0, 1, 0.1), (2, 1, 0.1), (1, 2, 1.1), (1, 2, -0.1)])
+def test_an_invalid_policy_is_refused(wrong: tuple[float, float, float]) -> None:
+    """A policy with impossible delays is refused."""
+    with pytest.raises(ValueError, match="first"):
+        RetryPolicy(*wrong)

@@ -1,6 +1,5 @@
 """A destination that the reply policy pauses stays paused, also if the pause cannot be stored."""
 
-import pytest
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
@@ -10,8 +9,6 @@ from bridge.runtime.channel_control import ChannelControl
 from bridge.runtime.schedule import Schedule
 from bridge.store.database import Database
 from tests.eventually import eventually_async
-
-pytestmark = pytest.mark.anyio
 
 
 class _Destination:

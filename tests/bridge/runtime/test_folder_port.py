@@ -5,8 +5,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from bridge.metrics import Metrics
 from bridge.runtime.listener_registry import FolderPort
 from bridge.runtime.schedule import Schedule
@@ -23,7 +21,6 @@ from tests.eventually import eventually_async
 
 SOON = 20.0  # seconds
 EVERY = 0.01
-pytestmark = pytest.mark.anyio
 
 
 class RecordingHandler:

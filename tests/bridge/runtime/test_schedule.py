@@ -13,7 +13,6 @@ from tests.eventually import PATIENCE
 
 SOON = PATIENCE
 OFTEN = 0.01
-pytestmark = pytest.mark.anyio
 
 
 class Runs:

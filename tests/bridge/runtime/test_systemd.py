@@ -4,14 +4,10 @@ import asyncio
 import socket
 from pathlib import Path
 
-import pytest
-
 from bridge.metrics import Metrics
 from bridge.runtime.schedule import Schedule
 from bridge.runtime.service import ALIVE, READY, STOPPING, SystemdNotifier
 from tests.eventually import PATIENCE
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_watchdog_notifications(tmp_path: Path) -> None:

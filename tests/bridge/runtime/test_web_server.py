@@ -21,8 +21,6 @@ from bridge.web.protocol import MAX_HEADERS
 from bridge.web.server import WebServer, bind
 from config.quantities import Address
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_no_response_is_delayed() -> None:
     """The second part of a response does not wait for an acknowledgment of the first."""

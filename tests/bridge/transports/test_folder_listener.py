@@ -16,8 +16,6 @@ from mllp.contract import Peer, ReplyCallback, ServerObserver
 from mllp.framing import Frame
 from tests.bridge.transports.test_folders import ack, result
 
-pytestmark = pytest.mark.anyio
-
 LIMIT = 1000
 
 

@@ -51,7 +51,6 @@ def everything(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
-@pytest.mark.anyio
 async def test_names_sort_in_the_order_of_sending(tmp_path: Path) -> None:
     """File names sort in sending order, also with a stopped clock and after a restart."""
     numbers = ["Z", "A", "M/../x", "B"]
@@ -62,7 +61,6 @@ async def test_names_sort_in_the_order_of_sending(tmp_path: Path) -> None:
     assert [name.split("-")[1] for name in names] == ["Z.hl7", "A.hl7", "M_.._x.hl7", "B.hl7"]
 
 
-@pytest.mark.anyio
 async def test_a_repetition_replaces_its_file(tmp_path: Path) -> None:
     """A repeated message replaces its unread file, and never exists half written."""
     for _ in range(2):
@@ -71,7 +69,6 @@ async def test_a_repetition_replaces_its_file(tmp_path: Path) -> None:
     assert len(sent(tmp_path)) == len(everything(tmp_path)) == 2
 
 
-@pytest.mark.anyio
 async def test_names_of_other_programs(tmp_path: Path) -> None:
     """Files that the sender did not name neither stop it nor are replaced."""
     names = ["²-A.hl7", "000000000000009-X-A.hl7", "9-A.hl7", "notes.hl7"]
@@ -82,7 +79,6 @@ async def test_names_of_other_programs(tmp_path: Path) -> None:
     assert len(sent(tmp_path)) == len(names) + 1
 
 
-@pytest.mark.anyio
 async def test_acknowledgment_of_the_reader(tmp_path: Path) -> None:
     """With replies enabled, the acknowledgment of this message decides."""
     waiting = asyncio.create_task(send(sender(tmp_path, PATIENCE), result("A")))
@@ -95,7 +91,6 @@ async def test_acknowledgment_of_the_reader(tmp_path: Path) -> None:
     assert read_ack(await waiting).code is AckCode.ERROR
 
 
-@pytest.mark.anyio
 async def test_acknowledgment_of_an_earlier_attempt(tmp_path: Path) -> None:
     """An acknowledgment that is left from an earlier attempt does not count for a repetition."""
     waiting = asyncio.create_task(send(sender(tmp_path, PATIENCE), result("A")))
@@ -109,7 +104,6 @@ async def test_acknowledgment_of_an_earlier_attempt(tmp_path: Path) -> None:
     assert read_ack(await waiting).code is AckCode.ACCEPT
 
 
-@pytest.mark.anyio
 async def test_two_nodes_write_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that writes leaves the unfinished file of another node as it is."""
     fsync, begun, finish = os.fsync, threading.Event(), threading.Event()
@@ -132,7 +126,6 @@ async def test_two_nodes_write_at_once(tmp_path: Path, monkeypatch: pytest.Monke
     ]
 
 
-@pytest.mark.anyio
 async def test_no_reply_and_no_folder(tmp_path: Path) -> None:
     """A missing reply is a time-out. A file that cannot be written was not sent."""
     with pytest.raises(ReplyLost) as lost:
@@ -186,7 +179,6 @@ def test_a_file_goes_to_another_file_system(
     assert found == {"a.hl7": b"one", "a.2.hl7": b"two"}
 
 
-@pytest.mark.anyio
 async def test_a_full_disk_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sender removes a partial file, also one of a killed process."""
 
@@ -320,7 +312,6 @@ def test_a_link_instead_of_the_folder(tmp_path: Path, foreign: Path) -> None:
             refused()
 
 
-@pytest.mark.anyio
 async def test_answers_are_not_read_through_links(tmp_path: Path, foreign: Path) -> None:
     """The acknowledgment of the reader must be a plain file of limited size."""
     acknowledgment = ack(result("A"), AckCode.ACCEPT)
@@ -332,7 +323,6 @@ async def test_answers_are_not_read_through_links(tmp_path: Path, foreign: Path)
         await waiting
 
 
-@pytest.mark.anyio
 async def test_the_longest_control_id(tmp_path: Path) -> None:
     """A message with a long control id is sent under a shortened name."""
     await send(sender(tmp_path), result("A/\u202e" * 500))

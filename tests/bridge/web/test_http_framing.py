@@ -18,8 +18,6 @@ from tests.bridge.web.http_server import (
 )
 from tests.eventually import eventually_async
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 20971520", b"Transfer-Encoding: chunked"])
 async def test_an_unread_body_is_not_drained(framing: bytes) -> None:

@@ -8,8 +8,6 @@ from bridge.web.connections import RESERVED, STARTS_PER_TURN
 from tests.bridge.web.http_server import GET, PATIENT, POST, ended, served, status
 from tests.eventually import eventually_async
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_half_open_connections() -> None:
     """Beyond the limit the oldest unfinished connections are closed for new addresses."""

@@ -18,8 +18,6 @@ from tests.bridge.web.http_server import (
 )
 from tests.eventually import eventually_async
 
-pytestmark = pytest.mark.anyio
-
 LARGE = 6 * 2**20
 
 

@@ -13,8 +13,6 @@ from bridge.store.database import Database
 from tests.bridge.engine.service.harness import ServiceHarness
 from tests.eventually import eventually_async
 
-pytestmark = pytest.mark.anyio
-
 _SET_KIND = text(
     "UPDATE engine_release SET kind = :kind WHERE pk = (SELECT min(pk) FROM engine_release)"
 )

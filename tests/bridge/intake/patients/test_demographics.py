@@ -8,7 +8,6 @@ from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import Hospital
 from tests.bridge.intake.messages import adt, order_group, order_message
 
-pytestmark = pytest.mark.anyio
 OLD, NEW = "TESTER^TILDA", "BETTER^TILDA"
 AFTER = 300  # minutes of the day, after the noon of `adt`
 

@@ -8,7 +8,6 @@ from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import Hospital
 from tests.bridge.intake.messages import adt, order_group, order_message
 
-pytestmark = pytest.mark.anyio
 FORMS = ("Yamada^Tarou^^^^^L^A", "山田^太郎^^^^^L^I", "やまだ^たろう^^^^^L^P")
 PERSON = "Yamada^Tarou=山田^太郎=やまだ^たろう"
 

@@ -9,7 +9,6 @@ from tests.bridge.delivery.fixtures import SITE, inbound
 from tests.bridge.delivery.whole_bridge import Hospital
 from tests.bridge.intake.messages import adt, order_group, order_message
 
-pytestmark = pytest.mark.anyio
 KNOWN = "MÜLLER-DOE^JANE^QUINN"
 
 

@@ -16,8 +16,6 @@ from mappings.hl7.tables import AckCode
 from tests.bridge.intake.fixture import LISTENING, IntakeFixture, open_intake, order
 from tests.bridge.intake.messages import adt
 
-pytestmark = pytest.mark.anyio
-
 
 @asynccontextmanager
 async def refusing(

@@ -30,7 +30,6 @@ from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import LISTENING, open_intake
 from tests.bridge.intake.messages import adt, order_group, order_message
 
-pytestmark = pytest.mark.anyio
 OTHER = "OTHER^OLGA"
 Open = Callable[[PatientConflict], AbstractAsyncContextManager[Hospital]]
 

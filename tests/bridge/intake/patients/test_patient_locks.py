@@ -2,15 +2,11 @@
 
 import asyncio
 
-import pytest
-
 from bridge.intake.patients.patient_locks import PatientLocks
 from bridge.intake.process.jobs import MessageJob
 from bridge.intake.process.order_rules import SourceMessage
 from bridge.queue.claims import ClaimedMessage
 from mappings.inbound.events import OrderAction, OrderEvent
-
-pytestmark = pytest.mark.anyio
 
 
 def job(number: int, *mrns: str, accession: str = "") -> MessageJob:

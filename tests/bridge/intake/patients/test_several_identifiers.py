@@ -12,7 +12,6 @@ from tests.bridge.delivery.whole_bridge import Hospital
 from tests.bridge.intake.fixture import LISTENING, open_intake, order
 from tests.bridge.intake.messages import adt, order_group, order_message
 
-pytestmark = pytest.mark.anyio
 OLD, KEPT, OTHER = (f"{number}^^^NORTH^MR" for number in ("O1", "K1", "X1"))
 NAME = "TWICE^TINA"
 

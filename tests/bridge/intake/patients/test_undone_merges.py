@@ -8,8 +8,6 @@ from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import Hospital
 from tests.bridge.intake.messages import IDS, order_group, order_message
 
-pytestmark = pytest.mark.anyio
-
 
 @dataclass(frozen=True)
 class Person:

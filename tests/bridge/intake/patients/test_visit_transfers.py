@@ -17,8 +17,6 @@ from tests.bridge.delivery.fixtures import SITE, destination, inbound
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.patients.test_visits import adt, known, order
 
-pytestmark = pytest.mark.anyio
-
 EARLY, MOVED, LATE = "20261121100000", "20261121110000", "20261121120000"
 
 

@@ -12,7 +12,6 @@ from mappings.hl7.message import Message
 from tests.bridge.delivery.fixtures import SITE, destination
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 
-pytestmark = pytest.mark.anyio
 NUMBERS = count(1)
 
 

@@ -12,7 +12,6 @@ from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import Hospital
 from tests.bridge.intake.messages import adt, order_group, order_message
 
-pytestmark = pytest.mark.anyio
 BERLIN = ListenerPolicy("ris", (), "SITE1", time_zone="Europe/Berlin")
 ARRIVED = round(datetime(2026, 11, 1, 12, tzinfo=UTC).timestamp() * 1000)
 

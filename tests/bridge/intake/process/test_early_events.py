@@ -13,8 +13,6 @@ from tests.bridge.intake.patients import test_visits as visits
 from tests.bridge.intake.patients.test_visit_transfers import EARLY, LATE, MOVED, at
 from tests.databases import fresh_file
 
-pytestmark = pytest.mark.anyio
-
 ORDER = order_group("NW", "P1", "F1", accession="A1")
 
 

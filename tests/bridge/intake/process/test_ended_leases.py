@@ -19,8 +19,6 @@ from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import order
 from tests.bridge.intake.messages import adt, order_group, order_message
 
-pytestmark = pytest.mark.anyio
-
 
 def processor(hospital: Hospital, repository: OrderRepository) -> OrderProcessor:
     return OrderProcessor(

@@ -10,8 +10,6 @@ from bridge.engine_client.models import LaunchRequest, LaunchResult
 from bridge.errors import FailureKind
 from bridge.intake.process.launches import Launcher
 
-pytestmark = pytest.mark.anyio
-
 
 class Service:
     """A report engine. `fail` is the error of batches, `bad` the accession that it refuses."""

@@ -20,8 +20,6 @@ from tests.bridge.delivery.fixtures import SITE, inbound
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("adopts", [False, True], ids=["start", "activation"])
 async def test_a_listener_that_is_not_loaded_yet(

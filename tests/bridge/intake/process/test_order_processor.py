@@ -12,8 +12,6 @@ from bridge.engine_client.models import StatusRecord
 from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import Hospital
 
-pytestmark = pytest.mark.anyio
-
 IDS = count(1)
 UID = "1.2.826.0.1.3680043.1"
 

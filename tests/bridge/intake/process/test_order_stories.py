@@ -7,8 +7,6 @@ import pytest
 from tests.bridge.delivery.whole_bridge import Hospital
 from tests.bridge.intake.messages import order_group, order_message
 
-pytestmark = pytest.mark.anyio
-
 
 class TestReplacement:
     """RP, RU, RQ with RO."""

@@ -10,8 +10,6 @@ from tests.bridge.delivery.fixtures import destination
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.messages import order_message
 
-pytestmark = pytest.mark.anyio
-
 CHEST, ABDOMEN = "71250^CT chest^C4", "74150^CT abdomen^C4"
 
 

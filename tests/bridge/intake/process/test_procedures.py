@@ -11,8 +11,6 @@ from tests.bridge.delivery.fixtures import SITE, destination
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.process.test_order_processor import accessions, message
 
-pytestmark = pytest.mark.anyio
-
 
 def procedure(number: int, what: str, control: str = "NW", filler: str = "F") -> str:
     """Return one ORC/OBR group with the accession A1."""

@@ -13,7 +13,6 @@ from tests.bridge.delivery.fixtures import SITE, destination
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.process.test_order_processor import accessions
 
-pytestmark = pytest.mark.anyio
 NUMBERS = count(1)
 
 

@@ -15,8 +15,6 @@ from mllp.errors import (
 )
 from tests.bridge.intake.fixture import open_intake, order
 
-pytestmark = pytest.mark.anyio
-
 NO_PATIENT = order().replace(b"|M1|", b"||")
 
 

@@ -1,13 +1,9 @@
 """Which messages get a reply, and which processing ids a listener accepts."""
 
-import pytest
-
 from bridge.intake.receive.identity import ControlIds
 from bridge.store.database import Database
 from mappings.hl7.acknowledgment import read_ack
 from tests.bridge.intake.fixture import open_intake, order
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_an_acknowledgment_gets_no_reply(database: Database) -> None:

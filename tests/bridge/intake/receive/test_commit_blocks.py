@@ -11,8 +11,6 @@ from mappings.hl7.tables import AckCode
 from tests.bridge.intake.fixture import FullLedger, open_intake, order
 from tests.eventually import eventually_async
 
-pytestmark = pytest.mark.anyio
-
 STORED, NOT_KEPT = b"\x06", b"\x15"
 
 

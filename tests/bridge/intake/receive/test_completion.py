@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from bridge.intake.receive.completion import CompletionWaiter
 from bridge.queue.claims import MessageOutcome
 from bridge.queue.states import QueueEvent, QueueState
@@ -17,7 +15,6 @@ class States:
         return self.states.pop(0) if len(self.states) > 1 else self.states[0]
 
 
-@pytest.mark.anyio
 async def test_applied_by_this_node() -> None:
     """The order processor notifies, and the database is not polled."""
     waiting = CompletionWaiter(States(QueueState.QUEUED))
@@ -33,14 +30,12 @@ async def test_applied_by_this_node() -> None:
     assert not waiting._waiters
 
 
-@pytest.mark.anyio
 async def test_applied_by_another_node() -> None:
     """The database is polled every quarter of a second."""
     waiting = CompletionWaiter(States(QueueState.QUEUED, QueueState.CLAIMED, QueueState.DONE))
     assert await waiting.wait(7, 30.0) is QueueState.DONE
 
 
-@pytest.mark.anyio
 async def test_time_limit() -> None:
     """After the time limit the present state is returned."""
     waiting = CompletionWaiter(States(QueueState.QUEUED))

@@ -17,8 +17,6 @@ from mllp.framing import Frame
 from tests.bridge.intake.fixture import IntakeFixture, RecordingPeer, open_intake, order
 from tests.eventually import PATIENCE, eventually_async
 
-pytestmark = pytest.mark.anyio
-
 LEAST = 10_000
 LARGE = b"NTE|1||" + b"x" * LEAST + b"\r"
 

@@ -17,8 +17,6 @@ from mllp.errors import FrameTooLarge, TruncatedFrame
 from tests.bridge.intake.fixture import FixedCompletion, FullLedger, open_intake, order
 from tests.eventually import eventually_async
 
-pytestmark = pytest.mark.anyio
-
 BIG = order().replace(b"CT Head", b"CT " + b"x" * 200_000)
 LATIN = order().replace(b"TILDA", b"J\xfcRGEN")
 BATCH = (

@@ -57,8 +57,6 @@ def held_hooks(answer: str) -> Iterator[HeldHooks]:
         install()
 
 
-pytestmark = pytest.mark.anyio
-
 SOURCES = {
     **read_folder(DEFINITIONS),
     "mine.yaml": "include: orders.yaml\ntags: {PatientMRN: {hook: 'h:f', required: true}}\n",

@@ -10,8 +10,6 @@ from mappings.hl7.tables import AckCode
 from tests.bridge.intake.fixture import open_intake, order
 from tests.bridge.intake.messages import adt
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("acknowledge", [Acknowledge.CHECKED, Acknowledge.STORED])
 async def test_it_is_refused(database: Database, acknowledge: Acknowledge) -> None:

@@ -29,8 +29,6 @@ from tests.bridge.intake.fixture import (
 )
 from tests.eventually import PATIENCE
 
-pytestmark = pytest.mark.anyio
-
 MERGES = b"".join(
     b"PID|1||N%d||TESTER^TILDA\rMRG|O%d\r" % (number % 3, number) for number in range(4)
 )

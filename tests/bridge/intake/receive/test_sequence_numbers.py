@@ -23,8 +23,6 @@ from mllp.errors import FrameTooLarge
 from mllp.framing import Frame
 from tests.bridge.intake.fixture import FixedCompletion, IntakeFixture, open_intake, order
 
-pytestmark = pytest.mark.anyio
-
 CHECK, REQUIRE = SequenceNumbers.CHECK, SequenceNumbers.REQUIRE
 
 

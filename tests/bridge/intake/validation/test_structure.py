@@ -188,7 +188,6 @@ def slow_first(payload: bytes) -> list[ValidationFinding]:
     return [ValidationFinding(MissingField("PID-7"), is_error=True)]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("refuse", "code"), [(True, "AE"), (False, "AA")])
 async def test_refuse_or_warn(database: Database, *, refuse: bool, code: str) -> None:
     """`refuse` answers with code and place, `warn` counts. Both keep the order."""
@@ -211,7 +210,6 @@ async def test_refuse_or_warn(database: Database, *, refuse: bool, code: str) ->
     assert b'bridge_validation_findings_total{error="101",listener="ris"} 1.0' in metrics.render()
 
 
-@pytest.mark.anyio
 async def test_senders_take_turns() -> None:
     """The messages of one sender do not wait for all of another; each sender's keep their order."""
     begun, gate = threading.Event(), threading.Event()
@@ -237,7 +235,6 @@ async def test_senders_take_turns() -> None:
     assert handled == [b"flood 0", b"flood 1", b"order", b"flood 2", b"flood 3"]
 
 
-@pytest.mark.anyio
 async def test_an_error_of_the_handler() -> None:
     """An error in the handler closes the connection."""
 
@@ -251,7 +248,6 @@ async def test_an_error_of_the_handler() -> None:
         await asyncio.wait_for(answered.asFuture(asyncio.get_running_loop()), PATIENCE)
 
 
-@pytest.mark.anyio
 async def test_a_retransmit_while_the_first_is_examined() -> None:
     """Each frame is validated once, on the thread and never on the loop."""
     looked: list[str] = []

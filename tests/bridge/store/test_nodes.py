@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import make_url, text
 
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent, Outcome
@@ -25,7 +25,12 @@ from bridge.store.errors import StoreUnavailable
 from bridge.store.options import DatabaseOptions
 from bridge.store.postgresql import dedicated_connections
 from bridge.store.postgresql.connection import BRIEF_SECONDS
-from bridge.store.postgresql.dedicated_connections import GRACE_SECONDS, Presence
+from bridge.store.postgresql.dedicated_connections import (
+    GRACE_SECONDS,
+    NotificationListener,
+    Presence,
+    SessionLocks,
+)
 from tests.bridge.store.network_path import NetworkPath
 from tests.eventually import PATIENCE, eventually
 from tests.processes import FORKED
@@ -352,3 +357,149 @@ def test_every_kind_of_connection_has_its_limits(node: Database, distant: Databa
             assert own[b"keepalives_interval"] == b"5"
             assert own[b"keepalives_count"] == b"3"
             assert own[b"tcp_user_timeout"] == b"30000"
+
+
+WAITING = """
+    SELECT 1 FROM pg_locks WHERE NOT granted
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+
+
+@pytest.fixture
+def nodes(postgres_url: str) -> Iterator[tuple[SessionLocks, SessionLocks]]:
+    databases = Database(postgres_url), Database(postgres_url)
+    one, two = (SessionLocks(each) for each in databases)
+    yield one, two
+    for each in databases:
+        each.dispose()
+
+
+def test_locks_of_two_nodes(nodes: tuple[SessionLocks, SessionLocks]) -> None:
+    """A lock attempt does not wait. A lock is free when all its holders released it."""
+    one, two = nodes
+    first, second = one.take({"a", "b"}), one.take({"b"})
+    assert [set(first.names), set(second.names)] == [{"a", "b"}, {"b"}]
+    assert two.take({"b", "c"}).names == {"c"}
+    one.release(first)
+    eventually(lambda: two.take({"a"}).names == {"a"})
+    assert two.take({"b"}).names == set()
+    one.release(second)
+    eventually(lambda: two.take({"b"}).names == {"b"})
+
+
+def test_a_connection_that_ends_loses_its_locks(nodes: tuple[SessionLocks, SessionLocks]) -> None:
+    """A lost lock cannot release the lock of the next connection."""
+    one, two = nodes
+    lost = one.take({"a"})
+    one.close()
+    eventually(lambda: two.take({"a"}).names == {"a"})
+    two.close()
+    held = one.take({"a", "b"})
+    one.release(lost)
+    one.release(one.take({"c"}))
+    eventually(lambda: two.take({"c"}).names == {"c"})
+    assert held.names == {"a", "b"}
+    assert two.take({"a"}).names == set()
+
+
+def test_a_connection_in_use_is_not_closed(nodes: tuple[SessionLocks, SessionLocks]) -> None:
+    """A statement on another thread ends first: psycopg would free the memory that it uses."""
+    locks, driver, other = nodes[0], *(each.take({"a"}).driver for each in nodes)
+    results: list[object] = []
+
+    def wait_for_lock() -> None:
+        results.append(driver.execute("SELECT 'got', pg_advisory_lock(1)").fetchone())
+
+    waiting, closing = threading.Thread(target=wait_for_lock), threading.Thread(target=locks.close)
+    other.execute("SELECT pg_advisory_lock(1)")
+    waiting.start()
+    eventually(lambda: other.execute(WAITING).fetchone())
+    closing.start()
+    closing.join(0.2)  # longer than an unprotected close takes
+    assert not driver.closed
+    other.execute("SELECT pg_advisory_unlock(1)")
+    waiting.join()
+    closing.join()
+    assert results == [("got", "")]
+    assert driver.closed
+
+
+CHANNEL = "test_channel"
+
+
+class Receiver:
+    def __init__(self) -> None:
+        self.notifications = threading.Semaphore(0)
+
+    def __call__(self) -> None:
+        self.notifications.release()
+
+    def wait(self, seconds: float = PATIENCE) -> bool:
+        return self.notifications.acquire(timeout=seconds)
+
+
+@pytest.fixture
+def receiver() -> Receiver:
+    return Receiver()
+
+
+@pytest.fixture
+def listening(postgres_url: str, receiver: Receiver) -> Iterator[Database]:
+    database = Database(postgres_url)
+    listener = NotificationListener(database, CHANNEL, receiver)
+    listener.start()
+    assert receiver.wait(), "a listener notifies once at its start"
+    yield database
+    listener.stop()
+    database.dispose()
+
+
+@pytest.fixture
+def other(postgres_url: str) -> Iterator[Database]:
+    """The same database in another process."""
+    database = Database(postgres_url)
+    yield database
+    database.dispose()
+
+
+def test_commits_of_others_notify_and_own_ones_do_not(
+    listening: Database, other: Database, receiver: Receiver
+) -> None:
+    """Other nodes' commits notify. Rolled back changes, other channels and own commits do not."""
+    with other.write() as connection:
+        other.notify(connection, CHANNEL)
+        assert not receiver.wait(0.3)
+    assert receiver.wait()
+    with listening.write() as connection:
+        listening.notify(connection, CHANNEL)
+    with other.write() as connection:
+        other.notify(connection, "another_channel")
+    assert not receiver.wait(0.3)
+
+
+def test_a_listener_whose_connection_is_cut_listens_again(
+    listening: Database, other: Database, receiver: Receiver
+) -> None:
+    """The listener reconnects, and notifies once for missed commits."""
+    with other.write() as connection:
+        cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+        assert connection.execute(text(cut)).all()
+    assert receiver.wait()
+    with other.write() as connection:
+        other.notify(connection, CHANNEL)
+    assert receiver.wait()
+
+
+def test_sqlite_has_no_notifications(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """On SQLite a listener can be started and stopped without effect."""
+    database = Database(f"sqlite:///{tmp_path_factory.mktemp('quiet') / 'quiet.db'}")
+    receiver = Receiver()
+    listener = NotificationListener(database, CHANNEL, receiver)
+    listener.start()
+    with database.write() as connection:
+        database.notify(connection, CHANNEL)
+    listener.stop()
+    assert not receiver.wait(0)
+    database.dispose()

@@ -1,0 +1,156 @@
+"""PostgreSQL finds orders by the right index in a table without statistics."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, text
+
+from bridge.store.database import Database
+from bridge.store.migration import upgrade
+from bridge.store.postgresql.connection import binary_arrays
+from bridge.store.records import merged_patients, order_index, order_writes, patient_demographics
+from bridge.store.records.order_index import ORDER_NUMBERS, IndexedOrder, OrderIndexKey, SignalHash
+from bridge.store.records.patient_demographics import DemographicsUpdate
+from tests.bridge.query_plans import plan_of, recorded_statements
+
+_ORDERS = """
+    INSERT INTO bridge_order (site, mrn, accession, state, placer, filler, tags, echo, report_id,
+        first_message, place, last_message)
+    SELECT 'S', 'M' || n, 'A' || n, 'placed', 'P' || n, '', '{}', '[]', '', n, 0, n
+    FROM generate_series(1, :count) AS n
+"""
+
+
+def explain_orders(
+    connection: Connection, patients: list[str], how: str = ""
+) -> list[tuple[Any, ...]]:
+    (array,) = binary_arrays(("text",), [(each,) for each in patients])
+    statement = f"{how} {ORDER_NUMBERS.postgres}"
+    rows = connection.exec_driver_sql(statement, {"site": "S", "mrns": array})
+    return [tuple(row) for row in rows]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("count", [500, 5000])
+@pytest.mark.parametrize("many", [3, 30])
+def test_the_orders_of_patients_in_a_new_table(database: Database, count: int, many: int) -> None:
+    """Orders are searched by patient, not by site, which has an index too."""
+    patients = [f"M{number}" for number in range(1, count, count // many)]
+    with database.write() as connection:
+        connection.execute(text("ALTER TABLE bridge_order SET (autovacuum_enabled = off)"))
+        connection.execute(text(_ORDERS), {"count": count})
+    with database.read() as connection:
+        plan = "\n".join(row[0] for row in explain_orders(connection, patients, "EXPLAIN"))
+        found = explain_orders(connection, patients)
+    assert "ix_bridge_order_patient" in plan
+    assert "Seq Scan" not in plan
+    assert sorted(row[1] for row in found) == sorted(f"P{each[1:]}" for each in patients)
+
+
+KEY = OrderIndexKey("S", "M", "A1")
+OTHER = OrderIndexKey("S", "M", "A2")
+
+
+def order(key: OrderIndexKey, number: int) -> IndexedOrder:
+    signals = frozenset({SignalHash("study", number), SignalHash("parent", 9)})
+    return IndexedOrder(key, "ordered", number, number, signals=signals)
+
+
+def test_the_last_of_several_with_one_key(database: Database) -> None:
+    """A merge can give two orders one key: the last one stays, with its own signals only."""
+    with database.write() as connection:
+        order_writes.save(connection, [order(KEY, 1), order(OTHER, 2), order(KEY, 3)])
+    with database.read() as connection:
+        found = order_index.find(connection, [KEY, OTHER])
+    assert {key: (each.last_message, each.signals) for key, each in found.items()} == {
+        KEY: (3, order(KEY, 3).signals),
+        OTHER: (2, order(OTHER, 2).signals),
+    }
+
+
+@pytest.mark.parametrize(
+    ("merges", "found"),
+    [
+        ([], False),
+        ([("S", "M", "N")], True),
+        ([("S", "N", "M")], True),
+        ([("S", "M", "P"), ("S", "P", "N")], True),
+        ([("S", "M", "P"), ("S", "N", "P")], True),
+        ([("S", "M", "P"), ("S", "N", "Q")], False),
+        ([("S2", "M", "N")], False),
+    ],
+)
+def test_the_order_of_a_result(
+    database: Database, merges: list[tuple[str, str, str]], *, found: bool
+) -> None:
+    """An order under another identifier is used only if the two were merged."""
+    with database.write() as connection:
+        merged = KEY._replace(mrn="N")
+        order_writes.save(connection, [order(merged, 1), order(KEY._replace(mrn="X"), 2)])
+        for site, prior_mrn, mrn in merges:
+            merged_patients.merge(connection, site, prior_mrn, mrn)
+        read = order_index.find_for_delivery(connection, {KEY: {"R"}, OTHER: {"R"}})
+    assert {key: each.key for key, each in read.items()} == ({KEY: merged} if found else {})
+
+
+COUNT = 2000
+
+
+def order_of_patient(number: int) -> IndexedOrder:
+    key = OrderIndexKey("S", f"M{number}", "0")
+    return IndexedOrder(key, "ordered", number, number, placer=f"P{number}", filler=f"F{number}")
+
+
+@pytest.fixture
+def orders(database: Database) -> Database:
+    """A database with an order of each patient, without statistics."""
+    upgrade(database)
+    with database.write() as connection:
+        if database.dialect == "postgresql":
+            connection.execute(text("ALTER TABLE bridge_order SET (autovacuum_enabled = off)"))
+        order_writes.save(connection, [order_of_patient(number) for number in range(COUNT)])
+    return database
+
+
+def test_orders_of_other_patients_with_a_number(orders: Database) -> None:
+    """Only those with one of the numbers are read, because many share the accession."""
+    with orders.read() as connection:
+        own, others = order_index.find_with_others(
+            connection, {order_of_patient(5).key: {"P7", "F9", "X"}}
+        )
+    assert own == {order_of_patient(5).key: order_of_patient(5)}
+    assert sorted(others, key=lambda each: each.key) == [
+        order_of_patient(7),
+        order_of_patient(9),
+    ]
+
+
+def test_the_order_of_a_patient(orders: Database) -> None:
+    with orders.read() as connection:
+        assert order_index.find(connection, [order_of_patient(5).key]) == {
+            order_of_patient(5).key: order_of_patient(5)
+        }
+        with recorded_statements(orders) as statements:
+            order_index.find_with_others(connection, {order_of_patient(5).key: {"P7"}})
+        plan = plan_of(connection, statements[0])
+    assert ("uq_bridge_order_key" if orders.dialect == "postgresql" else "USING INDEX") in plan
+    assert "Seq Scan on bridge_order" not in plan
+    assert "SCAN bridge_order" not in plan
+
+
+def test_demographics_without_orders_are_removed(database: Database) -> None:
+    """An old correction without a later order is removed. Others stay."""
+    upgrade(database)
+    patients = [("S", mrn) for mrn in ("old", "ordered", "new")]
+    with database.write() as connection:
+        for place, (site, mrn) in enumerate(patients):
+            patient_demographics.save(
+                connection, DemographicsUpdate(site, mrn, 1 + 9 * (place == 2), {})
+            )
+        order_writes.save(
+            connection, [IndexedOrder(OrderIndexKey("S", "ordered", "A1"), "ordered", 1, 1)]
+        )
+    assert patient_demographics.delete_old(database, 5) == 1
+    with database.read() as connection:
+        assert set(patient_demographics.find(connection, patients)) == set(patients[1:])
