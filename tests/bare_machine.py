@@ -41,7 +41,7 @@ SMOKE = (
     "tests/mllp/test_framing.py",
     "tests/parsers/test_xml.py",
     "tests/power/test_images.py",
-    "tests/release/test_sbom.py",
+    "tests/release/test_wheel.py",
     "tests/test_architecture.py",
     "tests/web/test_checks.py::test_the_lock",
 )
@@ -49,7 +49,7 @@ SMOKE = (
 
 SKIPPED = {
     "tests/acceptance/test_cluster.py::test_orders_survive_rolling_restarts_and_kills_behind_haproxy": HAPROXY,  # noqa: E501
-    "tests/browser/editor/test_tables.py::": CHROMIUM,
+    "tests/browser/editor/test_text.py::": CHROMIUM,
     "tests/browser/embedding/test_windows.py::": CHROMIUM,
     "tests/power/test_power.py::": LIBFUSE,
     "tests/power/test_syncs.py::": LIBFUSE,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import combinations as combinations_of
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from mappings.outbound.results import (
     SignedAddendum,
     Signer,
 )
-from tests.conformance.parsers import agree, parsed
+from tests.conformance.parsers import agree, parsed, structure_errors
 from tests.mappings.definitions import SHIPPED
 from tests.mappings.results import NOW, ORDERS
 
@@ -276,3 +277,16 @@ def test_our_tables_agree_with_hl7apy() -> None:
         for name, kinds in shape.types.items():
             theirs = [child[1][2] for child in library.DATATYPES_STRUCTS[name]]
             assert list(kinds) == theirs, (version, name)
+
+
+RESULTS = sorted((Path(__file__).parents[2] / "sample_messages" / "results").glob("*.hl7"))
+
+
+@pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.stem)
+def test_results(file: Path) -> None:
+    """The strict validation of hl7apy finds no error; python-hl7 reads the same fields."""
+    raw = file.read_bytes()
+
+    assert not structure_errors(raw, VALIDATION_LEVEL.STRICT)
+    assert parsed(raw).name in ("ORU_R01", "MDM_T01", "MDM_T02")
+    assert agree(raw)

@@ -164,3 +164,49 @@ def test_the_glossary_is_in_order() -> None:
 def test_the_plot_shows_the_table() -> None:
     """The plot is the output of `python -m tests.benchmarks.plot` for the table."""
     assert PLOT.read_text("utf-8") == drawn()
+
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "adr"
+RECORDS = sorted(FOLDER.glob("[0-9]*.md"))
+PARTS = ("Status:", "Context.", "Decision.", "Consequences.")
+LONGEST = 400
+"""Words of a record: half a page to a page."""
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_a_record_has_title_status_context_decision_and_consequences(path: Path) -> None:
+    """A record has these parts in this order, and is short."""
+    text = path.read_text("utf-8")
+    places = [text.find(f"\n**{part}**") for part in PARTS]
+    assert text.startswith("# ")
+    assert -1 not in places
+    assert places == sorted(places)
+    assert len(text.split()) <= LONGEST
+
+
+def test_the_index_names_each_record_once_by_number_and_title() -> None:
+    listed = re.findall(
+        r"^\* \[(\d{4})\]\(([^)]+)\) (.+)$", (FOLDER / "index.md").read_text(), re.MULTILINE
+    )
+    titles = [path.read_text("utf-8").splitlines()[0].removeprefix("# ") for path in RECORDS]
+    assert [name for _, name, _ in listed] == [path.name for path in RECORDS]
+    assert [number for number, _, _ in listed] == [path.name[:4] for path in RECORDS]
+    assert [title for _, _, title in listed] == titles
+
+
+def test_a_number_belongs_to_one_record() -> None:
+    numbers = [path.name[:4] for path in RECORDS]
+    assert len(numbers) == len(set(numbers))
+
+
+PAGE = ROOT / "docs" / "explanation" / "security.md"
+
+
+def test_each_threat_has_a_protection_and_a_test() -> None:
+    """Every row of the table has four cells, and every test file that it names is there."""
+    rows = re.findall(r"^\| [STRIDE] \| .*$", PAGE.read_text("utf-8"), re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(tests/[^`]+)`", row)}
+
+    assert len(rows) > 20
+    assert all(len(re.findall(r"(?<!\\)\|", row)) == 5 and "`tests/" in row for row in rows)
+    assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []

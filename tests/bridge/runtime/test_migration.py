@@ -3,6 +3,7 @@
 import os
 import signal
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -134,3 +135,33 @@ def test_a_defect_of_a_migration(tmp_path: Path, capfd: pytest.CaptureFixture[st
     outcome_text, _ = Start(tmp_path, _start_with_a_defect).outcome()
     assert "ValueError at test_migration.py:" in str(outcome_text)
     assert "SECRET" not in f"{outcome_text}{capfd.readouterr()}"
+
+
+ROOT = Path(__file__).resolve().parents[3]
+SELDOM = (
+    "rich",
+    "pygments",
+    "greenlet",
+    "nh3",
+    "babel",
+    "alembic",
+    "PIL",
+    "google.protobuf",
+    "opentelemetry.sdk",
+)
+LOADS = f"""
+import sys
+from bridge.cli.service import _load_without_optional_libraries
+_load_without_optional_libraries()
+import bridge.runtime.service, bridge.engine.http.engine_application
+import bridge.console.http.application
+print([name for name in {SELDOM} if name in sys.modules])
+"""
+
+
+def test_loaded_libraries() -> None:
+    """Libraries for terminals, exports and migrations are loaded on demand."""
+    result = subprocess.run(
+        [sys.executable, "-c", LOADS], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert result.stdout == "[]\n", result.stderr

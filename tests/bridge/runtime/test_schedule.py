@@ -3,7 +3,6 @@
 import asyncio
 import time
 
-import pytest
 from prometheus_client import generate_latest
 from structlog.testing import capture_logs
 

@@ -1,11 +1,29 @@
 """Launch: request objects, tags, languages and defaults."""
 
+import base64
+import json
+import re
+from io import BytesIO
 from typing import Any
 
+import cv2
+import numpy as np
 import pytest
+from PIL import Image
 
-from tests.bridge.engine.http.engine_service import READER, Service, boot, identity, user
-from tests.conformance.engine.cases import ok
+from tests.bridge.engine.http.engine_service import (
+    ADMIN,
+    BASE,
+    FOREIGN,
+    OTHER,
+    READER,
+    Service,
+    boot,
+    identity,
+    launch_body,
+    user,
+)
+from tests.conformance.engine.cases import Case, ok
 
 TAGS = (
     *("PatientName", "PatientBirthDate", "PatientAge", "PatientSex", "Race", "Ethnicity"),
@@ -167,3 +185,304 @@ def test_flags_of_a_launch_are_booleans(service: Service, member: str) -> None:
     others: tuple[Any, ...] = ("true", "false", 1, 0, {}, [], "yes")
     for other in others:
         assert service.launch(**{member: other}).status_code == 400, other
+
+
+def test_the_triple_identifies_an_order(service: Service) -> None:
+    """What the service does 3: SiteID, PatientMRN and Accession; case and blanks inside count."""
+    ids = {
+        ok(service.launch(accession=accession, mrn=mrn)).json()["reportId"]
+        for accession in ("A1", "a1", "A 1")
+        for mrn in ("P1", "p1", "P01")
+    }
+    assert len(ids) == 9
+    ids.add(ok(service.launch(FOREIGN, site="SITE2")).json()["reportId"])
+    assert len(ids) == 10
+
+
+def test_blanks_around_identifiers_are_ignored(service: Service) -> None:
+    """Order identity: leading and trailing blanks are removed."""
+    one = ok(service.launch(READER)).json()["reportId"]
+    two = ok(service.launch(READER, accession=" A1 ", mrn="\tP1\n")).json()["reportId"]
+    assert one == two
+
+
+@pytest.mark.parametrize("mrn", [4711, "4711", 4711.0, " 4711"])
+def test_integers_are_accepted_as_text(service: Service, mrn: Any) -> None:
+    """All tags are strings; an integer becomes its digits."""
+    ok(service.launch(tags={"PatientMRN": mrn, "PatientAge": 61}))
+    assert service.status(mrn="4711")["clinicalInfo"][0]["PatientMRN"] == "4711"
+
+
+@pytest.mark.parametrize("mrn", [47.5, 1e-9, True, {}, [], ["P1"]])
+def test_other_types_of_identifiers_are_refused(service: Service, mrn: Any) -> None:
+    """Order identity: an identifier is a string."""
+    assert service.launch(tags={"PatientMRN": mrn}).status_code == 400
+
+
+HOSTILE = (
+    *("../../etc/passwd", "P1' OR '1'='1", "<script>alert(1)</script>", "%00", "P|1^2~3&4"),
+    *("\\X0D\\", "{\\rtf1}", "a" * 1024, "名前", "🙂", "e\u0301", "P1;DROP TABLE"),
+)
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_identifiers_with_special_characters(service: Service, value: str) -> None:
+    """Order identity: they are stored and found as text."""
+    ok(service.launch(accession=value, mrn=value))
+    assert service.status(value, value)["clinicalInfo"] == [identity(value, value)]
+    response = service.get("report/content", **identity(value, value))
+    assert response.status_code == 200, response.text
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {"PatientMRN": "someone@hospital.test"},
+        {"PatientMRN": " SOMEONE@HOSPITAL.TEST "},
+        {"Accession": "a.b+c@x.example.org"},
+        {"PatientMRN": READER},
+        {"PatientMRN": "reader person"},
+        {"Accession": "READER  PERSON"},
+        {"PatientName": "someone@hospital.test"},
+    ],
+)
+@pytest.mark.parametrize("lazy", [False, True])
+def test_placeholders_are_rejected(service: Service, tags: dict[str, str], lazy: bool) -> None:
+    """Authentication 8: an e-mail address or the identity of the launching user."""
+    response = service.launch(READER, tags=tags, lazyLaunch=lazy)
+    assert (response.status_code, response.json()["code"]) == (400, "placeholder_identifier")
+    assert service.get("worklist", SiteID="SITE1").json()["items"] == []
+
+
+def test_the_identity_of_the_named_user_is_a_placeholder_too(service: Service) -> None:
+    """Authentication 8: the launching user is the user of userInfo."""
+    for mrn in ("new@site1.test", "New Person"):
+        response = service.launch(
+            tags={"PatientMRN": mrn}, userInfo=user("new@site1.test", "New Person")
+        )
+        assert response.json()["code"] == "placeholder_identifier"
+
+
+def test_a_physician_may_have_the_name_of_the_user(service: Service) -> None:
+    """Authentication 8 applies to patient identifiers only."""
+    ok(service.launch(READER, tags={"ReportingPhysician": READER, "ReferringPhysician": READER}))
+
+
+@pytest.mark.parametrize(
+    ("known", "given", "same"),
+    [
+        ("DOE^JOHN", "Doe John", True),
+        ("DOE^JOHN^^^", "DOE^JOHN", True),
+        ("MÜLLER^ÉVA", "Mu\u0308ller^E\u0301va", True),
+        ("  DOE^JOHN ", "DOE^JOHN", True),
+        ("DOE^JOHN", "JOHN^DOE", False),
+        ("DOE^JOHN", "DOE^JON", False),
+        ("山田^太郎", "山田^花子", False),
+        ("DOE^JOHN", "^^", True),
+        ("DOE^JOHN", "", True),
+    ],
+)
+def test_a_launch_with_another_name(service: Service, known: str, given: str, same: bool) -> None:
+    """ForceUpdatePatientName false: another PatientName for the PatientMRN is 409."""
+    ok(service.launch(tags={"PatientName": known}))
+    for lazy in (True, False):
+        response = service.launch(accession="A2", tags={"PatientName": given}, lazyLaunch=lazy)
+        assert response.status_code == (200 if same else 409)
+        if not same:
+            assert response.json()["code"] == "patient_name_mismatch"
+            assert response.json()["retryable"] is False
+            assert given not in response.text
+
+
+def test_a_launch_that_forces_a_name(service: Service) -> None:
+    """forceUpdatePatientName: all reports with the PatientMRN get it, also signed ones."""
+    case = Case(service)
+    case.draft("A1", PatientName="DOE^JANE")
+    case.sign("A1", now=True)
+    case.order("A2", PatientName="DOE^JANE")
+    ok(service.launch(FOREIGN, site="SITE2", tags={"PatientName": "DOE^JANE"}))
+    before = case.export("A1")["reportInfo"]
+    ok(
+        service.launch(
+            accession="A3", tags={"PatientName": "ROE^JANE"}, forceUpdatePatientName=True
+        )
+    )
+    for name in ("A1", "A2", "A3"):
+        assert case.export(name)["clinicalInfo"][0]["PatientName"] == "ROE^JANE"
+    assert case.export("A1")["reportInfo"] == before
+    other = service.post("report/export/json", {"clinicalInfo": identity(site="SITE2")}, FOREIGN)
+    assert other.json()["clinicalInfo"][0]["PatientName"] == "DOE^JANE"
+
+
+@pytest.mark.parametrize("accession", ["A1", "A2"], ids=["known", "new"])
+def test_a_forced_name_does_not_undo_a_later_correction(service: Service, accession: str) -> None:
+    """ForceUpdatePatientName renames at the launch; its link opens with the newest name."""
+    case = Case(service)
+    case.order("A1", PatientName="DOE^JANE")
+    forced: dict[str, Any] = {"tags": {"PatientName": "ROE^JANE"}, "forceUpdatePatientName": True}
+    lazy = {"accession": accession, "lazyLaunch": True, "userInfo": user(), **forced}
+    launched = ok(service.launch(**lazy))
+    body = {"SiteID": "SITE1", "PatientMRN": "P1", "PatientName": "POE^JANE"}
+    ok(service.post("patient/update", body))
+
+    service.page(launched)
+
+    for name in ("A1", accession):
+        assert case.export(name)["clinicalInfo"][0]["PatientName"] == "POE^JANE"
+
+
+@pytest.mark.parametrize("name", [None, "", "  ", "^", "^^^"])
+def test_forcing_a_name_requires_a_name(service: Service, name: str | None) -> None:
+    """ForceUpdatePatientName true: PatientName must be in clinicalInfo."""
+    response = service.launch(tags={"PatientName": name}, forceUpdatePatientName=True)
+    assert (response.status_code, response.json()["code"]) == (400, "missing_tag")
+
+
+@pytest.mark.parametrize("wanted", ["link", "qrcode", "all"])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_members_of_the_response(service: Service, wanted: str, lazy: bool) -> None:
+    """Response body: status, owner, reportLink, reportQRCode; only the members of its type."""
+    body = ok(service.launch(READER, response={"type": wanted}, lazyLaunch=lazy)).json()
+    assert body["status"] == ("PreLaunch" if lazy else "Draft")
+    assert body["owner"] == ({} if lazy else {"name": "Reader Person", "email": READER})
+    assert (body["reportId"] is None) == lazy
+    assert ("reportLink" in body) == (wanted in ("link", "all"))
+    for spelling in ("reportQRCode", "reportQrCode"):
+        assert (spelling in body) == (wanted in ("qrcode", "all"))
+    assert body.get("reportQRCode") == body.get("reportQrCode")
+    if wanted != "qrcode":
+        pattern = re.escape(f"{BASE}/reporting/launch-report/clinical?token=") + r"[\w-]{22}"
+        assert re.fullmatch(pattern, body["reportLink"])
+
+
+@pytest.mark.parametrize("size", ["standard", "mini", None])
+@pytest.mark.parametrize("mode", ["light", "dark", None])
+def test_the_qr_code_contains_the_link(
+    service: Service, size: str | None, mode: str | None
+) -> None:
+    """qrCodeOptions: 400 or 80 px, for light and dark backgrounds; a decoder reads the link."""
+    options = {name: value for name, value in (("size", size), ("mode", mode)) if value}
+    response = {"type": "all", "qrCodeOptions": options}
+    body = ok(service.launch(response=response)).json()
+    prefix, _, data = body["reportQRCode"].partition(",")
+    assert prefix == "data:image/png;base64"
+    image = cv2.imdecode(np.frombuffer(base64.b64decode(data), np.uint8), cv2.IMREAD_GRAYSCALE)
+    assert image is not None
+    width = 80 if size == "mini" else 400
+    assert image.shape == (width, width)
+    assert (image[0, 0] == 0) == (mode == "dark")
+    upright = 255 - image if mode == "dark" else image
+    assert cv2.QRCodeDetectorAruco().detectAndDecode(upright)[0] == body["reportLink"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"type": "LINK"},
+        {"type": ""},
+        {"type": None},
+        {"type": ["link"]},
+        {"type": "qrcode", "qrCodeOptions": "mini"},
+        {"type": "qrcode", "qrCodeOptions": []},
+        {"type": "all", "qrCodeOptions": {"size": 80}},
+        {"type": "all", "qrCodeOptions": {"size": "MINI"}},
+        {"type": "all", "qrCodeOptions": {"mode": True}},
+    ],
+)
+def test_invalid_response_options_are_refused(service: Service, options: dict[str, Any]) -> None:
+    """response: type is link, qrcode or all; size standard or mini; mode light or dark."""
+    response = service.launch(response=options)
+    assert response.status_code == 400
+    assert response.json()["errors"][0]["pointer"].startswith("/response")
+
+
+def test_unknown_members_are_ignored(service: Service) -> None:
+    """Versioning: changes are additive, so unknown members are not errors."""
+    body = launch_body(tags={"PatientShoeSize": "44"}, somethingNew={"a": 1})
+    body["response"]["colour"] = "red"
+    ok(service.post("report/launch/clinical", body))
+
+
+def test_the_link_hides_the_tags(service: Service) -> None:
+    """What the service does 1: the link contains no submitted tag, for lazy launches too."""
+    tags = {"PatientName": "HIDDEN^PERSON", "KeyFindings": "secret finding"}
+    for lazy in (False, True):
+        body = ok(service.launch(accession="ACC77", mrn="MRN77", tags=tags, lazyLaunch=lazy))
+        text = json.dumps(body.json()["reportLink"])
+        assert not any(each in text for each in ("ACC77", "MRN77", "HIDDEN", "secret", "SITE1"))
+
+
+def test_a_second_launch_returns_another_link_to_the_same_report(service: Service) -> None:
+    """What the service does 2: the same call returns status and link of the report."""
+    one, two = (ok(service.launch(READER)).json() for _ in range(2))
+    assert one["reportId"] == two["reportId"]
+    assert one["reportLink"] != two["reportLink"]
+
+
+def test_the_default_owner_is_the_user_of_the_token(service: Service) -> None:
+    """userInfo: the default owner is the user of the access token."""
+    assert ok(service.launch(OTHER)).json()["owner"]["email"] == OTHER
+    for info in (None, {}, {"UserEmail": "", "UserName": ""}, {"UserEmail": None}):
+        assert ok(service.launch(READER, userInfo=info)).status_code == 200
+
+
+def test_auth_is_sufficient_for_a_user_of_another_site(service: Service) -> None:
+    """Authentication 5: with Auth, the user of the header token does not matter."""
+    who = user("new@site1.test", "New", Auth=service.tokens[ADMIN])
+    assert ok(service.launch(FOREIGN, userInfo=who)).json()["owner"]["email"] == "new@site1.test"
+
+
+def picture(kind: str = "PNG", colour: tuple[int, int, int] = (9, 9, 9)) -> str:
+    buffer = BytesIO()
+    Image.new("RGB", (8, 8), colour).save(buffer, kind)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "WEBP"])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_key_images(service: Service, kind: str, lazy: bool) -> None:
+    """keyImages: imageData in base64, contentType, fileName optional."""
+    images = [{"imageData": picture(kind), "contentType": f"image/{kind.lower()}"}]
+    images.append({**images[0], "fileName": "../../x.png"})
+    ok(service.launch(keyImages=images, lazyLaunch=lazy))
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        {},
+        {"imageData": picture()},
+        {"contentType": "image/png"},
+        {"imageData": "", "contentType": "image/png"},
+        {"imageData": "a", "contentType": "image/png"},
+        {"imageData": "data:image/png;base64," + picture(), "contentType": 5},
+        {"imageData": picture(), "contentType": "text/html"},
+        {"imageData": picture(), "contentType": "image/svg+xml"},
+        {"imageData": base64.b64encode(b"<svg onload=alert(1)/>").decode(),
+         "contentType": "image/svg+xml"},
+        {"imageData": base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 50).decode(),
+         "contentType": "image/png"},
+        {"imageData": None, "contentType": "image/png"},
+        {"imageData": picture(), "contentType": "image/png", "fileName": 7},
+        "not an object",
+        None,
+    ],
+)  # fmt: skip
+def test_invalid_key_images_are_refused(service: Service, image: Any) -> None:
+    """keyImages: invalid base64 or another type is 400 with its place; no report is created."""
+    for lazy in (False, True):
+        response = service.launch(keyImages=[image], lazyLaunch=lazy)
+        assert response.status_code == 400, response.text
+        assert response.json()["errors"][0]["pointer"].startswith("/keyImages/0")
+    assert service.get("worklist", SiteID="SITE1").json()["items"] == []
+
+
+def test_lists_must_be_lists(service: Service) -> None:
+    """DicomSR and keyImages are lists of objects; null and an empty list are accepted."""
+    empty: tuple[Any, ...] = (None, [])
+    wrong: tuple[Any, ...] = ({}, "x", 5, True)
+    for member in ("dicomSR", "keyImages"):
+        for value in empty:
+            ok(service.launch(**{member: value}))
+        for value in wrong:
+            assert service.launch(**{member: value}).status_code == 400

@@ -1,14 +1,28 @@
 """Problem bodies, limits and headers of all endpoints."""
 
+import base64
 import json
+import random
 import re
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.bridge.engine.http.engine_service import ADMIN, READER, Service, identity, launch_body
+from bridge.engine.settings import Quota
+from tests.bridge.engine.http.engine_service import (
+    ADMIN,
+    FOREIGN,
+    READER,
+    Service,
+    identity,
+    launch_body,
+    user,
+)
 from tests.bridge.engine.http.test_guard import ADMINISTRATIVE
+from tests.conformance.engine.cases import Case, ok
+from tests.conftest import database_url
 
 POSTS = {
     **ADMINISTRATIVE,
@@ -142,3 +156,271 @@ def test_a_problem_does_not_contain_values_of_the_request(service: Service) -> N
         response = service.post("report/launch/clinical", body)
         assert response.status_code in (400, 404)
         assert canary not in response.text
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"lazyLaunch": None}, {"registerOrder": None}, {"forceUpdatePatientName": None},
+        {"userInfo": None}, {"dicomSR": None}, {"keyImages": None},
+        {"userInfo": {**user(), "Auth": None, "forceOwnershipTransfer": None}},
+        {"reportingApp": {"SyncLaunch": None, "AutoComparePrior": None, "ApplyTemplate": None}},
+        {"response": {"type": "link", "qrCodeOptions": None}},
+        {"response": {"type": "all", "qrCodeOptions": {"size": None, "mode": None}}},
+    ],
+)  # fmt: skip
+def test_optional_members_of_a_launch(service: Service, more: dict[str, Any]) -> None:
+    """Launch request objects: the defaults false, standard and light apply to null too."""
+    body = ok(service.launch(**more)).json()
+    assert (body["status"], body["warnings"]) == ("Draft", [])
+
+
+def test_optional_members_of_other_requests(case: Case) -> None:
+    """rtf, sign: responseType, contentOnly, timeZone and ignoreSignDelay have defaults."""
+    case.draft("A1")
+    null: dict[str, Any] = {"responseType": None, "contentOnly": None, "timeZone": None}
+    response = ok(case.post("export/rtf", "A1", **null))
+    assert response.headers["content-type"] == "application/rtf"
+    ok(case.post("sign", "A1", ignoreSignDelay=None, timeZone=None))
+    assert case.record("A1")["unsignUntil"] is not None
+
+
+@pytest.mark.parametrize("value", [None, False, "true", 1, {}, []])
+def test_a_required_member_is_not_null(case: Case, value: Any) -> None:
+    """addendum/sign: ignoreSignDelay is required and must be true; the error has its place."""
+    case.draft("A1")
+    case.sign("A1", now=True)
+    case.addendum("A1", "More.")
+    response = case.post("addendum/sign", "A1", ignoreSignDelay=value)
+    assert response.status_code == 400
+    assert response.json()["errors"][0]["pointer"] == "/ignoreSignDelay"
+    assert "Value error" not in response.text
+    assert case.record("A1")["addendumUnsignUntil"] is not None
+
+
+def test_orders_of_one_request_have_one_site(case: Case) -> None:
+    """link-orders: SiteID applies to all orders; an order with another SiteID is refused."""
+    for name in ("A1", "A2"):
+        case.order(name)
+    stray = {**identity("A2"), "SiteID": "SITE2"}
+    for path in ("link-orders", "unlink-orders"):
+        body = {"SiteID": "SITE1", "clinicalInfo": [identity("A1"), stray]}
+        assert case.service.post(f"report/{path}", body).status_code == 400
+    assert case.record("A1")["reportId"] != case.record("A2")["reportId"]
+    same = {"SiteID": "SITE1", "clinicalInfo": [identity("A1"), identity("A2")]}
+    ok(case.service.post("report/link-orders", same))
+    assert case.record("A1")["reportId"] == case.record("A2")["reportId"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"clinicalInfo": [], "clinicalInfo": [{"SiteID": "SITE1"}]}',
+        '{"clinicalInfo": [{"PatientMRN": "P1", "PatientMRN": "P2", "Accession": "A1"}]}',
+    ],
+)
+def test_a_duplicate_member_is_refused(service: Service, body: str) -> None:
+    """Order identity: a request with two values of one identifier names no patient."""
+    headers = {"content-type": "application/json"}
+    response = service.call("POST", "/api/report/status", content=body, headers=headers)
+    assert (response.status_code, response.json()["code"]) == (400, "invalid_json")
+    assert "P2" not in response.text
+
+
+def test_a_query_parameter_with_two_values_is_refused(case: Case) -> None:
+    """content, site/prelims: one patient, one site. Equal values are accepted."""
+    case.draft("A1")
+    query = "SiteID=SITE1&PatientMRN=P1&Accession=A1"
+    path = f"/api/report/content?{query}"
+    ok(case.service.call("GET", path))
+    ok(case.service.call("GET", f"{path}&PatientMRN=P1"))
+    for more in ("PatientMRN=P2", "SiteID=SITE2", "Accession="):
+        response = case.service.call("GET", f"{path}&{more}")
+        assert response.status_code == 400, more
+        assert response.json()["errors"][0]["pointer"] == more.partition("=")[0]
+    prelims = "/api/report/site/prelims?SiteID=SITE1&prelimGroup=G&prelimTag=T&prelimTag=U"
+    assert case.service.call("GET", prelims).status_code == 400
+
+
+def test_site_and_role_are_checked_before_files(case: Case) -> None:
+    """update-dicomsr: 404 and 403 come before the 400 of an invalid file."""
+    case.draft("A1")
+    files = {"dicomSR": [{"fileData": base64.b64encode(b"no DICOM").decode()}]}
+    for who, site, status in (
+        (FOREIGN, "SITE1", 403),
+        (READER, "SITE1", 403),
+        (ADMIN, "NOWHERE", 404),
+        (ADMIN, "SITE1", 400),
+    ):
+        body = {"clinicalInfo": identity("A1", site=site), **files}
+        assert case.service.post("report/update-dicomsr", body, who).status_code == status, who
+
+
+__all__ = ["database_url"]  # both databases
+
+SCRIPTS = {"latin": (33, 126), "cjk": (0x4E00, 0x9FFF), "emoji": (0x1F300, 0x1F5FF)}
+
+
+def long_text(script: str, length: int, seed: int) -> str:
+    chosen = random.Random(seed)
+    return "".join(chr(chosen.randint(*SCRIPTS[script])) for _ in range(length))
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("length", [64, 255, 341, 1024, 1025])
+def test_long_identifiers(service: Service, script: str, length: int) -> None:
+    """Order identity: an accepted identifier is found; a longer one is 400."""
+    mrn, accession = (long_text(script, length, seed) for seed in (1, 2))
+    accepted = len(mrn.encode()) <= 1024 and len(accession.encode()) <= 1024
+    for lazy in (True, False):
+        response = service.launch(accession=accession, mrn=mrn, lazyLaunch=lazy)
+        assert response.status_code == (200 if accepted else 400), response.text
+    if accepted:
+        assert service.status(accession, mrn)["clinicalInfo"] == [identity(accession, mrn)]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_reading_by_long_identifiers(service: Service, script: str) -> None:
+    """A request with a long unknown identifier is 400 or 404."""
+    case = Case(service)
+    name = long_text(script, 1024, 3)
+    for path in ("sign", "unsign", "delete", "export/json", "export/rtf"):
+        assert case.post(path, name).status_code in (400, 404), path
+    for path in ("reset-order", "unassign"):
+        assert case.flat(path, name).status_code in (400, 404), path
+    for path in ("link-orders", "unlink-orders"):
+        assert case.orders(path, name, f"{name[:-1]}x").status_code in (400, 404), path
+    merge = {"SiteID": "SITE1", "PatientMRN": name, "PriorPatientMRN": name[::-1]}
+    assert service.post("patient/merge", merge).status_code in (200, 400)
+
+
+def test_long_names_of_all_kinds(service: Service) -> None:
+    """Users, groups and sites with long names: stored or refused."""
+    name = long_text("cjk", 1024, 4)
+    case = Case(service)
+    case.draft("A1")
+    assert case.post("prelim", "A1", prelimGroup=name, prelimTag=name[::-1]).status_code in (
+        200,
+        400,
+    )
+    info = {"UserEmail": f"{name[:60]}@site1.test", "UserName": name}
+    assert service.launch(accession="A2", userInfo=info).status_code in (200, 400)
+    response = service.post("admin/sites", {"SiteID": name}, "service")
+    assert response.status_code in (201, 400), response.text
+
+
+@pytest.mark.parametrize("rate", ["reads", "launches", "exports"])
+def test_rate_limits(service: Service, rate: str) -> None:
+    """Rate limits: 429 with Retry-After, per token; every response has RateLimit headers."""
+    engine = service.application.state.engine
+    rates = replace(engine.settings.rates, **{rate: Quota(3, 60)})
+    engine.settings = replace(engine.settings, rates=rates)
+    ok(service.launch("service", lazyLaunch=True, registerOrder=True))
+
+    def ask(who: str) -> httpx.Response:
+        if rate == "launches":
+            return service.launch(who, lazyLaunch=True)
+        path = "report/export/json" if rate == "exports" else "report/unsign"
+        return service.post(path, {"clinicalInfo": identity()}, who)
+
+    for left in (2, 1, 0):
+        response = ask(ADMIN)
+        assert response.status_code != 429
+        assert f"r={left};" in response.headers["ratelimit"]
+        assert "q=3;w=60" in response.headers["ratelimit-policy"]
+    refused = ask(ADMIN)
+    assert is_problem(refused, 429)["code"] == "too_many_requests"
+    assert refused.headers["retry-after"] == "60"
+    assert ask(READER).status_code != 429  # each token has its own limit
+    assert all(ask("service").status_code != 429 for _ in range(4))  # that of the bridge has none
+    service.clock.pass_seconds(60)
+    assert ask(ADMIN).status_code != 429
+
+
+def test_body_size(service: Service) -> None:
+    """Limits: 413 for a larger body, with and without declared length; 401 comes first."""
+    engine = service.application.state.engine
+    sizes = replace(engine.settings.sizes, body=1000)
+    engine.settings = replace(engine.settings, sizes=sizes)
+
+    def chunks() -> Any:
+        async def sending() -> Any:
+            for _ in range(200):
+                yield b" " * 100
+
+        return sending()
+
+    headers = {"content-type": "application/json"}
+    for content in (b" " * 1001, chunks()):
+        is_problem(service.call("POST", "/api/report/sign", content=content, headers=headers), 413)
+    response = service.call(
+        "POST", "/api/report/sign", "unknown", content=b" " * 1001, headers=headers
+    )
+    is_problem(response, 401)
+
+
+@pytest.mark.parametrize(
+    ("tags", "status"),
+    [
+        ({"Modality": "x" * 1024}, 200), ({"Modality": "x" * 1025}, 400),
+        ({"KeyFindings": "x" * 100_000}, 200), ({"KeyFindings": "x" * 100_001}, 400),
+        ({"Notes": "x" * 100_001}, 400), ({"ReasonForExam": "x" * 100_001}, 400),
+        ({"Metadata": {"a": "x" * 65_000}}, 200), ({"Metadata": {"a": "x" * 65_536}}, 400),
+        ({"Metadata": {"a": {"b": {"c": {"d": {"e": {"f": {"g": 1}}}}}}}}, 200),
+        ({"Metadata": {"a": {"b": {"c": {"d": {"e": {"f": {"g": {"h": {}}}}}}}}}}, 400),
+        ({"Metadata": {str(n): n for n in range(4000)}}, 200),
+    ],
+)  # fmt: skip
+def test_sizes_of_tags(service: Service, tags: dict[str, Any], status: int) -> None:
+    """Limits: the maximum length is accepted, one more character is refused."""
+    assert service.launch(READER, tags=tags).status_code == status
+
+
+def test_counts(service: Service) -> None:
+    """Limits: the number of files and of orders in a request."""
+    data = base64.b64encode(b"x").decode()
+    files: tuple[dict[str, Any], ...] = (
+        {"dicomSR": [{"fileData": data}] * 21},
+        {"keyImages": [{"imageData": data, "contentType": "image/png"}] * 51},
+    )
+    for changes in files:
+        assert service.launch(**changes).json()["code"] == "too_many_files"
+    many = {"clinicalInfo": [identity()] * 501}
+    assert service.post("report/status", many).json()["code"] == "too_many_orders"
+    most = {"clinicalInfo": [identity(str(n)) for n in range(500)]}
+    assert ok(service.post("report/status", most)).json() == []
+
+
+@pytest.mark.parametrize("path", ["sign", "delete", "prelim", "unassign", "reset-order"])
+def test_idempotency_keys(case: Case, path: str) -> None:
+    """Idempotency-Key: the same request gets the first response; another request is refused."""
+    case.order("A1")
+    case.draft("A1")
+    body: dict[str, Any] = {"clinicalInfo": identity(), "prelimGroup": "G", "prelimTag": "T"}
+    body = identity() if path in ("unassign", "reset-order") else body
+    headers = {"Idempotency-Key": "k-1"}
+    for _ in range(3):
+        response = case.service.post(f"report/{path}", body, headers=headers)
+        assert (response.status_code, response.content) == (200, b"")
+    other = {**body, "clinicalInfo": identity("A2")} if "clinicalInfo" in body else identity("A2")
+    response = case.service.post(f"report/{path}", other, headers=headers)
+    assert response.status_code == 409
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "a b", "ä".encode("latin-1")])
+def test_invalid_idempotency_keys_are_refused(case: Case, key: Any) -> None:
+    """Idempotency-Key: 1 to 255 visible characters."""
+    case.draft("A1")
+    headers = {"Idempotency-Key": key}
+    response = case.service.post("report/sign", {"clinicalInfo": identity()}, headers=headers)
+    is_problem(response, 400)
+    assert case.record("A1")["status"] == "Draft"
+
+
+def test_a_failed_request_can_be_repeated_with_its_key(case: Case) -> None:
+    """Idempotency-Key: failures are not stored."""
+    headers = {"Idempotency-Key": "k"}
+    body = {"clinicalInfo": identity()}
+    assert case.service.post("report/sign", body, headers=headers).status_code == 404
+    case.draft("A1")
+    assert case.service.post("report/sign", body, headers=headers).status_code == 200
