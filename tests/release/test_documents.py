@@ -1,14 +1,17 @@
 """The links, files, functions, settings and commands in the documents exist."""
 
 import ast
+import contextlib
 import re
 import shlex
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from bridge.cli.application import application
 from config.settings import parse
@@ -210,3 +213,20 @@ def test_each_threat_has_a_protection_and_a_test() -> None:
     assert len(rows) > 20
     assert all(len(re.findall(r"(?<!\\)\|", row)) == 5 and "`tests/" in row for row in rows)
     assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
+
+
+def test_tables_and_columns_of_the_data_model_exist(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    made = CliRunner().invoke(application, ["init", str(home)])
+    migrated = CliRunner().invoke(application, ["migrate", "--home", str(home)])
+    assert (made.exit_code, migrated.exit_code) == (0, 0)
+    columns: dict[str, set[str]] = {}
+    for file in home.glob("*.db"):
+        with contextlib.closing(sqlite3.connect(file)) as database:
+            for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
+                rows = database.execute("SELECT name FROM pragma_table_info(?)", (table,))
+                columns[table] = {name for (name,) in rows}
+    page = prose(DOCS / "explanation" / "data-model.md")
+    named = re.findall(r"`([a-z]+(?:_[a-z]+)*)(?:\.([a-z_0-9]+))?`", page)
+    assert [name for name, _ in named if name not in columns] == []
+    assert [pair for pair in named if pair[1] and pair[1] not in columns[pair[0]]] == []
