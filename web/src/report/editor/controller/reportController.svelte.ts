@@ -212,7 +212,7 @@ export class ReportController {
     if (this.view !== "report" || this.handingOver) return;
     this.handingOver = true;
     await withTimeout(HANDOVER_SAVE_MS, save()).catch(() => undefined);
-    this.writeJournal();
+    await withTimeout(JOURNAL_TIMEOUT_MS, this.writeJournal()); // the other window reads it
     await this.endpoints.handedOver().catch(() => undefined);
     setTimeout(() => (this.handingOver = false), HANDOVER_TIMEOUT_MS);
   }
@@ -226,7 +226,7 @@ export class ReportController {
   /** The session has ended: unsaved text is kept in the browser. */
   end(): void {
     if (this.view !== "report") return;
-    this.writeJournal();
+    void this.writeJournal();
     this.report?.saver.refuse("session_ended");
     this.view = "ended";
   }
@@ -255,9 +255,8 @@ export class ReportController {
   }
 
   /** Writes unsaved text to the journals. */
-  writeJournal(): void {
-    void this.report?.saver.writeJournal();
-    void this.addendum?.saver.writeJournal();
+  async writeJournal(): Promise<void> {
+    await Promise.all([this.report?.saver.writeJournal(), this.addendum?.saver.writeJournal()]);
   }
 
   close(): void {

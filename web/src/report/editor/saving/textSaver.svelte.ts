@@ -43,6 +43,9 @@ export class TextSaver {
   #noting: ReturnType<typeof setTimeout> | undefined;
   #running: Promise<void> | null = null;
   #stopped = false;
+  /** The journal has the text with this number of edits. */
+  #journaled = 0;
+  #writing = Promise.resolve();
   #held: Promise<void> | null = null;
   #pace: Pace;
 
@@ -61,14 +64,27 @@ export class TextSaver {
     this.#plan();
   }
 
-  /** Writes unsaved text to the journal now. */
-  async writeJournal(): Promise<void> {
+  /**
+   * Writes unsaved text to the journal now. Text is written once only: another window that took it
+   * over has removed it from the journal, and must not find it there again.
+   */
+  writeJournal(): Promise<void> {
     clearTimeout(this.#noting);
     this.#noting = undefined;
-    if (!this.dirty || this.#stopped) return;
+    return (this.#writing = this.#writing.then(() => this.#keep()));
+  }
+
+  async #keep(): Promise<void> {
+    const { edits } = this.saving;
+    if (!this.dirty || this.#stopped || edits === this.#journaled) return;
     const { journal, part, content, version } = this.#options;
     const entry = { content: content(), version: version(), at: Date.now() };
-    await journal?.keep(part, entry).catch(() => this.#hurry());
+    try {
+      await journal?.keep(part, entry);
+      this.#journaled = edits;
+    } catch {
+      this.#hurry();
+    }
   }
 
   /** Saves unsaved text; rejects if that fails. */

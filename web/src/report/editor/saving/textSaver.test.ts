@@ -52,7 +52,7 @@ function controller(answers: (Error | Promise<void> | null)[] = [], full = false
     const entry = journal.kept.get("report") as Entry<ReportDocument> | undefined;
     return entry && plainText(entry.content);
   };
-  return { saver, sent, type, journaled, onJournalFailed };
+  return { saver, sent, type, journal, journaled, onJournalFailed };
 }
 
 const offline = () => new ApiProblem(0, "unreachable", "");
@@ -111,6 +111,19 @@ describe("a text with a journal", () => {
     saver.resume();
     await vi.advanceTimersByTimeAsync(2000);
     expect(sent).toEqual(["a"]);
+  });
+
+  it("is not in the journal again after another window has taken it from there", async () => {
+    const { type, journal, journaled } = controller(Array(50).fill(offline()) as Error[]);
+    type("a");
+    await vi.advanceTimersByTimeAsync(2000);
+    expect(journaled()).toBe("a");
+    journal.kept.clear();
+    await vi.advanceTimersByTimeAsync(60_000); // saves fail again and again
+    expect(journaled()).toBe(undefined);
+    type("b");
+    await vi.advanceTimersByTimeAsync(500);
+    expect(journaled()).toBe("ab");
   });
 
   it.each([
