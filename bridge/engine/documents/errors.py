@@ -5,7 +5,7 @@ Errors of documents that cannot be read or written.
     ├── BadStructuredReport   a DICOM SR file that is refused
     ├── BadImage              an image that is refused
     ├── QrTooLong             a URL that does not fit into a QR code of the width
-    └── PdfUnavailable        the PDF writer, or a font that the text needs, is not installed
+    └── PdfUnavailable        the PDF writer is not installed
 
 Messages name the error and limits, never a value of the file.
 """

@@ -2,7 +2,7 @@
 A report as PDF, for the reporting app and for the results that the bridge sends.
 
 typst sets the pages with the template `report.typ`. The text is passed as data, never as markup.
-East Asian fonts come from a separate package; without it, the fonts of the machine are used.
+No font of the machine is used: Latin text has the font of typst, East Asian text that of `fonts`.
 """
 
 import json
@@ -20,7 +20,7 @@ from typing import Any
 
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.exports.layout import LayoutPart, ReportLayout, column_shares, lay_out
-from bridge.engine.documents.exports.model import EAST_ASIAN, ExportedReport, PageSize
+from bridge.engine.documents.exports.model import ExportedReport, PageSize
 from bridge.engine.documents.uploads.images import EncodedImage
 from bridge.engine.rules.text.document import (
     Block,
@@ -36,7 +36,7 @@ from bridge.engine.rules.text.document import (
 )
 
 WRITER = "typst"
-FONT_PACKAGE = "noto-cjk-sans-otc"
+FONTS = Path(__file__).with_name("fonts")
 LATIN = "Libertinus Serif"  # regular, bold and italic; comes with the writer
 PAPERS = {PageSize.A4: "a4", PageSize.LETTER: "us-letter"}
 BREAK = "\u200b"  # a zero-width space, where a line may end
@@ -56,19 +56,15 @@ def render(exported: ExportedReport, zone: tzinfo) -> bytes:
     """
     Return the report as a PDF with embedded fonts, its times in `zone`.
 
-    Raises `PdfUnavailable` if typst or a font for the text of this report is missing.
-    An emoji, which no installed font has, is written as its name.
+    Raises `PdfUnavailable` if typst is missing. No font has emoji: they are written as their names.
     """
     layout = lay_out(exported, zone)
     data = json.dumps(_TemplateData(layout).to_json(), ensure_ascii=False)
-    own_fonts = _font_folder()
-    if EAST_ASIAN.search(data) and not _has_east_asian_font(own_fonts):
-        raise PdfUnavailable(FONT_PACKAGE)
     inputs = {"main": _template(), "report.json": data.encode(), **_pictures(layout)}
     pdf = _writer().compile(
         inputs,
-        font_paths=[str(own_fonts)] if own_fonts else [],
-        ignore_system_fonts=own_fonts is not None,
+        font_paths=[str(FONTS)],
+        ignore_system_fonts=True,
         pdf_tags=False,  # tags of each line make long reports six times as large
     )
     return bytes(pdf)
@@ -84,21 +80,6 @@ def _writer() -> Any:
 @cache
 def _template() -> bytes:
     return files(__package__).joinpath("report.typ").read_bytes()
-
-
-@cache
-def _font_folder() -> Path | None:
-    """Return the folder of the font package, None if it is not installed."""
-    spec = find_spec(FONT_PACKAGE.replace("-", "_"))
-    return Path(spec.origin).parent if spec and spec.origin else None
-
-
-@cache
-def _has_east_asian_font(own_fonts: Path | None) -> bool:
-    if own_fonts:
-        return True
-    families = (font.family for font in _writer().Fonts(include_system_fonts=True).fonts())
-    return any("CJK" in family or "Source Han" in family for family in families)
 
 
 def _pictures(layout: ReportLayout) -> dict[str, bytes]:

@@ -2,23 +2,16 @@
 
 from datetime import UTC
 from html.parser import HTMLParser
-from importlib.util import find_spec
 from io import BytesIO
 
 import docx
 import pypdf
-import pytest
 from striprtf.striprtf import rtf_to_text
 from typing_extensions import override
 
 from bridge.engine.documents.exports import docx as docx_format
 from bridge.engine.documents.exports import html, pdf, rtf
 from bridge.engine.documents.exports.model import ExportedReport
-
-PDF_MISSING = [each for each in ("typst", "noto_cjk_sans_otc") if find_spec(each) is None]
-
-
-needs_pdf = pytest.mark.skipif(bool(PDF_MISSING), reason=f"not installed: {PDF_MISSING}")
 
 
 class HTMLReader(HTMLParser):

@@ -11,7 +11,7 @@ from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.exports import docx as docx_format
 from bridge.engine.documents.exports import html, pdf, rtf
 from bridge.engine.documents.exports.model import ExportedReport
-from tests.bridge.engine.documents.format_readers import HTMLReader, needs_pdf
+from tests.bridge.engine.documents.format_readers import HTMLReader
 
 
 class TestHtml:
@@ -83,7 +83,6 @@ class TestPdf:
         with pytest.raises(PdfUnavailable, match="no_such_writer"):
             pdf.render(make("x"), UTC)
 
-    @needs_pdf
     def test_fonts_are_embedded(self, make: Callable[..., ExportedReport]) -> None:
         """A Japanese report contains the Japanese font, a Chinese report the Chinese one."""
         assert b"NotoSansCJKjp" in pdf.render(make("測定", "ja-JP"), UTC)

@@ -25,7 +25,6 @@ from tests.bridge.engine.documents.format_readers import (
     from_html,
     from_pdf,
     from_rtf,
-    needs_pdf,
 )
 
 LANGUAGES = {
@@ -64,7 +63,7 @@ def squeeze(value: str) -> str:
 
 READERS = {"html": from_html, "rtf": from_rtf, "docx": from_docx}
 READ = [pytest.param(read, id=name) for name, read in READERS.items()]
-READ.append(pytest.param(from_pdf, id="pdf", marks=needs_pdf))
+READ.append(pytest.param(from_pdf, id="pdf"))
 
 Reader = Callable[[ExportedReport], str]
 
@@ -127,7 +126,7 @@ def test_addenda_follow_the_report(read: Reader, make: Callable[..., ExportedRep
         pytest.param(html.render, id="html"),
         pytest.param(rtf.render, id="rtf"),
         pytest.param(docx_format.render, id="docx"),
-        pytest.param(pdf.render, id="pdf", marks=needs_pdf),
+        pytest.param(pdf.render, id="pdf"),
     ],
 )
 @pytest.mark.parametrize("line", ["The lungs are clear. " * 20, "肺野は清明です。흉수 없음。" * 12])

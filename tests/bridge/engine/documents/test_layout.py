@@ -24,7 +24,6 @@ from bridge.engine.rules.text.document import (
     TableCell,
     Text,
 )
-from tests.bridge.engine.documents.format_readers import needs_pdf
 
 Make = Callable[..., ExportedReport]
 
@@ -54,7 +53,6 @@ def document_of(report: ExportedReport) -> Any:
     return docx.Document(BytesIO(docx_format.render(report, UTC)))
 
 
-@needs_pdf
 @pytest.mark.parametrize("size", PageSize)
 def test_every_page_of_a_pdf_names_the_patient(make: Make, size: PageSize) -> None:
     """Each page has name, MRN, birth date, accession, page n of m, and the site's paper size."""
@@ -94,7 +92,6 @@ def test_every_page_of_an_rtf_names_the_patient(make: Make) -> None:
     assert b"M-4711" not in rtf.render(report, UTC, content_only=True)
 
 
-@needs_pdf
 def test_accessions_of_linked_orders(make: Make) -> None:
     """The header lists the first accessions and the number of further ones."""
     report = printed(make("x"), orders=9)
@@ -102,7 +99,6 @@ def test_accessions_of_linked_orders(make: Make) -> None:
     assert "ACC-1, ACC-2, ACC-3, ACC-4 +5" in pages_of(report)[0].extract_text()
 
 
-@needs_pdf
 @pytest.mark.parametrize("length", [300, 30_000])
 def test_long_text_without_spaces_wraps(make: Make, length: int) -> None:
     """No line exceeds the page, and the extracted text has no additional characters."""
@@ -115,7 +111,6 @@ def test_long_text_without_spaces_wraps(make: Make, length: int) -> None:
     assert max(map(len, (line for line in lines if line in word))) < 90
 
 
-@needs_pdf
 def test_a_wide_table_stays_on_the_page(make: Make) -> None:
     """In narrow columns long words continue on the next line."""
     cells = tuple(
@@ -128,7 +123,6 @@ def test_a_wide_table_stays_on_the_page(make: Make) -> None:
     assert text.count("Homo") == len(cells)
 
 
-@needs_pdf
 def test_latin_emphasis_in_an_east_asian_report(make: Make) -> None:
     """Bold, italic and headings in Latin letters use Latin fonts."""
     body = Document(
@@ -148,7 +142,6 @@ def key_image(picture: ExportedImage) -> EncodedImage:
     return EncodedImage("image/png", picture.data, hashlib.sha256(picture.data).hexdigest(), 60, 20)
 
 
-@needs_pdf
 def test_key_images_are_printed(make: Make, key_image: EncodedImage) -> None:
     """PDF and DOCX show key images under a heading, with the number of omitted ones."""
     report = printed(make("x"))

@@ -18,7 +18,6 @@ from bridge.engine.documents.exports import file_names, html, pdf, rtf
 from bridge.engine.documents.exports.model import ExportedImage, ExportedReport
 from bridge.engine.documents.uploads.images import EncodedImage
 from bridge.engine.rules.text.plain_text import from_outline
-from tests.bridge.engine.documents.format_readers import needs_pdf
 
 Make = Callable[..., ExportedReport]
 
@@ -56,7 +55,6 @@ def test_rtf_has_lists(make: Make) -> None:
     assert data.count(r"{\listtext \u8226 ?\tab}") == 2
 
 
-@needs_pdf
 def test_pdf_has_bullets(make: Make) -> None:
     text = pypdf.PdfReader(BytesIO(pdf.render(make(LISTS), UTC))).pages[0].extract_text()
     assert [" ".join(line.split()) for line in text.splitlines() if re.match(r"[•\d]", line)] == [
@@ -94,7 +92,6 @@ def test_one_font_in_all_formats(make: Make) -> None:
     assert found == {"Normal": ("Cambria", 10.5), "Title": ("Cambria", 16.0)}
 
 
-@needs_pdf
 @pytest.mark.parametrize(
     ("text", "printed"),
     [

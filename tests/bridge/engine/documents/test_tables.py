@@ -21,7 +21,7 @@ from bridge.engine.rules.text.document import (
     TableCell,
     Text,
 )
-from tests.bridge.engine.documents.format_readers import from_pdf, from_rtf, needs_pdf
+from tests.bridge.engine.documents.format_readers import from_pdf, from_rtf
 
 
 def cell(text: str, *, header: bool = False) -> TableCell:
@@ -85,7 +85,6 @@ def test_rtf(make: Make) -> None:
     assert "Liver|15 cm|" in from_rtf(make(BODY))
 
 
-@needs_pdf
 def test_pdf(make: Make) -> None:
     """The cells of a row are on one line, in their order."""
     lines = from_pdf(make(BODY)).splitlines()

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Annotated, Any
 
-from annotated_types import Len
 from fastapi import APIRouter, Depends, Query, Request
-from pydantic import AfterValidator, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -55,7 +54,7 @@ MAX_TEXTS = 100
 """Maximum number of orders in a status request with texts."""
 _MAX_NAMED = 64
 """Maximum number and characters of the unknown parameters that a problem names."""
-Tags = Annotated[list[Annotated[str, StringConstraints(max_length=256)]], Len(0, 50)]
+Tags = Annotated[list[Annotated[str, StringConstraints(max_length=256)]], Field(max_length=50)]
 """Alternatives of a filter; all of them fit into a request line."""
 
 
