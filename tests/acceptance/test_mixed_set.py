@@ -68,12 +68,3 @@ def test_rich_samples(running: House) -> None:
     }
     assert names == NAMES
     assert all(1000 <= file.stat().st_size <= 8000 for file in files)
-
-
-def test_padding() -> None:
-    """A padded message has the requested size and starts with the original bytes."""
-    for each in mixed():
-        padded = each.padded(16_384)
-
-        assert padded.size == 16_384, each.name
-        assert padded.text.startswith(each.text), each.name

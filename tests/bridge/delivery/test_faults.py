@@ -7,17 +7,11 @@ from pathlib import Path
 import pytest
 
 from bridge.store.database import Database
-from mappings.hl7.message import Message
 from mllp.errors import LossReason, NotConnected, ReplyLost, Unframeable
 from tests.bridge.delivery.fixtures import accepting, destination
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
 from tests.eventually import eventually_async
-
-
-def wrong_id(payload: bytes) -> bytes:
-    """Acknowledge another message."""
-    return accepting(payload).replace(b"MSA|AA|", b"MSA|AA|X")
 
 
 def coded(code: bytes) -> Callable[[bytes], bytes]:
@@ -141,26 +135,3 @@ async def test_a_parked_result_delays_only_those_of_its_report(
                 == [("parked",), ("queued",), ("done",)]
             )
         )
-
-
-async def test_a_dead_destination_delays_no_other(tmp_path: Path, database: Database) -> None:
-    """One destination stays unreachable; the other one gets all results in order."""
-    async with open_hospital(
-        tmp_path,
-        database,
-        destination("dead"),
-        destination("ris"),
-        reply_with={"dead": unreachable},
-    ) as hospital:
-        for number in range(5):
-            await hospital.send(order(f"ID{number}", f"A{number}", f"M{number}"))
-            await hospital.read_and_sign(f"A{number}", "Text.", f"M{number}")
-        await hospital.follow()
-        sent = await hospital.delivered(5)
-        assert [Message.parse(each).value("OBR-18") for each in sent] == [
-            f"A{number}" for number in range(5)
-        ]
-        waiting = "SELECT count(*) FROM delivery WHERE destination = 'dead' AND state <> 'done'"
-        assert hospital.rows(waiting) == [(5,)]
-        codes = "SELECT DISTINCT code FROM delivery WHERE destination = 'dead' AND attempts > 0"
-        await eventually_async(lambda: ("not_connected",) in hospital.rows(codes))

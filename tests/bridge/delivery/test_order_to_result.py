@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from bridge.contract import ReportStatus
 from bridge.delivery.composer import result_orders
 from bridge.engine_client import OrderKey
 from bridge.queue import operations
@@ -31,30 +30,6 @@ def texts(payload: bytes) -> list[str]:
     return Message.parse(payload).values("OBX[*]-5")
 
 
-async def test_an_order_becomes_a_report_and_a_result(tmp_path: Path, database: Database) -> None:
-    """An ORM creates an Ordered report; after its signature the RIS gets an ORU."""
-    async with open_hospital(tmp_path, database, destination()) as hospital:
-        ack = await hospital.send(order("ID1", "A1"))
-        assert ack.code == "AA"
-        record = await hospital.report("A1")
-        assert record is not None
-        assert record.status is ReportStatus.ORDERED
-        await hospital.read_and_sign("A1", "No bleeding.\nNormal.")
-        await hospital.follow()
-        (oru,) = await hospital.delivered(1)
-        message = Message.parse(oru)
-        assert message.value("MSH-9.1") == "ORU"
-        assert message.value("OBR-25") == "F"
-        assert message.value("ORC-2") == "PA1"
-        assert "No bleeding." in texts(oru)
-        assert len(message.value("MSH-10")) == 20
-        rendered = hospital.metrics.render()
-        assert (
-            b'bridge_deliveries_total{destination="ris",outcome="accepted",reply="AA"}' in rendered
-        )
-        assert b"bridge_sign_to_delivery_seconds_count" in rendered
-
-
 async def test_a_recalled_signature_sends_nothing(tmp_path: Path, database: Database) -> None:
     """A recalled report is not sent. Signed again, it results in one ORU with the second text."""
     async with open_hospital(tmp_path, database, destination(), sign_delay=DELAY) as hospital:
@@ -77,22 +52,6 @@ async def test_a_recalled_signature_sends_nothing(tmp_path: Path, database: Data
         _, oru = await hospital.delivered(2)
         assert "Second." in texts(oru)
         assert "First." not in texts(oru)
-
-
-async def test_a_linked_report_has_a_result_for_each_order(
-    tmp_path: Path, database: Database
-) -> None:
-    """One ORU per order, with the same text and the order's own numbers."""
-    async with open_hospital(tmp_path, database, destination()) as hospital:
-        await hospital.send(message(group("A1"), group("A2")))
-        await hospital.read_and_sign("A1", "Both.")
-        await hospital.follow()
-        sent = await hospital.delivered(2)
-        parsed = [Message.parse(each) for each in sent]
-        assert [each.value("OBR-18") for each in parsed] == ["A1", "A2"]
-        assert [each.value("ORC-2") for each in parsed] == ["PA1", "PA2"]
-        assert len({each.value("MSH-10") for each in parsed}) == 2
-        assert all("Both." in texts(each) for each in sent)
 
 
 @pytest.mark.parametrize("code", [b"AE|{}||||102", b"AR|{}"])

@@ -79,7 +79,7 @@ def test_the_report_page(target: Target, tmp_path: Path) -> None:
     """The endpoints of the page: no failure, and declared responses only."""
     done = target.fuzz(
         "--include-path-regex", "^/reporting/api", "--phases", "examples,coverage,fuzzing",
-        "-n", "8", folder=tmp_path,
+        "-n", "4", folder=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
@@ -88,7 +88,7 @@ def test_the_interface(target: Target, tmp_path: Path) -> None:
     """Every endpoint of the interface: no failure, no stack trace, no hang, declared responses."""
     done = target.fuzz(
         "--exclude-path-regex", "^/reporting/api", "--phases", "examples,coverage,fuzzing",
-        "-n", "15", folder=tmp_path,
+        "-n", "6", folder=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     with httpx.Client(
@@ -100,6 +100,6 @@ def test_the_interface(target: Target, tmp_path: Path) -> None:
 def test_sequences_of_requests(target: Target, tmp_path: Path) -> None:
     """Ids and links of responses are used in the next requests: no failure, declared responses."""
     done = target.fuzz(
-        "--phases", "stateful", "-n", "25", folder=tmp_path,
+        "--phases", "stateful", "-n", "15", folder=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

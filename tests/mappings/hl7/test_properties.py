@@ -1,22 +1,15 @@
 """Properties of any bytes."""
 
-from datetime import UTC, datetime
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.hl7.acknowledgment import build_ack, read_ack, unframed_nak
-from mappings.hl7.batch import join_acks, split
 from mappings.hl7.elements import NULL
 from mappings.hl7.escapes import escape
-from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.path import EVERY, Path
-from mappings.hl7.refusals import MalformedMessage, MalformedReason
-from mappings.hl7.tables import AckCode
+from mappings.hl7.refusals import MalformedMessage
 
-NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 _pieces = st.sampled_from(
     [
         *(
@@ -47,69 +40,6 @@ _pieces = st.sampled_from(
     ]
 )
 _likely = st.lists(_pieces, max_size=30).map(b"".join)
-_header = st.lists(st.binary(max_size=4) | _pieces, max_size=25).map(
-    lambda fields: b"MSH|^~\\&|" + b"|".join(fields)
-)
-_bytes = st.binary(max_size=80) | _likely | _header
-
-
-@given(_bytes)
-def test_read_or_malformed(raw: bytes) -> None:
-    """Any bytes are parsed or raise MalformedMessage; parsing does not change them."""
-    try:
-        read = Message.parse(raw)
-    except MalformedMessage:
-        return
-    assert read.raw == raw
-    for segment in read.segments:
-        assert b"\r" not in segment.raw
-        for number in range(len(segment) + 1):
-            assert isinstance(segment.field(number).text(), str)
-
-
-@given(_bytes)
-def test_peek_agrees_with_parse(raw: bytes) -> None:
-    """If a message can be parsed, `peek` returns its header."""
-    try:
-        header = Message.parse(raw).header
-    except MalformedMessage:
-        return
-    assert peek(raw) == header
-
-
-@given(_bytes)
-def test_any_bytes_get_a_negative_ack(raw: bytes) -> None:
-    """A NAK to any bytes is one valid negative message."""
-    nak = unframed_nak(raw, MalformedMessage(MalformedReason.NOT_HL7), control_id="B1", now=NOW)
-    assert read_ack(nak).code is AckCode.REJECT
-    assert nak.count(b"\r") == 3
-    assert b"\n" not in nak
-
-
-@given(_bytes)
-def test_acks_echo_the_control_id(raw: bytes) -> None:
-    """MSA-2 is MSH-10 for any bytes."""
-    try:
-        header = peek(raw)
-    except MalformedMessage:
-        return
-    ack = build_ack(header, AckCode.ERROR, control_id="B1", now=NOW)
-    separator = header.fields[1]
-    assert ack.split(b"\r")[1] == separator.join((b"MSA", b"AE", header.control_id))
-
-
-@given(_bytes)
-def test_batches_split_or_not(raw: bytes) -> None:
-    """Splitting and answering a batch raises only MalformedMessage."""
-    try:
-        found = split(raw)
-    except MalformedMessage:
-        return
-    for one in found or []:
-        assert one in raw
-        assert one.startswith(b"MSH")
-    if found is not None:
-        assert isinstance(join_acks(raw, [], control_id="R1", now=NOW), bytes)
 
 
 _CONTROLS = [chr(code) for code in (*range(0x20), 0x7F) if chr(code) not in "\t\r\n"]

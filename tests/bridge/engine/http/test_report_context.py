@@ -38,22 +38,6 @@ def test_priors_are_earlier_signed_reports_of_the_patient(service: Service) -> N
     assert page(f"priors/{own}").status_code == 404
 
 
-def test_history_has_the_earlier_texts(service: Service) -> None:
-    """Preliminary and recalled texts."""
-    page = service.open_report()
-    body = {"version": page.save("Prelim text."), "prelimGroup": "Night", "prelimTag": "R"}
-    page("prelim", body)
-    page("sign", {"version": page.save("Final text.")})
-    page("unsign", {})
-
-    history = page("history").json()
-
-    assert [each["tag"] for each in history["prelims"]] == ["R"]
-    text = history["prelims"][0]["document"]["content"][0]["content"][0]["text"]
-    assert text == "Prelim text."
-    assert [each["withdrawn"] for each in history["signings"]] == [True]
-
-
 def test_only_the_page_of_a_report_gets_its_key_images(service: Service) -> None:
     """They are listed and can be loaded; the page of another report gets 404."""
     image = {
@@ -118,21 +102,6 @@ def test_the_site_configures_the_signing_checks(service: Service) -> None:
     assert (refused.status_code, refused.json()["code"]) == (400, "signing_prohibited")
     body = {"clinicalInfo": {"SiteID": "SITE1", "PatientMRN": "P1", "Accession": "A1"}}
     assert service.post("report/sign", body).status_code == 200
-
-
-def test_only_one_window_writes(service: Service) -> None:
-    """A second window is read-only and names the writer until the first one leaves."""
-    first, second = service.open_report(), service.open_report()
-    state = first("report").json()
-    assert state["writable"]
-    other = second("report").json()
-    assert (other["writable"], other["writer"]["own"]) == (False, True)
-    assert first("presence", {}).json()["writable"]
-    assert not second("presence", {}).json()["writable"]
-    first("leave", {})
-    assert second("presence", {}).json()["writable"]
-    response = first("save", {"version": state["version"], "text": "late"})
-    assert (response.status_code, response.json()["code"]) == (409, "being_edited")
 
 
 def test_a_reloaded_page_can_write(service: Service) -> None:

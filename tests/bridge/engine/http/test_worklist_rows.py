@@ -86,21 +86,6 @@ def test_filters_narrow_the_list(worklist: Service) -> None:
     assert mrns(worklist, owner="me") == ["P2"]
 
 
-def test_the_queue_of_preliminary_reads(worklist: Service) -> None:
-    """Longest waiting first, with group, tag and reader."""
-    for mrn, accession, tag in (("P2", "A2", "Resident"), ("P3", "A3", "Fellow")):
-        worklist.launch("service", accession=accession, mrn=mrn, userInfo=user(READER))
-        worklist.clock.pass_seconds(1)
-        body = {"clinicalInfo": identity(accession, mrn), "prelimGroup": "Night", "prelimTag": tag}
-        assert worklist.post("report/prelim", body).status_code == 200
-    waiting = {"status": ["Preliminary"], "sort": "waiting", "descending": False}
-    assert mrns(worklist, **waiting) == ["P2", "P3"]
-    assert mrns(worklist, **waiting, group="Night", tag="Fellow") == ["P3"]
-    assert mrns(worklist, **waiting, group="Day") == []
-    read = rows(worklist, **waiting)["items"][0]["prelim"]
-    assert (read["group"], read["tag"], read["readBy"]) == ("Night", "Resident", "Rea Der")
-
-
 def test_changes_name_the_reports_that_changed(worklist: Service) -> None:
     """Since a cursor; without changes the response has the same cursor."""
     cursor = rows(worklist)["cursor"]
