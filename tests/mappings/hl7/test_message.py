@@ -1,8 +1,14 @@
 """Messages: values, repetitions, components, nulls, escapes, deviations."""
 
-import pytest
+import time
 
-from mappings.hl7.elements import is_null
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mappings.hl7 import lines
+from mappings.hl7.elements import NULL, is_null
+from mappings.hl7.escapes import escape
 from mappings.hl7.header import peek
 from mappings.hl7.lines import (
     MAX_COMPONENTS,
@@ -14,7 +20,7 @@ from mappings.hl7.lines import (
     MAX_SUBCOMPONENTS,
 )
 from mappings.hl7.message import Message, find_nul
-from mappings.hl7.path import Path
+from mappings.hl7.path import EVERY, Path
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
 RAW = (
@@ -263,3 +269,173 @@ def test_escape_sequences_cost_time() -> None:
         with pytest.raises(MalformedMessage) as raised:
             read(most + b"\\T\\")
         assert raised.value.reason is MalformedReason.TOO_MANY_ESCAPES
+
+
+HEAD = b"MSH|^~\\&|A|B|C|D|20260101||ORM^O01|1|P|2.5.1"
+PID = b"PID|1||77^^^H^MR||DOE^JOHN"
+NOTE = b"NTE|1||first"
+
+
+def segments(raw: bytes) -> list[bytes]:
+    body, _ = lines.trim(raw)
+    return lines.split(body, b"|")
+
+
+@pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n", b"\n\r", b"\r\r", b"\r\n\r\n", b"\r \r"])
+@pytest.mark.parametrize(
+    "last", [b"", b"\r", b"\n", b"\r\n", b"\r\r\r", b"\x1c\r", b"\x00", b"\x1a"]
+)
+def test_any_segment_end(end: bytes, last: bytes) -> None:
+    """CR, LF, CRLF, repeated line ends and blank lines separate segments."""
+    raw = end.join([HEAD, PID, NOTE]) + last
+    assert segments(raw) == [HEAD, PID, NOTE]
+    assert lines.segments(lines.trim_except_last_cr(raw)[0], b"|") == (
+        [HEAD, PID, NOTE],
+        ["MSH", "PID", "NTE"],
+    )
+
+
+def test_a_message_that_ends_as_it_should_is_not_copied() -> None:
+    """A message with one CR at its end is not copied, because copying large messages takes time."""
+    raw = b"\r".join([HEAD, PID, NOTE]) + b"\r"
+    assert lines.trim_except_last_cr(raw)[0] is raw
+
+
+def test_mixed_segment_ends() -> None:
+    """One message may have all three line ends."""
+    assert segments(HEAD + b"\r" + PID + b"\n" + b"ORC|NW\r\n" + NOTE) == [
+        HEAD,
+        PID,
+        b"ORC|NW",
+        NOTE,
+    ]
+
+
+def test_line_feed_is_text_where_carriage_returns_end_segments() -> None:
+    """A bare LF inside a segment is data unless a segment follows it."""
+    assert segments(HEAD + b"\r" + NOTE + b"\nsecond|x\r" + PID) == [
+        HEAD,
+        NOTE + b"\nsecond|x",
+        PID,
+    ]
+
+
+@pytest.mark.parametrize("end", [b"\r", b"\n"])
+def test_unescaped_line_end_in_a_note_stays_its_text(end: bytes) -> None:
+    """Lines that are not segments belong to the NTE or OBX before them."""
+    raw = end.join([HEAD, PID, NOTE, b"second, with | and all", b"970|ml", b"OBR|1"])
+    assert segments(raw) == [HEAD, PID, NOTE + b"\nsecond, with | and all\n970|ml", b"OBR|1"]
+
+
+@pytest.mark.parametrize("before", [HEAD, PID])
+def test_stray_line_elsewhere_is_malformed(before: bytes) -> None:
+    """After another segment a stray line may be part of an identifier: it is refused."""
+    with pytest.raises(MalformedMessage) as raised:
+        segments(HEAD + b"\r" + before + b"\r^^^H^MR||DOE")
+    assert raised.value.reason is MalformedReason.STRAY_LINE
+    assert raised.value.place == before[:3].decode()
+
+
+def test_segment_without_fields() -> None:
+    assert segments(HEAD + b"\rPV1\r" + PID) == [HEAD, b"PV1", PID]
+
+
+@pytest.mark.parametrize(
+    "front", [b"", b"\x0b", b"\xef\xbb\xbf", b"\x0b\xef\xbb\xbf", b"\r\n", b" \t", b"\x00"]
+)
+def test_bytes_before_the_message(front: bytes) -> None:
+    """Framing bytes, byte order mark, blanks and line ends before a message are ignored."""
+    body, has_bom = lines.trim(front + HEAD)
+    assert body == HEAD
+    assert has_bom is (b"\xef\xbb\xbf" in front)
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
+def test_wide_encodings_are_refused(codec: str) -> None:
+    """UTF-16 and UTF-32 are refused with an instruction, with and without byte order mark."""
+    with pytest.raises(MalformedMessage, match="send UTF-8"):
+        lines.trim(HEAD.decode().encode(codec))
+
+
+@pytest.mark.parametrize("filler", [b"\n", b"\r", b"\n\r", b"x\n", b"\r\n"])
+def test_time_is_linear(filler: bytes) -> None:
+    """A megabyte of line ends takes little of the processor."""
+    started = time.thread_time()
+    for before in (b"\r", b""):
+        segments(HEAD + b"\r" + NOTE + before + filler * (2**20 // len(filler)) + b"x")
+    assert time.thread_time() - started < 3
+
+
+_pieces = st.sampled_from(
+    [
+        *(
+            b"MSH|^~\\&|",
+            b"MSH^~|\\&^",
+            b"MSH",
+            b"PID|",
+            b"\rPID|1||7^^^H~8",
+            b"OBX|1|TX|||",
+            b"NTE",
+        ),
+        *(
+            b"\r",
+            b"\n",
+            b"\r\n",
+            b"|",
+            b"^",
+            b"~",
+            b"\\",
+            b"&",
+            b'""',
+            b"\\F\\",
+            b"\\X0D\\",
+            b"\\E\\",
+        ),
+        *(b"8859/1", b"ISO IR87", b"GB 18030-2000", b"UNICODE UTF-8", b"\x1b$B", b"\xc3\xa9"),
+        *(b"\xfc", b"\x0b", b"\x1c\r", b"\xef\xbb\xbf", b"\x00", b"FHS|^~\\&", b"BHS|^~\\&", b"A"),
+    ]
+)
+_likely = st.lists(_pieces, max_size=30).map(b"".join)
+
+
+_CONTROLS = [chr(code) for code in (*range(0x20), 0x7F) if chr(code) not in "\t\r\n"]
+_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=_CONTROLS), max_size=30)
+
+
+@given(st.lists(st.lists(_text, min_size=1, max_size=4), min_size=1, max_size=4))
+def test_any_text_survives_a_message(rows: list[list[str]]) -> None:
+    """Escaped components are read as the same texts in any field."""
+    fields = "|".join("^".join(map(escape, row)) for row in rows)
+    raw = f"MSH|^~\\&|A|||||||1|P|2.5||||||UNICODE UTF-8\rZZZ|{fields}|end\r".encode()
+    read = Message.parse(raw)
+    for number, row in enumerate(rows, start=1):
+        for component, text in enumerate(row, start=1):
+            assert read.value(Path("ZZZ", number, component)) == text
+    assert read.value(Path("ZZZ", len(rows) + 1)) == "end"
+
+
+@pytest.mark.parametrize("control", _CONTROLS, ids=lambda control: f"{ord(control):02X}")
+def test_a_control_character_stays_as_it_is_written(control: str) -> None:
+    """It does not get into the text; the escape is visible."""
+    raw = f"MSH|^~\\&|A|||||||1|P|2.5\rZZZ|a{escape(control)}b\r".encode()
+    read = Message.parse(raw).value(Path("ZZZ", 1))
+    assert read == f"a{escape(control)}b"
+
+
+@given(_likely)
+def test_every_segment_can_be_addressed(raw: bytes) -> None:
+    """A path returns what is in the message, and `""` is unchanged."""
+    try:
+        read = Message.parse(raw)
+    except MalformedMessage:
+        return
+    for segment in read.segments:
+        nth = read.named(segment.id).index(segment) + 1
+        for number in range(1, len(segment) + 1):
+            path = Path.parse(str(Path(segment.id, number, occurrence=nth)))
+            repetitions = read.values(path)
+            assert read.value(path) == (repetitions[0] if repetitions else "")
+            every = read.values(Path(segment.id, number, occurrence=EVERY))
+            assert len(every) >= len(repetitions)
+            if segment.field(number).raw == NULL:
+                assert read.value(path) == NULL

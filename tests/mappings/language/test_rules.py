@@ -1,10 +1,32 @@
 """The rule language: sources and modifiers of values."""
 
+import threading
+from itertools import permutations
+
 import pytest
 
+from mappings.compiler import check_sources
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import TableValueNotFound
-from tests.mappings.definitions import DEFAULTS, mapped, message, overlaid, tag
+from mappings.language.patterns import (
+    MAX_PATTERN_CHARACTERS,
+    MAX_SEARCHED_CHARACTERS,
+    PatternsTakeLong,
+    bounded_patterns,
+    compile_search,
+    compile_wildcards,
+)
+from mappings.language.transforms import is_uid
+from tests.eventually import PATIENCE
+from tests.mappings.definitions import (
+    DEFAULTS,
+    SHIPPED,
+    inbound_mapping,
+    mapped,
+    message,
+    overlaid,
+    tag,
+)
 
 ORC = "ORC|NW|P1"
 OBR = "OBR|1|P1||X^Test"
@@ -187,3 +209,276 @@ def test_odd_delimiters() -> None:
     )
     assert (event.mrn, event.clinical_info["StudyDescription"]) == ("0042", "Test")
     assert event.clinical_info["KeyFindings"] == "R1+R2"
+
+
+ALPHABETIC = "Yamada^Tarou^^^^^L^A"
+KANA = ("山田^太郎^^^^^L^I", "やまだ^たろう^^^^^L^P")
+LATIN_KANJI = "Yamada^Tarou=山田^太郎"
+PERSON = f"{LATIN_KANJI}=やまだ^たろう"
+
+
+def of(transform: str, value: str) -> str | None:
+    """Transform a value of OBR-13."""
+    return tag(f"{{from: OBR-13, as: {transform}}}", ORC, f"OBR|1|P1||X|||||||||{value}")
+
+
+CASES = [
+    ("birth-date", "19880705", "19880705"),
+    ("birth-date", "198807050000-0500", "19880705"),  # a birthday is never moved
+    ("birth-date", "1970", "1970"),
+    ("birth-date", "197003", "197003"),
+    ("birth-date", "Aug 15, 1942", "19420815"),
+    ("birth-date", "sometime", "sometime"),
+    ("date", "20260302235900-0500", "20260303"),  # the next day at the site
+    ("date", "20260302", "20260302"),
+    ("time", "20260302093015.123+0100", "093015"),
+    ("time", "202603020930", "0930"),
+    ("time", "20260302", None),
+    ("timestamp", "20260302233000Z", "20260303003000"),
+    ("person-name", "Doe^Jane^M^Jr^Dr", "Doe^Jane^M^Dr^Jr"),  # XPN to DICOM's PN
+    ("person-name", "van Beek&van&Beek^Ida", "van Beek^Ida"),
+    ("person-name", "O\\T\\Brien^Jane\\.br\\Ann", "O&Brien^Jane Ann"),  # a name is one line
+    ("person-name", 'Doe^Jane^""', "Doe^Jane"),
+    ("person-name", "Alias^A^^^^^N~Doe^Jane^^^^^L", "Doe^Jane"),
+    *[("person-name", "~".join(forms), PERSON) for forms in permutations([ALPHABETIC, *KANA])],
+    ("person-name", "~".join(KANA), "=山田^太郎=やまだ^たろう"),
+    ("person-name", KANA[0], "山田^太郎"),
+    ("person-name", "YAMADA^TARO^^^^^L~山田^太郎^^^^^L^I", "YAMADA^TARO=山田^太郎"),  # A by default
+    ("person-name", "YAMADA^TARO~山田^太郎^^^^^^i", "YAMADA^TARO=山田^太郎"),
+    ("person-name", "やまだ^たろう^^^^^L^P~Yamada^Tarou^^^^^D^A", "Yamada^Tarou==やまだ^たろう"),
+    ("person-name", f"Sato^Taro^^^^^M^A~佐藤^太郎^^^^^M^I~{KANA[0]}~{ALPHABETIC}", LATIN_KANJI),
+    ("person-name", f"{ALPHABETIC}~Alias^T^^^^^A^A~{KANA[1]}~{KANA[0]}~Nick^T^^^^^N", PERSON),
+    (
+        "person-name",
+        "Yamada&y&Y^Tarou^^Jr^Dr^^L^A~山田^太郎^^^^^L^I",
+        "Yamada^Tarou^^Dr^Jr=山田^太郎",
+    ),
+    ("person-name", "Jansen^Anna^^^^^M~van der B&van der&B^Anna^^^Dr.^^L", "van der B^Anna^^Dr."),
+    ("person-name", PERSON + "^^^^^L", PERSON),  # in DICOM's form
+    ("person-display", "Doe^Jane^M^Jr^Dr", "Dr Jane M Doe Jr"),
+    ("provider-name", "12^Welby^Ann^^^Dr^MD", "Dr Ann Welby, MD"),
+    ("provider-name", "12&Welby&Ann^20260302", "Ann Welby"),  # NDL: the name in subcomponents
+    ("provider-name", "12", None),  # a bare identifier is no name
+    ("provider-id", "12^Welby^Ann", "12"),
+    ("study-uid", "1.2.840.1", "1.2.840.1"),
+    ("study-uid", "Discharged home", None),
+]
+
+
+@pytest.mark.parametrize(("transform", "value", "expected"), CASES)
+def test_transform(transform: str, value: str, expected: str | None) -> None:
+    """A transform returns the converted value, "" if it cannot convert it."""
+    assert of(transform, value) == expected
+
+
+AGES = [
+    ("19800102", "20260302", "046Y"),
+    ("19800303", "20260302", "045Y"),  # the birthday is tomorrow
+    ("20240815", "20260302", "018M"),
+    ("20260210", "20260302", "020D"),
+    ("20260302", "20260302", "000D"),
+    ("20260303", "20260302", None),  # not yet born
+    ("1970", "20260302", None),  # 55 or 56
+    ("1970", "19701231", None),
+    ("197003", "20260415", "056Y"),
+    ("197003", "20260302", None),
+    ("19800102", "", "046Y"),  # no study date: today at the site
+    ("999912", "20260302", None),
+    ("", "20260302", None),
+]
+
+
+@pytest.mark.parametrize(("birth", "study", "expected"), AGES)
+def test_age(birth: str, study: str, expected: str | None) -> None:
+    """An age has the format of DICOM; it is "" if it would be a guess."""
+    rule = "{age: {of: OBR-13, on: [OBR-7]}}"
+    assert tag(rule, ORC, f"OBR|1|P1||X|||{study}||||||{birth}") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "valid"),
+    [
+        ("1.2.826.0.1.3680043.10.99999.20250326.1", True),
+        ("2.25." + "9" * 39, True),
+        ("1.2." + "3" * 60, True),
+        ("1.2." + "3" * 61, False),
+        ("1.02.3", False),
+        ("1..2", False),
+        ("1.2.", False),
+        ("12", False),
+        ("Discharged home", False),
+        ("1.2.3\n", False),
+        ("\u0661.\u0662", False),
+        ("", False),
+    ],
+)
+def test_dicom_uid(text: str, valid: bool) -> None:
+    """DICOM PS3.5 §9.1: digits and dots, no leading zeros, at most 64."""
+    assert is_uid(text) is valid
+
+
+ORDER = ("ORC|NW|P1", "OBR|1|P1||X^Test|||||||||||||||A1")
+
+EXPLODING = (
+    r"^(a+)+$",
+    r"^(a|aa)*$",
+    r"^(a|aa) *$",
+    r"(a*)*b",
+    r"(.*)*x",
+    r"(?:a?){100}a{100}b",
+    r"(([a-z])+.)+[A-Z]([a-z])+$",
+    r"\s*x\s*y\s*z",
+    r"^(([a-z])+.)+[A-Z]([a-z])+$",
+)
+
+
+@pytest.mark.parametrize("pattern", EXPLODING)
+def test_no_pattern_explodes(pattern: str) -> None:
+    """Python's own engine would take exponential time for each of them."""
+    search = compile_search(pattern)
+    for character in ("a", " ", "A"):
+        search(character * (MAX_SEARCHED_CHARACTERS - 1) + "!")
+    assert search("?") is None
+
+
+LACKING = {
+    r"^(?=a)": "look-ahead",
+    r"^(?!a)": "negative look-ahead",
+    r"(?<=a)b": "look-behind",
+    r"(?<!a)b": "negative look-behind",
+    r"(a)\1": r"backreference \\1",
+    r"(?P<x>a)(?P=x)": "backreference",
+    r"(?>a)b": "atomic group",
+    r"(a)(?(1)b|c)": "conditional",
+    r"a(?#why)": "comment",
+    r"(?x)^(a|aa) *$": r"flag in \(\?x\)",
+    r"(?ix)a": r"flag in \(\?ix\)",
+    r"(?a:x)": "flag in",
+    r"a\Z": r"\\Z",
+    r"a\C": r"\\C",
+    r"\u00e4": r"\\u",
+    r"\N{BULLET}": r"\\N",
+    r"a{,3}": "repetition",
+    r"a*+": "repetition",
+    r"a{2}+": "repetition",
+    r"(a": "missing",
+    r"a)": "unexpected",
+    r"[z-a]": "range",
+    r"a{1001}": "repetition size",
+    r"(?:a{200}){100}": "regular expression|too large",
+    "a" * (MAX_PATTERN_CHARACTERS + 1): "at most",
+    r"(\pL+\s*){90}": "too large",
+}
+
+
+@pytest.mark.parametrize(("pattern", "message"), LACKING.items())
+@pytest.mark.parametrize("rule", ["extract", "matches"])
+def test_unsupported_constructs_are_reported(
+    pattern: str, message: str, rule: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The issue has file, line and column; the engine prints nothing."""
+    rules = {
+        "extract": f"tags:\n  Notes: {{from: PID-3, extract: '{pattern}'}}",
+        "matches": f"tags:\n  Notes: {{from: PID-3, when: {{PID-3: {{matches: '{pattern}'}}}}}}",
+    }
+    sources = {**SHIPPED, "mine.yaml": f"include: orders.yaml\n{rules[rule]}\n"}
+    (issue,) = check_sources(sources, ["mine"], tables=False)
+    assert (issue.code, issue.file, issue.line) == ("pattern", "mine.yaml", 3)
+    assert issue.column == rules[rule].splitlines()[1].index(f"'{pattern}'") + 1
+    with pytest.raises(ValueError, match=message):
+        compile_search(pattern)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "value", "found"),
+    [
+        (r"^AI-", "ai-7", "ai-"),
+        (r"(\d+)$", "room 12", "12"),
+        (r"b(x)?", "abc", ""),
+        (r"[(?=]\\1[{,3}]", r"=\1,", r"=\1,"),
+        (r"[](?!]+", "](?!", "](?!"),
+        (r"(?i)colou?r", "COLOR", "COLOR"),
+        (r"(?P<word>[a-z]+)!", "hallo!", "hallo"),
+        (r"straße|grün", "GRÜN", "GRÜN"),
+        (r"\pL+", "Ärzte 7", "Ärzte"),
+        (r".", "\U0001f600", "\U0001f600"),
+        (r"c$", "a\udc80c", "c"),
+    ],
+)
+def test_value_of_a_pattern(pattern: str, value: str, found: str) -> None:
+    """A pattern returns its first group, else the whole match, in any letter case."""
+    assert compile_search(pattern)(value) == found
+
+
+def test_only_the_start_of_a_value_is_searched() -> None:
+    """The search is limited as the guide states."""
+    assert compile_search("z")("a" * (MAX_SEARCHED_CHARACTERS - 1) + "z") == "z"
+    assert compile_search("z")("a" * MAX_SEARCHED_CHARACTERS + "z") is None
+
+
+def test_a_large_value_does_not_block_other_threads() -> None:
+    """The slowest accepted pattern does not block other threads."""
+    search = compile_search(r"((a?){40}(b?){40}){5}$")
+    threads = [threading.Thread(target=search, args=("ab" * 2048,)) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(PATIENCE)
+        assert not each.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "value", "matches"),
+    [
+        ("RIS*", "RIS_NORTH", True),
+        ("RIS*", "ris_north", False),
+        ("R?S", "RIS", True),
+        ("R?S", "RS", False),
+        ("*", "", True),
+        ("A.B", "AxB", False),
+        ("A[B", "A[B", True),
+        ("A\nB*", "A\nBC\n", True),
+        ("*a" * 100, "a" * 4000, True),
+        ("*a" * 100 + "b", "a" * 4000, False),
+        ("*", "a" * (MAX_SEARCHED_CHARACTERS + 1), False),
+    ],
+)
+def test_wildcards_of_senders(pattern: str, value: str, matches: bool) -> None:
+    """`*` matches any characters, `?` one; other characters match themselves."""
+    assert compile_wildcards(pattern)(value) is matches
+
+
+def test_a_pattern_in_a_mapping() -> None:
+    """A value that once blocked the service is matched."""
+    rule = "{from: NTE-3, when: {NTE-3: {matches: '^(a+)+$'}}}"
+    mine = overlaid(f"tags: {{KeyFindings: {rule}}}")
+    mine.apply(message(*ORDER, f"NTE|1||{'a' * 60}!"), DEFAULTS)
+    assert tag(rule, *ORDER, "NTE|1||aaa") == "aaa"
+
+
+def test_a_block_bounds_its_searches() -> None:
+    """One slow search, or many, raise; only in the thread of the block."""
+    search, slow = compile_search("a.{31}c"), "ab" * 2000
+    with pytest.raises(PatternsTakeLong), bounded_patterns():
+        search(slow)
+    with pytest.raises(PatternsTakeLong), bounded_patterns():
+        list(map(search, map(str, range(10**40, 10**40 + 100_000))))
+    with pytest.raises(PatternsTakeLong), bounded_patterns():
+        compile_wildcards("*a" * 100 + "b")("a" * 4000)
+    found: list[str | None] = []
+    with bounded_patterns():
+        assert search("a" + "b" * 31 + "c")
+        thread = threading.Thread(target=lambda: found.append(search(slow)))
+        thread.start()
+        thread.join(PATIENCE)
+    assert found == [None]
+    assert search(slow) is None
+
+
+def test_the_shipped_definition_stays_within_the_bound() -> None:
+    """A message with ten orders is evaluated on the event loop."""
+    groups = [f"ORC|NW|P{n}\rOBR|{n}|P{n}||X{n}^Test {n}|||||||||||||||A{n}" for n in range(10)]
+    mapping = inbound_mapping("orders")
+    with bounded_patterns():
+        assert len(mapping.apply(message(*groups), DEFAULTS)) == len(groups)

@@ -1,13 +1,26 @@
 """Checks before the routes, problem responses, quotas and idempotency keys."""
 
 import hashlib
+import json
+import time
 from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import text
 
+from bridge.engine.http.engine_state import PublicAddresses
+from bridge.engine.http.requests.request_limits import QuotaMeter, monotonic_ms
+from bridge.engine.launch import LANGUAGES, first_language, supported_language
+from bridge.engine.service.sites.site_settings import is_origin
 from bridge.engine.settings import EngineSettings, Quota, RateLimits
-from tests.bridge.engine.http.engine_service import ADMIN, Service, identity
+from bridge.network_source import Proxies
+from bridge.web.bodies import BUDGET, MAX_VALUES, SMALL
+from parsers.errors import DocumentRefused
+from parsers.json import read as parse
+from tests.bridge.engine.http.engine_service import ADMIN, OTHER, OURS, Clock, Service, identity
+from tests.calls import counted
+from tests.unread import METHODS, UnreadRequest, paths_of
 
 ONE = {"clinicalInfo": identity()}
 LINK = {
@@ -132,3 +145,312 @@ def test_malformed_addresses_in_headers(service: Service, header: str, value: st
         assert service.call("GET", path, None, headers=framed).status_code < 500
     answer = service.call("POST", "/reporting/login", None, headers={header: value})
     assert answer.status_code < 500
+
+
+def test_no_route_reads_an_unauthenticated_body(service: Service) -> None:
+    """Each path and method, also an unknown one, refuses the request without reading it."""
+    application = service.application
+    read = []
+    for path in [*paths_of(application.router.routes), "/", "/nowhere", "/api/nowhere"]:
+        for method in METHODS:
+            request = service.runner.run(UnreadRequest(method, path).send(application))
+            assert 200 <= request.status < 600, (method, path)
+            if request.reads:
+                read.append((method, path))
+            if request.status < 300 and method not in ("GET", "OPTIONS"):
+                read.append((method, path))
+    assert read == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"x-access-token": "wrong"},
+        {"authorization": "Bearer wrong"},
+        {"cookie": "report_account=wrong; __Host-report_account=wrong"},
+    ],
+)
+def test_no_route_reads_a_body_with_a_wrong_secret(
+    service: Service, headers: dict[str, str]
+) -> None:
+    for path in paths_of(service.application.router.routes):
+        request = UnreadRequest("POST", path, headers)
+        assert not service.runner.run(request.send(service.application)).reads, path
+
+
+def test_a_body_is_not_read_without_the_scope(service: Service) -> None:
+    """A token without the scope is refused first."""
+    made = service.post("admin/sites/SITE1/tokens", {"email": ADMIN, "scopes": ["launch"]}).json()
+    headers = {"x-access-token": made["token"]}
+    request = UnreadRequest("POST", "/api/admin/sites", headers)
+    service.runner.run(request.send(service.application))
+    assert (request.status, request.reads) == (403, 0)
+
+
+def test_only_files_and_launches_may_be_large(service: Service) -> None:
+    """Requests that name orders are refused by their declared length."""
+    headers = {"x-access-token": service.tokens[ADMIN]}
+    for path, reads in (("/api/report/sign", 0), ("/api/report/launch/clinical", 1)):
+        request = service.runner.run(UnreadRequest("POST", path, headers).send(service.application))
+        assert bool(request.reads) is bool(reads), path
+
+
+@pytest.mark.parametrize("form", ["[%s]", '{"a":[%s]}', '{"a":{"b":[%s]}}'])
+@pytest.mark.parametrize("value", ["0", "[]", "{}", '""', "[[]]"])
+def test_a_body_of_many_small_values_is_refused(service: Service, form: str, value: str) -> None:
+    """Each value would need far more memory than its text; it is refused before it is parsed."""
+    body = form % ",".join([value] * (MAX_VALUES + 1))
+    headers = {"content-type": "application/json"}
+    path = "/api/report/launch/clinical"
+    response = service.call("POST", path, ADMIN, content=body, headers=headers)
+    assert (response.status_code, response.json()["code"]) == (413, "too_many_values")
+
+
+def test_separators_in_a_text_are_not_counted_as_values(service: Service) -> None:
+    """A long text within the limits is parsed."""
+    body = json.dumps({"clinicalInfo": ',[{"\\' * MAX_VALUES})
+    headers = {"content-type": "application/json"}
+    path = "/api/report/launch/clinical"
+    response = service.call("POST", path, ADMIN, content=body, headers=headers)
+    assert response.json()["code"] == "invalid_request"
+
+
+def test_bodies_in_progress_have_a_budget(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request beyond the memory budget gets 503 unread; the budget is released afterwards."""
+    application = service.application
+    monkeypatch.setattr(BUDGET, "size", 1000)
+    headers = {"x-access-token": service.tokens[OTHER]}
+    path = "/api/report/launch/clinical"
+    large = {"content-type": "application/json"}
+    BUDGET.take(900)
+    try:
+        refused = service.runner.run(UnreadRequest("POST", path, headers).send(application))
+        response = service.call("POST", path, ADMIN, content=b" " * 2 * SMALL, headers=large)
+        assert (response.status_code, response.json()["code"]) == (503, "overloaded")
+        assert response.headers["retry-after"] == "1"
+        assert service.launch().status_code == 200, "small bodies are exempt"
+    finally:
+        BUDGET.give_back(900)
+    assert (refused.status, refused.reads) == (503, 0)
+    assert BUDGET.used == 0
+
+
+def test_a_single_body_may_be_larger_than_the_budget(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A size limit larger than the memory budget does not refuse requests permanently."""
+    monkeypatch.setattr(BUDGET, "size", 10)
+    assert service.launch().status_code == 200
+
+
+def assert_refused(
+    response: httpx.Response, status: int = 400, code: str = "invalid_request"
+) -> None:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["code"] == code
+    assert response.json()["requestId"] == response.headers["x-request-id"]
+
+
+def test_no_route_accepts_nul_in_the_query(service: Service) -> None:
+    for path in paths_of(service.application.router.routes):
+        assert_refused(service.call("GET", f"{path}?SiteID=%00", None))
+        assert_refused(service.call("POST", f"{path}?x=a%00b"))
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/api/admin/sites/%00/macros"),
+        ("DELETE", "/api/admin/sites/SITE1/macros/a%00b"),
+        ("DELETE", "/api/admin/sites/SITE1/users/a%00b"),
+        ("GET", "/reporting/assets/%00.js"),
+    ],
+)
+def test_no_path_has_nul(service: Service, method: str, path: str) -> None:
+    """The path is unknown. The instance of the problem ends before the NUL."""
+    response = service.call(method, path)
+    assert_refused(response, 404, "no_such_path")
+    assert "\x00" not in response.json()["instance"]
+
+
+def test_an_escaped_escape_is_no_nul(service: Service) -> None:
+    """`%2500` is the text `%00`."""
+    assert service.call("GET", "/reporting/init?SiteID=%2500", None).status_code != 400
+    assert service.call("GET", "/api/admin/sites/%2500/macros").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/reporting/login", "/reporting/enrol"])
+def test_no_form_accepts_nul(service: Service, path: str) -> None:
+    for form in ("email=a%00b&password=x", "token=%00&password=x", "a%00=x", "email=a\x00b"):
+        assert_refused(service.call("POST", path, None, content=form, headers=OURS))
+
+
+def test_a_location_has_at_most_1024_bytes(service: Service) -> None:
+    """Also in a query, whose characters may have two bytes."""
+    service.launch()
+    refused = service.get("report/content", SiteLocation="ä" * 600, **identity())
+    assert_refused(refused)
+    assert refused.json()["errors"][0]["pointer"] == "SiteLocation"
+    assert service.get("report/content", SiteLocation="ä" * 512, **identity()).status_code == 200
+
+
+MAPPED = {
+    "zh-TW": "zh-Hant",
+    "zh-HK": "zh-Hant",
+    "zh-Hant-MO": "zh-Hant",
+    "zh-Hans-TW": "zh-CN",
+    "zh": "zh-CN",
+    "en": "en-US",
+    "EN_gb": "en-GB",
+    "pt-PT": "pt-BR",
+    "es-MX": "es-ES",
+    "fr": "fr-FR",
+    "tlh": None,
+    "": None,
+}
+
+
+def test_supported_languages_are_not_mapped() -> None:
+    """reportingApp: 17 codes."""
+    assert len(LANGUAGES) == 17
+    assert all(supported_language(code) == code for code in LANGUAGES)
+
+
+@pytest.mark.parametrize(("code", "expected"), MAPPED.items())
+def test_other_codes_are_mapped(code: str, expected: str | None) -> None:
+    """A code of a supported language is mapped to it; other codes are not."""
+    assert supported_language(code) == expected
+
+
+def test_the_first_language_has_precedence() -> None:
+    """Request, then user, then site, then en-US."""
+    assert first_language([None, "", "de-DE", "fr-FR"]) == "de-DE"
+    assert first_language([None]) == "en-US"
+
+
+def test_forwarded_headers_are_read_from_trusted_proxies_only() -> None:
+    """A client can forge neither the address of links nor its own address."""
+    proxies = Proxies(["10.0.0.0/8"])
+    addresses = PublicAddresses("https://main.test", ["https://au.test"], proxies)
+    headers = {
+        "host": "internal:8575",
+        "x-forwarded-host": "au.test",
+        "x-forwarded-proto": "https",
+        "x-forwarded-for": "6.6.6.6, 203.0.113.9, 10.0.0.7",
+    }
+    assert addresses.base("http", headers, "10.0.0.1") == "https://au.test"
+    assert addresses.base("http", headers, "203.0.113.1") == "https://main.test"
+    assert proxies.client(headers, "10.0.0.1") == "203.0.113.9"
+    assert proxies.client(headers, "203.0.113.1") == "203.0.113.1"
+
+
+@pytest.mark.parametrize("host", ["", "evil.test", "au.test:bad", "[", "main.test@evil.test"])
+def test_an_unknown_host_gets_the_main_address(host: str) -> None:
+    """A link never contains an unknown Host header."""
+    addresses = PublicAddresses("https://main.test", ["https://au.test"], Proxies())
+    assert addresses.base("https", {"host": host}, "203.0.113.1") == "https://main.test"
+
+
+def test_a_quota_is_reset_with_its_window() -> None:
+    """Windows are fixed and per key and policy; zero switches a quota off."""
+    clock = Clock()
+    meter = QuotaMeter(clock)
+    quota = Quota(2, 60)
+    granted = [meter.take("reads", "1", quota) for _ in range(3)]
+    assert [each.granted for each in granted if each] == [True, True, False]
+    assert meter.take("reads", "2", quota)
+    clock.pass_seconds(60)
+    again = meter.take("reads", "1", quota)
+    assert again is not None
+    assert (again.granted, again.remaining) == (True, 1)
+    assert meter.take("reads", "1", Quota(0)) is None
+
+
+def test_nesting_up_to_the_limit_is_read() -> None:
+    """64 levels are read; one more is not."""
+    assert parse(b"[" * 64 + b"]" * 64)
+    with pytest.raises(DocumentRefused):
+        parse(b"[" * 65 + b"]" * 65)
+
+
+def test_escaped_text_is_read() -> None:
+    """Escapes of characters, including surrogate pairs."""
+    assert parse(b'"\\u00e9 \\ud83d\\ude00"') == "\u00e9 \U0001f600"
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        ("https://viewer.test", True),
+        ("http://localhost:3000", True),
+        ("http://[::1]:3000", True),
+        ("https://viewer.test/", False),
+        ("https://viewer.test; script-src *", False),
+        ("https://a.test https://b.test", False),
+        ("https://*", False),
+        ("ftp://viewer.test", False),
+        ("viewer.test", False),
+        ("", False),
+    ],
+)
+def test_only_plain_origins_are_accepted_for_a_policy(text: str, good: bool) -> None:
+    """frame-ancestors: no origin can add a directive."""
+    assert is_origin(text) is good
+
+
+QUOTA = Quota(2, 60)
+
+
+def calls(meter: QuotaMeter, key: str) -> int:
+    return counted(lambda: meter.take("reads", key, QUOTA))[1]
+
+
+@pytest.mark.parametrize("passes", [0, 61])
+def test_the_cost_does_not_depend_on_the_number_of_windows(passes: int) -> None:
+    """For a new and a known caller, during the windows and after their end."""
+    costs = []
+    for count in (10, 100_000):
+        clock = Clock()
+        meter = QuotaMeter(clock)
+        for each in range(count):
+            meter.take("reads", str(each), QUOTA)
+        clock.pass_seconds(passes)
+        costs.append((calls(meter, "new"), calls(meter, "new"), calls(meter, str(count - 1))))
+    assert costs[0] == costs[1]
+
+
+def test_expired_windows_are_dropped() -> None:
+    clock = Clock()
+    meter = QuotaMeter(clock)
+    for round_number in range(10):
+        for each in range(1000):
+            meter.take("reads", f"{round_number} {each}", QUOTA)
+        clock.pass_seconds(61)
+    assert len(meter) <= 1001
+
+
+def test_the_number_of_windows_is_limited() -> None:
+    """The oldest window is dropped for a new one; other policies are unaffected."""
+    meter = QuotaMeter(Clock(), max_windows=100)
+    meter.take("exports", "1", QUOTA)
+    for each in range(1000):
+        meter.take("reads", str(each), QUOTA)
+    assert len(meter) <= 101
+    again = meter.take("exports", "1", QUOTA)
+    assert again is not None
+    assert again.remaining == 0
+
+
+def test_a_change_of_the_wall_clock_moves_no_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    meter = QuotaMeter()
+    first = meter.take("reads", "1", QUOTA)
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    monkeypatch.setattr(time, "time_ns", lambda: 0)
+    second = meter.take("reads", "1", QUOTA)
+    assert first is not None
+    assert second is not None
+    assert (first.remaining, second.remaining) == (1, 0)
+    assert monotonic_ms() > 0

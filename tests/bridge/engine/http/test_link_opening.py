@@ -1,7 +1,15 @@
 """Opening report links (interface reference, States and transitions; Limits)."""
 
+import json
+import tracemalloc
+from importlib.resources import files
 from typing import Any
 
+import pytest
+
+from bridge.engine.http import html_pages, static_files
+from bridge.engine.http.html_pages import NoticeKey, notice_text
+from bridge.engine.launch import LANGUAGES
 from bridge.network_source import Proxies
 from tests.bridge.engine.http.engine_service import (
     ADMIN,
@@ -12,6 +20,7 @@ from tests.bridge.engine.http.engine_service import (
     Service,
     boot,
     identity,
+    launch_body,
     user,
 )
 
@@ -208,3 +217,168 @@ def test_cookies_in_frames_of_other_sites_are_partitioned(service: Service) -> N
     assert cookie.startswith("__Host-report_session=")
     assert cookie.endswith("Path=/; HttpOnly; Secure; SameSite=None; Partitioned")
     assert service.open(link).headers["set-cookie"].endswith("Secure; SameSite=Lax")
+
+
+HOST = "https://viewer.test:8443"
+FRAME = {"sec-fetch-dest": "iframe", "sec-fetch-site": "cross-site"}
+
+
+@pytest.fixture
+def lazy(service: Service) -> str:
+    response = service.call("PUT", "/api/admin/sites/SITE1", json={"hostOrigins": [HOST]})
+    assert response.status_code == 200
+    launched = service.post(
+        "report/launch/clinical", launch_body(lazyLaunch=True, userInfo=user(READER))
+    )
+    link: str = launched.json()["reportLink"]
+    return link
+
+
+def known(service: Service) -> bool:
+    """True if the report exists."""
+    return service.post("report/status", {"clinicalInfo": [identity()]}).status_code == 200
+
+
+@pytest.mark.parametrize("named", [{}, {"referer": "https://unknown.test/x"}])
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_refused_host_changes_nothing(
+    service: Service, lazy: str, named: dict[str, str], site: str
+) -> None:
+    """No report and no session is created; only the frame check page may repeat the request."""
+    page = service.open(lazy, headers={**FRAME, "sec-fetch-site": site, **named})
+    assert f"frame-ancestors 'self' {HOST};" in page.headers["content-security-policy"] + ";"
+    assert "set-cookie" not in page.headers
+    assert "boot" not in page.text
+    assert not known(service)
+    service.open(lazy, headers={**FRAME, "sec-fetch-site": "same-origin"})
+    assert known(service)
+
+
+def test_an_allowed_host_opens_at_once(service: Service, lazy: str) -> None:
+    """A permitted host frames the report without a check page."""
+    assert 'id="boot"' in service.open(lazy, headers={**FRAME, "referer": HOST + "/study"}).text
+    assert known(service)
+
+
+def test_any_host_may_frame_if_the_site_lists_none(service: Service) -> None:
+    """The report opens without a check page."""
+    link = service.launch(lazyLaunch=True, userInfo=user(READER)).json()["reportLink"]
+    service.open(link, headers=FRAME)
+    assert known(service)
+
+
+def test_a_refused_host_is_listed_for_administrators(service: Service, lazy: str) -> None:
+    """Refused hosts are recorded, so that an administrator can permit them."""
+    service.open(lazy, headers={**FRAME, "referer": "https://unknown.test/x"})
+    hosts = service.get("admin/sites/SITE1/observed-hosts").json()
+    assert [(each["origin"], each["configured"]) for each in hosts] == [
+        ("https://unknown.test", False)
+    ]
+
+
+def test_a_session_link_needs_the_check_page_too(service: Service, lazy: str) -> None:
+    """A pre-warmed session starts when the page is shown."""
+    assert lazy
+    body = {"clinicalInfo": {"SiteID": "SITE1"}, "userInfo": user(READER)}
+    link = service.post("report/init", body).json()["sessionLink"]
+    assert "set-cookie" not in service.open(link, headers=FRAME).headers
+    shown = service.open(link, headers={**FRAME, "sec-fetch-site": "same-origin"})
+    assert "set-cookie" in shown.headers
+
+
+def test_an_unknown_link_is_404_in_any_frame(service: Service) -> None:
+    """Any origin may frame the notice."""
+    assert (
+        service.open("/reporting/launch-report/clinical?token=x", headers=FRAME).status_code == 404
+    )
+
+
+CATALOGUE = json.loads(files("bridge.engine.http").joinpath("notices.json").read_text("utf-8"))
+
+
+def test_every_language_has_every_notice() -> None:
+    """Every one of the 17 languages has its own texts."""
+    for code, own in CATALOGUE.items():
+        assert set(own) == set(NoticeKey), code
+        assert all(set(each) == {"title", "text"} and all(each.values()) for each in own.values())
+    for which in NoticeKey:
+        english = notice_text(which, "en-US")
+        for code in LANGUAGES:
+            assert (notice_text(which, code) == english) == code.startswith("en"), (which, code)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "language", "title"),
+    [
+        ("de-CH, en;q=0.5", "de-DE", "Hier ist nichts"),
+        ("xx, zh-TW;q=0.9", "zh-Hant", "此處沒有內容"),
+        ("fr-CA", "fr-CA", "Il n\u2019y a rien ici"),
+        ("", "en-US", "There is nothing here"),
+    ],
+)
+def test_the_notice_of_an_unknown_link(
+    service: Service, accepted: str, language: str, title: str
+) -> None:
+    """A notice is in the requested language, and its `lang` attribute names it."""
+    headers = {"accept-language": accepted}
+    response = service.open(f"{BASE}/reporting/launch-report/clinical?token=x", headers=headers)
+    assert response.status_code == 404
+    assert f'<html lang="{language}">' in response.text
+    assert f"<h1>{title}</h1>" in response.text
+
+
+def test_the_notice_of_a_failed_pre_warm_is_in_the_language_of_the_link(service: Service) -> None:
+    """GET init, rule 5: the frame shows the reason; AppLanguage of the link has precedence."""
+    response = service.open(
+        f"{BASE}/reporting/init?token=x&AppLanguage=it-IT&SpeechLanguage=it-IT",
+        headers={"accept-language": "de"},
+    )
+    assert response.status_code == 404
+    assert "Impossibile preparare la sessione" in response.text
+    assert '<p lang="en">' in response.text
+
+
+def test_the_notice_of_a_link_that_may_not_be_framed(service: Service) -> None:
+    """Frames: a link without the authority of an administrator does not open in a frame."""
+    link = service.launch(READER).json()["reportLink"]
+    headers = {"sec-fetch-dest": "iframe", "accept-language": "pl"}
+    response = service.open(link, headers=headers)
+    assert response.status_code == 403
+    assert "Tego opisu nie można tu otworzyć" in response.text
+
+
+@pytest.mark.parametrize("length", [1, 200, 250, 300, 5000])
+def test_an_unknown_file_is_not_found(service: Service, length: int) -> None:
+    response = service.call("GET", f"/reporting/assets/{'a' * length}.js", None)
+    assert (response.status_code, response.json()["code"]) == (404, "no_such_path")
+
+
+def test_unknown_names_are_not_kept() -> None:
+    """Requests with random names do not fill the memory."""
+    tracemalloc.start()
+    try:
+        for number in range(5000):
+            assert static_files.content(f"{number:0100}.js", compressed=True) is None
+        assert tracemalloc.get_traced_memory()[0] < 500_000
+    finally:
+        tracemalloc.stop()
+
+
+PAGES = [
+    *(f"/reporting/host-sdk/{name}" for name in ("index.js", "index.d.ts", "protocol.d.ts")),
+    *(f"/reporting/assets/{name}" for name in html_pages.ASSETS),
+    *("/healthz", "/readyz", "/docs", "/openapi.json", "/", "/reporting", "/reporting/"),
+    *("/reporting/login", "/reporting/worklist", "/reporting/settings"),
+    *("/reporting/administration", "/reporting/host-sdk/none.js", "/reporting/assets/none.js"),
+]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_has_the_same_headers_for_get_and_head(service: Service, path: str) -> None:
+    """A proxy or a link checker that asks with HEAD gets the status and headers of GET."""
+    get, head = (service.call(method, path, None) for method in ("GET", "HEAD"))
+    varying = {"x-request-id", "date", "set-cookie"}
+    assert head.status_code == get.status_code
+    assert {name for name in get.headers if name not in varying} <= set(head.headers)
+    for name in ("content-type", "content-length", "cache-control", "location"):
+        assert head.headers.get(name) == get.headers.get(name), name

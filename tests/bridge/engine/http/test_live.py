@@ -1,6 +1,8 @@
 """The event stream of report pages: changes and presence."""
 
 import asyncio
+import secrets
+from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx
@@ -8,8 +10,17 @@ import pytest
 from sqlalchemy import select
 
 from bridge.engine.http.engine_application import create_application
+from bridge.engine.http.requests.request_limits import WaitingRequests
+from bridge.engine.http.requests.response_bodies import HttpProblem
+from bridge.engine.live.change_notifier import wait_notified
+from bridge.engine.rules.order import OrderId
+from bridge.engine.service.accounts import users
 from bridge.engine.service.accounts.sessions import SESSIONS
 from bridge.engine.service.live.windows import HANDOVER
+from bridge.engine.service.signing.sign import sign
+from bridge.engine.service.work import ActorRef
+from bridge.engine.settings import EngineSettings
+from bridge.store.database import Database
 from tests.bridge.engine.http.engine_service import (
     ADMIN,
     BASE,
@@ -17,10 +28,11 @@ from tests.bridge.engine.http.engine_service import (
     Page,
     Service,
     identity,
+    launch_body,
     user,
 )
 from tests.bridge.engine.http.event_listener import Listener, listening
-from tests.eventually import PATIENCE
+from tests.eventually import PATIENCE, eventually_async
 
 
 @pytest.fixture
@@ -267,3 +279,193 @@ def test_a_takeover_does_not_wait_if_no_window_is_open(service: Service, page: P
     with service.database.read() as connection:
         details = connection.execute(select(SESSIONS.c.details)).scalars().all()
     assert not [each for each in details if HANDOVER in each]
+
+
+LONG = 20.0
+"""Seconds; no poll happens within this time."""
+
+
+def test_a_signature_wakes_the_readers_of_its_process(service: Service) -> None:
+    """A signature wakes the long poll."""
+    service.launch()
+    engine = service.application.state.engine
+
+    async def waiting() -> bool:
+        notification = engine.work.changed.notification()
+        await engine.work.change(
+            ActorRef(), service.clock.now, lambda work: sign(work, A1).report_id
+        )
+        return await wait_notified(notification, LONG)
+
+    assert service.runner.run(waiting())
+    assert service.get("report/changes").json()["changes"][-1]["event"] == "report_signed"
+
+
+def test_an_event_wakes_only_readers_of_that_event(service: Service) -> None:
+    """A registered order wakes readers of all events, but not readers that exclude it."""
+    changed, orders = service.application.state.engine.work.changed, {"order_registered"}
+
+    async def notifications() -> tuple[asyncio.Future[None], asyncio.Future[None]]:
+        return changed.notification(), changed.notification(orders)
+
+    every, others = service.runner.run(notifications())
+    service.launch(lazyLaunch=True, registerOrder=True)
+    assert service.runner.run(wait_notified(every, LONG))
+    assert not others.done()
+    service.launch(userInfo=user())
+    assert service.runner.run(wait_notified(others, LONG))
+
+
+def test_excluded_events(service: Service) -> None:
+    """They are left out, and the cursor is after them."""
+    service.launch(lazyLaunch=True, registerOrder=True)
+    service.launch(userInfo=user())
+    without = ["order_registered", "order_updated"]
+    page = service.get("report/changes", without=without).json()
+    assert {each["event"] for each in page["changes"]} == {"report_opened"}
+    service.launch(tags={"Accession": "A2"}, lazyLaunch=True, registerOrder=True)
+    later = service.get("report/changes", after=page["cursor"], without=without).json()
+    assert later["changes"] == []
+    assert later["cursor"] == service.get("report/changes").json()["cursor"]
+    assert service.get("report/changes", without="surely_not").status_code == 400
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_signature_wakes_the_readers_of_other_processes(
+    service: Service, database_url: str
+) -> None:
+    """Two engines on one PostgreSQL: a commit of one wakes readers of the other."""
+    service.launch()
+    there = Database(database_url)
+    settings = EngineSettings((("1", secrets.token_bytes(32)),), public_url=BASE, threads=2)
+    other = create_application(settings, there, clock=service.clock).state.engine
+
+    async def waiting() -> bool:
+        await other.start()
+        first = other.work.changed.notification()
+        await wait_notified(first, 2.0)  # one notification when the listener is ready
+        notification = other.work.changed.notification()
+        engine = service.application.state.engine
+        await engine.work.change(
+            ActorRef(), service.clock.now, lambda work: sign(work, A1).report_id
+        )
+        woken = await wait_notified(notification, LONG)
+        await other.stop()
+        return woken
+
+    assert service.runner.run(waiting())
+    there.dispose()
+
+
+A1 = OrderId("SITE1", "P1", "A1")
+
+
+async def events(page: Page) -> httpx.Response:
+    """Request the stream of a page; returns only if it is refused."""
+    async with asyncio.timeout(PATIENCE):
+        path = "/reporting/api/session/events"
+        return await page.service.http.get(path, headers=page.bearer)
+
+
+@pytest.mark.parametrize(
+    ("total", "each", "status", "code"),
+    [(10, 2, 429, "too_many_waiting"), (2, 10, 503, "overloaded")],
+)
+def test_streams_are_limited(
+    service: Service, page: Page, total: int, each: int, status: int, code: str
+) -> None:
+    """A request above the limit gets Retry-After; an ended one frees its place."""
+    engine = service.application.state.engine
+    engine.streams = WaitingRequests(total, each)
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as open_streams:
+            for _ in range(2):
+                await open_streams.enter_async_context(listening(page))
+            refused = await events(page)
+            assert (refused.status_code, refused.json()["code"]) == (status, code)
+            assert refused.headers["retry-after"]
+        async with listening(page) as listener:
+            assert listener.status == 200
+
+    service.runner.run(scenario())
+
+
+def test_concurrent_streams_are_limited(service: Service, page: Page) -> None:
+    """A stream beyond the limit is refused or ends at once."""
+    engine = service.application.state.engine
+    engine.streams = WaitingRequests(100, 2)
+
+    async def scenario() -> None:
+        listeners = [Listener(page) for _ in range(12)]
+        tasks = [asyncio.ensure_future(each.listen()) for each in listeners]
+        await eventually_async(lambda: sum(each.done() for each in tasks) >= 10)
+        for each in listeners:
+            each.leave()
+        await asyncio.gather(*tasks)
+        assert {each.status for each in listeners} <= {200, 429}
+        async with listening(page) as listener:
+            assert listener.status == 200
+
+    service.runner.run(scenario())
+
+
+def test_long_polls_are_limited_per_token(service: Service) -> None:
+    """Polls of the bridge with the service token are not counted."""
+    engine = service.application.state.engine
+    engine.polls = WaitingRequests(10, 2)
+    after = service.get("report/changes", limit=1000).json()["cursor"]
+    path = f"/api/report/changes?after={after}&wait=60"
+
+    async def poll(who: str) -> httpx.Response:
+        return await service.http.get(path, headers={"x-access-token": service.tokens[who]})
+
+    async def scenario() -> None:
+        waiting = [asyncio.ensure_future(poll(ADMIN)) for _ in range(3)]
+        async with asyncio.timeout(PATIENCE):
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        (refused,) = [each.result() for each in done]
+        assert (refused.status_code, refused.json()["code"]) == (429, "too_many_waiting")
+        others = [asyncio.ensure_future(poll(who)) for who in ["service"] * 3]
+        done, _ = await asyncio.wait(others, timeout=0.2)
+        assert not done
+        engine.stopping = True
+        engine.work.changed.notify()
+        rest = [each for each in (*waiting, *others) if not each.done()]
+        responses = await asyncio.gather(*rest)
+        assert [each.status_code for each in responses] == [200] * 5
+
+    service.runner.run(scenario())
+
+
+def has_room(polls: WaitingRequests) -> bool:
+    try:
+        polls.require_room("another")
+    except HttpProblem:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("query", ["", "&SiteID=SITE1", "&texts=true"])
+def test_a_site_that_is_lost_during_a_long_poll_is_not_shown(service: Service, query: str) -> None:
+    """The role is checked again after the wait."""
+    polls = service.application.state.engine.polls = WaitingRequests(1, 1)
+
+    async def scenario() -> httpx.Response:
+        headers = {"x-access-token": service.tokens[ADMIN]}
+        path = f"/api/report/changes?wait=60{query}"
+        waiting = asyncio.create_task(service.http.get(path, headers=headers))
+        await eventually_async(lambda: not has_room(polls))
+        with service.database.write() as connection:
+            account = users.find_account(connection, ADMIN)
+            assert account is not None
+            users.leave(connection, "SITE1", account.id, service.clock.now)
+        headers = {"x-access-token": service.tokens["service"]}
+        body = launch_body(lazyLaunch=True, registerOrder=True)
+        made = await service.http.post("/api/report/launch/clinical", json=body, headers=headers)
+        assert made.status_code == 200, made.text
+        async with asyncio.timeout(PATIENCE):
+            return await waiting
+
+    assert service.runner.run(scenario()).status_code == 403

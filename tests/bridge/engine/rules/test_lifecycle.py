@@ -1,6 +1,7 @@
 """The state table: every status with every event and every set of facts."""
 
 from itertools import chain, combinations, product
+from pathlib import Path
 
 import pytest
 
@@ -146,3 +147,26 @@ def test_signed_text_is_never_lost() -> None:
 def test_every_reason_has_its_sentence() -> None:
     """The problem body contains it."""
     assert set(REASON_TEXTS) == set(Reason)
+
+
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "reference" / "http-api.md"
+
+
+def row(status: Status, event: LifecycleEvent, branch: Transition) -> str:
+    facts = "; ".join(sorted(fact.value for fact in branch.when)) or "always"
+    clears = "; ".join(sorted(part.value for part in branch.clears))
+    return f"| {status} | {event} | {facts} | {branch.to or '(removed)'} | {clears} |"
+
+
+def table() -> str:
+    lines = [
+        row(status, event, branch)
+        for status, event in product(Status, LifecycleEvent)
+        for branch in TRANSITIONS.get((status, event), ())
+    ]
+    return "\n".join(["| From | Event | When | To | Clears |", "|---|---|---|---|---|", *lines])
+
+
+def test_the_page_shows_the_table() -> None:
+    """`docs/reference/http-api.md` contains the table of `rules/lifecycle.py`."""
+    assert table() in PAGE.read_text("utf-8")

@@ -1,20 +1,42 @@
 """The frame handler stores a row before each acknowledgment."""
 
 import asyncio
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typing_extensions import override
 
+from bridge.intake.receive import identity
+from bridge.intake.receive.abandoned_frames import MAX_ABANDONED_FRAMES, AbandonedFrameLimit
+from bridge.intake.receive.acknowledgments import (
+    CONDITIONS,
+    MATRIX,
+    OwedCodes,
+    deferred_application_code,
+    owed_codes,
+)
+from bridge.intake.receive.identity import ControlIds
+from bridge.queue.digests import digest, stored_digest
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from config.listeners import Acknowledge, ReusedControlId
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.batch import MAX_MESSAGES
+from mappings.hl7.header import peek
+from mappings.hl7.message import find_nul
 from mappings.hl7.tables import AckCode
-from mllp.errors import FrameTooLarge, TruncatedFrame
+from mllp.errors import (
+    FrameMemoryExhausted,
+    FrameTimedOut,
+    FrameTooLarge,
+    FramingError,
+    TruncatedFrame,
+)
 from tests.bridge.intake.fixture import FixedCompletion, FullLedger, open_intake, order
+from tests.bridge.intake.messages import adt
 from tests.eventually import eventually_async
 
 BIG = order().replace(b"CT Head", b"CT " + b"x" * 200_000)
@@ -359,3 +381,277 @@ async def test_a_retransmit_after_ae_207(database: Database) -> None:
         assert (await intake.ask(order())).error_codes == ("207",)
         intake.handler._evaluator._router = router
         assert (await intake.ask(order())).code is AckCode.ACCEPT
+
+
+async def test_an_acknowledgment_gets_no_reply(database: Database) -> None:
+    """An acknowledgment gets no reply, unless MSH-15 requests it."""
+    ack = b"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121||ACK^O01|%b|P|2.3.1%b\rMSA|AA|%b\r"
+    ours = ControlIds()().encode()
+    async with open_intake(database) as intake:
+        assert await intake.send(ack % (b"A1", b"", ours)) == []
+        assert intake.rows("state, error_code") == [("refused", "200")]
+        (reply,) = await intake.send(ack % (b"A2", b"|||AL|NE", ours))
+        assert read_ack(reply).code == "CR"
+        (reply,) = await intake.send(ack % (b"A3", b"", b"C17"))
+        assert read_ack(reply).code == "AR"
+
+
+async def test_processing_ids(database: Database) -> None:
+    """By default only P is accepted. Test messages need the setting."""
+
+    def tests(sequence: int) -> list[bytes]:
+        cases = [(f"{name}{sequence}", name.encode()) for name in ("T", "D", "")]
+        return [order(number).replace(b"|P|", b"|%b|" % name) for number, name in cases]
+
+    async with open_intake(database) as intake:
+        refused = [await intake.ask(each) for each in tests(1)]
+        assert [(each.code, each.error_codes[0]) for each in refused] == [("AR", "202")] * 3
+        assert (await intake.ask(order("P1"))).code == "AA"
+    async with open_intake(database, processing_ids=frozenset({"P", "T"})) as intake:
+        codes = [(await intake.ask(each)).code for each in tests(2)]
+        assert codes == ["AA", "AR", "AR"]
+
+
+async def test_a_batch_without_replies(database: Database) -> None:
+    """MSH-15 and MSH-16 NE apply in a batch too: the bridge sends no empty batch."""
+    quiet = [order(f"N{n}", accept="NE", application="NE") for n in (1, 2)]
+    async with open_intake(database) as intake:
+        assert await intake.send(b"BHS|^~\\&|RIS\r" + b"".join(quiet) + b"BTS|2\r") == []
+        assert [state for state, *_ in intake.rows()] == ["queued"] * 2
+
+
+STORED, NOT_KEPT = b"\x06", b"\x15"
+
+
+@pytest.mark.parametrize(
+    ("payload", "code"),
+    [(order(), AckCode.ACCEPT), (order().replace(b"|M1|", b"||"), AckCode.ERROR)],
+    ids=["taken", "refused"],
+)
+async def test_stored(database: Database, payload: bytes, code: AckCode) -> None:
+    """A stored message gets its commit block, then its acknowledgment, also if refused."""
+    async with open_intake(database, commit_blocks=True) as intake:
+        block, ack = await intake.send(payload)
+        assert block == STORED
+        assert read_ack(ack).code is code
+
+
+async def test_not_stored(database: Database) -> None:
+    """A message that is not stored gets only the negative block, so it must be sent again."""
+    async with open_intake(database, commit_blocks=True) as intake:
+        intake.handler._inbox = FullLedger()
+        assert await intake.send(order()) == [NOT_KEPT]
+        assert await intake.send(b"BHS|^~\\&|R\r" + order() + b"BTS|1\r") == [NOT_KEPT]
+
+
+async def test_the_block_does_not_wait_for_the_report_service(database: Database) -> None:
+    """With `applied` the block is sent at once, the acknowledgment later."""
+    changes: dict[str, Any] = {"commit_blocks": True, "acknowledge": Acknowledge.APPLIED}
+    async with open_intake(database, **changes) as intake:
+        assert await intake.send(b"BHS|^~\\&|R\r" + order("B1", "A2", "M2") + b"BTS|1\r") == [
+            STORED
+        ]
+        await eventually_async(lambda: bool(intake.caller.later))
+        assert intake.caller.later.pop().startswith(b"BHS")
+        assert await intake.send(order()) == [STORED]
+        await eventually_async(lambda: bool(intake.caller.later))
+        assert read_ack(intake.caller.later[0]).code is AckCode.ACCEPT
+
+
+async def test_a_batch(database: Database) -> None:
+    async with open_intake(database, commit_blocks=True) as intake:
+        block, acks = await intake.send(b"BHS|^~\\&|R\r" + order() + b"BTS|1\r")
+        assert block == STORED
+        assert acks.startswith(b"BHS")
+
+
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "reference" / "acknowledgments.md"
+OUTCOMES = ("AA", "AE", "AR")
+ASKS = {"AL": OUTCOMES, "NE": (), "": (), "ER": ("AE", "AR"), "SU": ("AA",)}
+EVERY = list(product(CONDITIONS, CONDITIONS, OUTCOMES))
+
+
+def _header(accept: str, application: str) -> bytes:
+    return f"MSH|^~\\&|A|B|C|D|20261121||ORM^O01|1|P|2.5.1|||{accept}|{application}".encode()
+
+
+def test_the_matrix_is_complete() -> None:
+    """The file has one line for each pair of conditions and outcome."""
+    assert sorted(MATRIX) == sorted(EVERY)
+
+
+@pytest.mark.parametrize(("accept", "application", "outcome"), EVERY)
+def test_every_line_follows_the_standard(accept: str, application: str, outcome: str) -> None:
+    """Original mode has one application ACK. Enhanced mode has each as requested."""
+    owes = owed_codes(peek(_header(accept, application)), AckCode(outcome))
+    if not accept and not application:
+        assert owes == OwedCodes(None, AckCode(outcome))
+        return
+    commit = outcome in ASKS[accept]
+    is_refused = outcome != "AA" and commit  # a refused message does not reach the application
+    wanted = outcome in ASKS[application] and not is_refused
+    expected = OwedCodes(
+        AckCode("C" + outcome[1]) if commit else None, AckCode(outcome) if wanted else None
+    )
+    assert owes == expected
+
+
+@pytest.mark.parametrize(("accept", "application", "outcome"), EVERY)
+def test_the_later_reply_follows_msh_16(accept: str, application: str, outcome: str) -> None:
+    """MSH-16 alone decides what follows a positive commit acknowledgment."""
+    later = deferred_application_code(peek(_header(accept, application)), AckCode(outcome))
+    requested = not (accept or application) or outcome in ASKS[application]
+    assert later == (AckCode(outcome) if requested else None)
+
+
+@pytest.mark.parametrize("odd", ["XX", "al", " AL ", "ALWAYS", "\u00e9"])
+def test_a_value_outside_the_table_means_always(odd: str) -> None:
+    """An unknown condition means AL."""
+    header = peek(_header(odd, "NE"))
+    assert owed_codes(header, AckCode.ACCEPT) == OwedCodes(AckCode.COMMIT_ACCEPT, None)
+
+
+def test_a_null_is_the_original_mode() -> None:
+    """`""` in both fields is the original mode: one reply, and not two."""
+    header = peek(_header('""', '""'))
+    assert not header.enhanced
+    assert owed_codes(header, AckCode.ACCEPT) == OwedCodes(None, AckCode.ACCEPT)
+    assert owed_codes(peek(_header("AL", '""')), AckCode.ACCEPT) == OwedCodes(
+        AckCode.COMMIT_ACCEPT, None
+    )
+
+
+def test_the_page_shows_the_matrix() -> None:
+    """`docs/reference/acknowledgments.md` equals the file."""
+    page = PAGE.read_text("utf-8")
+    for accept, application in product(CONDITIONS, CONDITIONS):
+        cells = [MATRIX[accept, application, outcome].at_once.codes for outcome in OUTCOMES]
+        shown = " | ".join(" then ".join(codes) or "nothing" for codes in cells)
+        assert f"| {accept or 'empty'} | {application or 'empty'} | {shown} |\n" in page
+
+
+def test_limit_of_an_hour() -> None:
+    remnants = AbandonedFrameLimit(2, 10.0)
+    assert [remnants.may_store(at) for at in (0.0, 4.0, 5.0, 9.9, 10.0, 11.0, 14.0)] == [
+        *(True, True, False, False, True, False, True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(FrameMemoryExhausted(7), b"AE"), (FrameTooLarge(7), b"AR")]
+)
+async def test_only_a_busy_service_asks_for_a_repetition(
+    database: Database, error: FramingError, code: bytes
+) -> None:
+    """AE for a frame that may be sent again, AR for one that will never be accepted."""
+    async with open_intake(database) as intake:
+        assert b"MSA|" + code in intake.handler.unframed(error, order())
+
+
+async def test_abandoned_frames_are_stored(database: Database) -> None:
+    """Abandoned frames are listed once among the refused messages, up to the limit."""
+    async with open_intake(database) as intake:
+        intake.handler.unframed(FrameTimedOut(7, 1.0), order()[:300])
+        intake.handler.unframed(TruncatedFrame(7), order("ID2")[:300])
+        intake.handler.unframed(TruncatedFrame(7), order("ID2")[:300])
+        for number in range(200):
+            intake.handler.unframed(TruncatedFrame(7), b"%d" % number)
+        assert (await intake.ask(order("ID2"))).code is AckCode.ACCEPT
+        rows = intake.rows("state, message_type, acknowledgment, retransmits, flags")
+        assert rows[:2] == [
+            ("refused", "ORM^O01", "pending", 0, 0),
+            ("refused", "ORM^O01", "not_owed", 1, 0),
+        ]
+        assert rows[-1][0] == "queued"
+        assert len(rows) == MAX_ABANDONED_FRAMES
+
+
+@pytest.mark.parametrize("truncated", [True, False])
+async def test_an_abandoned_frame_uses_no_control_id(
+    database: Database, *, truncated: bool
+) -> None:
+    """The complete message is not a reuse of its control id."""
+    async with open_intake(database, reuse=ReusedControlId.REFUSE) as intake:
+        assert (await intake.ask(NO_PATIENT, truncated=truncated)).code is not AckCode.ACCEPT
+        assert (await intake.ask(order())).code is AckCode.ACCEPT
+        assert intake.rows("flags")[-1] == (0,)
+
+
+@pytest.mark.parametrize("acknowledge", [Acknowledge.CHECKED, Acknowledge.STORED])
+async def test_it_is_refused(database: Database, acknowledge: Acknowledge) -> None:
+    """The reply is AE 102 with the place, also after similar messages."""
+    async with open_intake(database, acknowledge=acknowledge) as intake:
+        for number in range(20):
+            name = f"ID{number}"
+            assert (await intake.ask(order(name, acc=f"A{number}"))).code is AckCode.ACCEPT
+        ack = await intake.ask(order("ID90").replace(b"CT Head", b"CT\0Head"))
+        assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("102",))
+        assert intake.rows("error_place")[-1] == ("OBR-4.2",)
+        ack = await intake.ask(adt("A08", "M1").replace(b"TILDA", b"TIL\0DA"))
+        assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("102",))
+        assert intake.rows("error_place")[-1] == ("PID-5.2",)
+        assert [state for (state,) in intake.rows("state")].count("refused") == 2
+
+
+@pytest.mark.parametrize(
+    "escape",
+    [
+        b"\\X00\\",
+        b"\\X000d\\\\X0A\\",
+        b"\\x4100\\",
+        b"A\\X0041\\B",
+        b"\\X0000\\",
+        b"\\X\\",
+        b"\\X0\\",
+    ],
+)
+async def test_an_escape_is_never_refused(database: Database, escape: bytes) -> None:
+    """It is read as UTF-16, or kept as it is (`tests/mappings/hl7/test_escapes.py`)."""
+    async with open_intake(database) as intake:
+        ack = await intake.ask(order("ID90").replace(b"CT Head", b"CT" + escape + b"Head"))
+        assert ack.code is AckCode.ACCEPT
+
+
+async def test_nulls_around_a_message(database: Database) -> None:
+    """NULs before and after a message are ignored."""
+    async with open_intake(database) as intake:
+        assert (await intake.ask(b"\0" + order() + b"\0\0")).code is AckCode.ACCEPT
+
+
+@pytest.mark.parametrize(
+    ("lines", "place"),
+    [
+        (b"PID|1||M1||A^B\0\rPV1|1\r", "PID-5.2"),
+        (b"PID|1||M1~M2^X^\0||A\r", "PID-3.3"),
+        (b"OBX|1|TX|||a\rOBX|2|TX|||b\0c\r", "OBX[2]-5"),
+        (b"OBX|1|TX|||a\rb\0c\r", "OBX-5"),
+        (b"NTE|1||a\\X00E0\\\\X00\\\r", ""),
+    ],
+)
+def test_its_place(lines: bytes, place: str) -> None:
+    """The place has segment, field and component. Other escapes are not affected."""
+    payload = b"MSH|^~\\&|RIS|MAIN|||20261121||ORM^O01|1|P|2.5.1\r" + lines
+    assert find_nul(payload, peek(payload)) == place
+
+
+def test_an_identity_never_changes() -> None:
+    """Later releases compute the same identity and digest: they know retransmits and damage."""
+    header = peek(b"MSH|^~\\&|RIS|NORTH|||20260101||ORM^O01|1|P|2.3\r")
+    assert identity.message_identity("ris", header) == -6008900380756168105
+    assert identity.payload_identity("ris", digest(b"MSH|")) == 978237913239183036
+    assert stored_digest(digest(b"MSH|")) == -2346342023636188671
+
+
+def test_ids_are_unique() -> None:
+    """Ids are unique in one generator, in two, and after the counter restarts."""
+    one, other = identity.ControlIds(), identity.ControlIds()
+    ids = [give() for give in (one, other) for _ in range(1000)]
+    one._count = iter([identity._MAX_COUNT + 1])  # type: ignore[assignment]  # near its end
+    ids += [one() for _ in range(10)]
+    assert len(set(ids)) == len(ids)
+
+
+def test_form_of_ids() -> None:
+    """Ids are letters and digits, at most 20 characters, the limit of MSH-10 before 2.7."""
+    give = identity.ControlIds()
+    assert all(len(each) == 20 and each.isalnum() and each.isascii() for each in (give(), give()))
