@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
+from pydantic import ValidationError
+
 from bridge.admin.errors import EngineRefusal, EngineUnreachable
+from bridge.contract.responses import AccountInfo, EnrolmentLink, iso, moment
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import AccountInfo, EnrolmentLink
-from bridge.engine_client.responses import UnreadableResponse, account, enrolment, iso, moment
 
 _SUCCESS: Final = range(200, 300)
 _NOT_FOUND: Final = 404
@@ -51,8 +52,8 @@ class ReportEngine:
         span = {name: iso(criteria[name]) for name in ("since", "until") if name in criteria}
         answer = await self.call("GET", "sites", site, "audit", query={**criteria, **span})
         try:
-            return [{**each, "at": moment(each["at"], "at")} for each in answer["events"]]
-        except UnreadableResponse:
+            return [{**each, "at": moment(each["at"])} for each in answer["events"]]
+        except ValueError:
             raise EngineUnreachable from None
 
     async def verify_audit(self) -> dict[str, Any]:
@@ -66,8 +67,10 @@ class ReportEngine:
         query = {"accountId": email_or_id} if is_id else {"email": email_or_id}
         try:
             status, answer = await self.client.administer_account("GET", query=query)
-            return None if status == _NOT_FOUND else account(_successful(status, answer))
-        except (EngineFailure, UnreadableResponse):
+            if status == _NOT_FOUND:
+                return None
+            return AccountInfo.model_validate(_successful(status, answer))
+        except (EngineFailure, ValidationError):
             raise EngineUnreachable from None
 
     async def enrol(
@@ -76,8 +79,8 @@ class ReportEngine:
         """End password, second factor and sessions of an account; return an enrolment link."""
         body = {"accountId": account_id, "secondFactor": second_factor, "endTokens": end_tokens}
         try:
-            return enrolment(await self._account("/enrolment", body))
-        except UnreadableResponse:
+            return EnrolmentLink.model_validate(await self._account("/enrolment", body))
+        except ValidationError:
             raise EngineUnreachable from None
 
     async def require_second_factor(self, account_id: str, *, required: bool) -> None:

@@ -15,6 +15,7 @@ import structlog
 from sqlalchemy import Connection
 
 from bridge.contract import FeedFault, split_cursor
+from bridge.contract.responses import ChangeBody, ChangesResponse, OrderKeyBody
 from bridge.delivery.destinations import (
     CompiledDestination,
     ReportEvent,
@@ -24,7 +25,6 @@ from bridge.delivery.destinations import (
 from bridge.delivery.known_reports import KnownReport, query_known_reports, save_statements
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import ChangePage, OrderKey, ReportChange
 from bridge.executors import Threads
 from bridge.metrics import Metrics
 from bridge.queue.deliveries import DeliveryRequest
@@ -118,7 +118,7 @@ class ChangeProcessor:
             if execute(connection, _RESTART, feed=feed, cursor=position, now=now).rowcount:
                 exceptions.add(connection, ExceptionSubject.FEED, [(now, code)], now)
 
-    def process(self, feed: str, page: ChangePage, after: int = 0) -> int:
+    def process(self, feed: str, page: ChangesResponse, after: int = 0) -> int:
         """
         Process the page of the feed after a cursor; return the number of deliveries queued.
 
@@ -143,7 +143,7 @@ class ChangeProcessor:
         return queued
 
     def _lock_feed(
-        self, connection: Connection, feed: str, changes: Sequence[ReportChange]
+        self, connection: Connection, feed: str, changes: Sequence[ChangeBody]
     ) -> dict[OrderIndexKey, KnownReport]:
         reports = {_key(k): each.record.report_id for each in changes for k in each.record.orders}
         before = [
@@ -154,7 +154,7 @@ class ChangeProcessor:
         return query.read(execute_all(connection, [*before, *query.statements])[len(before) :])
 
     def _plan_deliveries(
-        self, changes: Sequence[ReportChange], before: Mapping[OrderIndexKey, KnownReport]
+        self, changes: Sequence[ChangeBody], before: Mapping[OrderIndexKey, KnownReport]
     ) -> tuple[list[DeliveryRequest], list[KnownReport]]:
         known, changed = dict(before), dict[OrderIndexKey, KnownReport]()
         requests: list[DeliveryRequest] = []
@@ -200,7 +200,7 @@ def _with_unused_keys(
 
 
 def _after_release(
-    change: ReportChange, anchor: OrderIndexKey, events: Sequence[ReportEvent], addenda: int
+    change: ChangeBody, anchor: OrderIndexKey, events: Sequence[ReportEvent], addenda: int
 ) -> KnownReport:
     retracted = any(each.event is ResultEvent.RETRACTION for each in events)
     released = max((each.addenda for each in events), default=addenda)
@@ -214,11 +214,11 @@ def _after_release(
     )
 
 
-def _anchor(change: ReportChange) -> OrderIndexKey:
+def _anchor(change: ChangeBody) -> OrderIndexKey:
     return _key(change.record.orders[0])
 
 
-def _key(order: OrderKey) -> OrderIndexKey:
+def _key(order: OrderKeyBody) -> OrderIndexKey:
     return OrderIndexKey(order.site, order.mrn, order.accession)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from bridge.contract.responses import ReleasedTextBody, SignerBody
 from bridge.delivery.delivery_history import (
     ADDENDUM_EVENTS,
     DeliveredEvent,
@@ -32,7 +33,6 @@ from bridge.delivery.errors import (
     StoredMessageDamaged,
     UnmappedCodeRefused,
 )
-from bridge.engine_client.models import ExportedPerson, ReportExport
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store.database import Database
 from bridge.store.records import merged_patients, order_index
@@ -165,7 +165,7 @@ class Composer:
         return found
 
     def write(
-        self, plan: MessagePlan, export: ReportExport | None, files: Mapping[FileFormat, bytes]
+        self, plan: MessagePlan, export: ReleasedTextBody | None, files: Mapping[FileFormat, bytes]
     ) -> tuple[bytes, str]:
         """Return the message and its control id. Blocking. Raises CompositionError."""
         delivery, context, destination = plan.delivery, plan.context, plan.destination
@@ -326,7 +326,9 @@ def result_orders(
     return [first, *(replace(each, placer="", filler="") for each in others)]
 
 
-def text_fields(event: ResultEvent, export: ReportExport | None, addenda: int) -> dict[str, Any]:
+def text_fields(
+    event: ResultEvent, export: ReleasedTextBody | None, addenda: int
+) -> dict[str, Any]:
     """Return the text, its signer and the first addenda; for a withdrawal, the standard text."""
     if event in WITHDRAWALS:
         return {"report_text": WITHDRAWN, "addenda": (SignedAddendum(WITHDRAWN),) * addenda}
@@ -343,7 +345,7 @@ def text_fields(event: ResultEvent, export: ReportExport | None, addenda: int) -
     }
 
 
-def _signer(person: ExportedPerson | None) -> Signer:
+def _signer(person: SignerBody | None) -> Signer:
     return Signer(person.name, person.email) if person else Signer()
 
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bridge.contract import ReportStatus
-from bridge.engine_client.models import OrderKey, ReportChange
+from bridge.contract.responses import ChangeBody, OrderKeyBody
 from bridge.queue.deliveries import DeliveryRequest
 from bridge.queue.states import RetryPolicy
 from mappings.outbound.definition import OutboundMapping
@@ -132,12 +132,12 @@ class ReportEvent:
     implied_by: ResultEvent | None = None
 
 
-def orders_of_change(change: ReportChange) -> Sequence[Mapping[str, Any]]:
+def orders_of_change(change: ChangeBody) -> Sequence[Mapping[str, Any]]:
     """Return the tags of a change's orders, the anchor first: all tags if the change has them."""
     return change.orders or [key.tags() for key in change.record.orders]
 
 
-def events_of_change(change: ReportChange, addenda: int) -> list[ReportEvent]:
+def events_of_change(change: ChangeBody, addenda: int) -> list[ReportEvent]:
     """Return the events of a change; `addenda` is the number of addenda released before it."""
     orders = orders_of_change(change)
     report_id = change.record.report_id
@@ -159,7 +159,7 @@ def events_of_change(change: ReportChange, addenda: int) -> list[ReportEvent]:
     ]
 
 
-def _progress(change: ReportChange) -> tuple[ResultEvent, ...]:
+def _progress(change: ChangeBody) -> tuple[ResultEvent, ...]:
     earlier_read = change.record.status is ReportStatus.PRELIMINARY
     if change.event == PRELIM_WITHDRAWN and earlier_read:
         return PROGRESS_EVENTS["report_prelimed"]  # an earlier read replaces the withdrawn one
@@ -179,14 +179,14 @@ def _released_addenda(event: ResultEvent, sequence: int, position: int | None, b
     """
     Return the number of released addenda after a release or a retraction.
 
-    `position` is `ReportChange.addenda`, if the feed has it.
+    `position` is `ChangeBody.addenda`, if the feed has it.
     """
     if event is ResultEvent.ADDENDUM:
         return max(before, sequence if position is None else position)
     return position if event is ResultEvent.RETRACTION and position is not None else before
 
 
-def _status_after(change: ReportChange) -> str:
+def _status_after(change: ChangeBody) -> str:
     """
     Return a report's status after a change; '' if no status follows from it.
 
@@ -271,5 +271,5 @@ def _fingerprint(order: Mapping[str, Any]) -> str:
     return blake2b(named, digest_size=6).hexdigest()
 
 
-def key_of(order: Mapping[str, Any]) -> OrderKey:
-    return OrderKey(*(str(order.get(tag, "")) for tag in ("SiteID", "PatientMRN", "Accession")))
+def key_of(order: Mapping[str, Any]) -> OrderKeyBody:
+    return OrderKeyBody(*(str(order.get(tag, "")) for tag in ("SiteID", "PatientMRN", "Accession")))

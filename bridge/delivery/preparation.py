@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bridge.contract.responses import OrderKeyBody, ReleasedTextBody
 from bridge.delivery.composer import (
     EVENTS_WITHOUT_TEXT,
     Composer,
@@ -33,7 +34,6 @@ from bridge.delivery.errors import (
 from bridge.delivery.reply_policy import OutcomePolicy, give_up, outcome_without_message
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import OrderKey, ReportExport
 from bridge.errors import FailureKind
 from bridge.executors import Threads
 from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
@@ -59,7 +59,7 @@ _ATTEMPTS = 3
 class ReportContent:
     """The text of a report, and files with the same text."""
 
-    export: ReportExport | None = None
+    export: ReleasedTextBody | None = None
     files: Mapping[FileFormat, bytes] = field(default_factory=dict)
 
 
@@ -79,17 +79,17 @@ class ReportTexts:
             return_exceptions=True,
         )
 
-    async def _signed(self, plans: Sequence[MessagePlan]) -> dict[OrderKey, ReportExport]:
+    async def _signed(self, plans: Sequence[MessagePlan]) -> dict[OrderKeyBody, ReleasedTextBody]:
         """Read many signed reports in one call per token; unsigned and unknown ones are absent."""
         if asyncio.get_running_loop().time() < self._no_batch_until:
             return {}
-        by_token: defaultdict[str, list[OrderKey]] = defaultdict(list)
+        by_token: defaultdict[str, list[OrderKeyBody]] = defaultdict(list)
         for order in dict.fromkeys(map(_order, plans)):
             by_token[self._client.token_of(order.site)].append(order)
         answers = await asyncio.gather(
             *map(self._client.signed_texts, by_token.values()), return_exceptions=True
         )
-        found: dict[OrderKey, ReportExport] = {}
+        found: dict[OrderKeyBody, ReleasedTextBody] = {}
         for answer in answers:
             if isinstance(answer, dict):
                 found |= answer
@@ -99,7 +99,7 @@ class ReportTexts:
                 self._no_batch_until = asyncio.get_running_loop().time() + UNSUPPORTED_RETRY_SECONDS
         return found
 
-    async def _content(self, plan: MessagePlan, signed: ReportExport | None) -> ReportContent:
+    async def _content(self, plan: MessagePlan, signed: ReleasedTextBody | None) -> ReportContent:
         if plan.event in EVENTS_WITHOUT_TEXT or plan.event in WITHDRAWALS:
             return NO_CONTENT
         if signed is not None:
@@ -139,7 +139,7 @@ class ReportTexts:
         ]
 
 
-def _order(plan: MessagePlan) -> OrderKey:
+def _order(plan: MessagePlan) -> OrderKeyBody:
     return key_of(plan.delivery.orders["orders"][0])
 
 
@@ -147,7 +147,7 @@ def _is_signed_text(plan: MessagePlan) -> bool:
     return plan.event in EVENTS_OF_SIGNED_TEXT and not plan.mapping.style.formats
 
 
-def _check_signed(plan: MessagePlan, export: ReportExport) -> None:
+def _check_signed(plan: MessagePlan, export: ReleasedTextBody) -> None:
     """
     Raise ReportNotSigned or ReportGone if the export is not what the delivery is about.
 

@@ -20,12 +20,12 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, bindparam, text
 
+from bridge.contract.responses import OrderKeyBody, StatusRecordBody, WorklistResponse
 from bridge.delivery.destinations import CompiledDestination
 from bridge.delivery.known_reports import released_reports
 from bridge.delivery.status_poll import is_released
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import OrderKey, StatusRecord, WorklistPage
 from bridge.executors import Threads
 from bridge.metrics import Metrics
 from bridge.store.database import Database
@@ -79,7 +79,7 @@ class OrderDifference:
 
 def compare(
     orders: Sequence[tuple[int, OrderIndexKey]],
-    records: Sequence[StatusRecord],
+    records: Sequence[StatusRecordBody],
     queued: frozenset[tuple[str, str]],
     processed: frozenset[str],
     destinations: Sequence[CompiledDestination],
@@ -91,12 +91,12 @@ def compare(
     `queued` are (destination, report id) pairs with a queued result. `processed` are the ids of
     reports whose release was processed, together with all deliveries for it.
     """
-    report_of: Mapping[OrderKey, StatusRecord] = {
+    report_of: Mapping[OrderKeyBody, StatusRecordBody] = {
         key: record for record in records for key in record.orders
     }
     findings: list[OrderDifference] = []
     for order_id, key in orders:
-        record = report_of.get(OrderKey(*key))
+        record = report_of.get(OrderKeyBody(*key))
         if record is None:
             findings.append(OrderDifference(DifferenceKind.NO_REPORT, order_id))
             continue
@@ -230,7 +230,7 @@ class Reconciler:
         findings: list[OrderDifference] = []
         for group in by_token.values():
             try:
-                records = await self._records([OrderKey(*key) for _, key in group])
+                records = await self._records([OrderKeyBody(*key) for _, key in group])
             except EngineFailure as failure:
                 if not failure.is_permanent_refusal:
                     raise
@@ -269,7 +269,7 @@ class Reconciler:
         with self._database.read() as connection:
             return order_listing.ordered_keys(connection, ids)
 
-    async def _records(self, keys: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
+    async def _records(self, keys: Sequence[OrderKeyBody]) -> tuple[StatusRecordBody, ...]:
         try:
             return await self._service.status(keys)
         except EngineFailure as failure:
@@ -278,7 +278,7 @@ class Reconciler:
             raise
 
     def _known(
-        self, records: Sequence[StatusRecord]
+        self, records: Sequence[StatusRecordBody]
     ) -> tuple[frozenset[tuple[str, str]], frozenset[str]]:
         keys = [OrderIndexKey(k.site, k.mrn, k.accession) for each in records for k in each.orders]
         with self._database.read() as connection:
@@ -333,12 +333,12 @@ async def read_worklist_page(
     round_.not_ordered = [*round_.not_ordered, *sorted(found.reports)][:EXAMPLES]
     round_.count([STILL_ORDERED] * len(found.rows))
     round_.count([f"{NOT_ORDERED} {round_.site}"] * len(found.reports))
-    round_.cursor = page.next
+    round_.cursor = page.next or ""
     if not page.next:
         round_.site = ""
 
 
-async def _page(service: EngineClient, site: str, cursor: str) -> WorklistPage:
+async def _page(service: EngineClient, site: str, cursor: str) -> WorklistResponse:
     return await service.worklist(site, status="Ordered", sort="created", limit=PAGE, cursor=cursor)
 
 

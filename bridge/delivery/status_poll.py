@@ -18,12 +18,12 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from bridge.contract import ReportStatus
+from bridge.contract.responses import SIGNED, OrderKeyBody, SignedTextBody, StatusRecordBody
 from bridge.delivery.change_feed import ChangeProcessor
 from bridge.delivery.destinations import ReportEvent, named_progress, with_status_event
 from bridge.delivery.known_reports import NEVER, KnownReport, known_reports, save
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import SIGNED, ExportedText, OrderKey, StatusRecord
 from bridge.errors import FailureKind
 from bridge.executors import Threads
 from bridge.store.records import order_index
@@ -132,7 +132,7 @@ class StatusPoller:
     async def _poll_group(self, group: Sequence[KnownReport]) -> list[EngineFailure]:
         """Poll reports of one token; return the refusals for which some were postponed."""
         try:
-            records = await self._records([OrderKey(*each.key) for each in group])
+            records = await self._records([OrderKeyBody(*each.key) for each in group])
         except EngineFailure as failure:
             if not failure.is_permanent_refusal:
                 raise
@@ -143,7 +143,7 @@ class StatusPoller:
             self._notify()
         return refusals
 
-    async def _records(self, keys: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
+    async def _records(self, keys: Sequence[OrderKeyBody]) -> tuple[StatusRecordBody, ...]:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -156,7 +156,7 @@ class StatusPoller:
         return records
 
     async def _addendum_times(
-        self, records: Sequence[StatusRecord]
+        self, records: Sequence[StatusRecordBody]
     ) -> tuple[dict[str, list[int] | None], list[EngineFailure]]:
         """
         Return when the addenda of reports were signed, in ms; None if the service cannot export
@@ -185,7 +185,7 @@ class StatusPoller:
     def _process(
         self,
         group: Sequence[KnownReport],
-        by_order: Mapping[OrderIndexKey, StatusRecord],
+        by_order: Mapping[OrderIndexKey, StatusRecordBody],
         times: Mapping[str, list[int] | None],
     ) -> int:
         now, queued = self._processor.clock(), 0
@@ -211,7 +211,7 @@ class StatusPoller:
         return queued
 
 
-def _by_order(records: Sequence[StatusRecord]) -> dict[OrderIndexKey, StatusRecord]:
+def _by_order(records: Sequence[StatusRecordBody]) -> dict[OrderIndexKey, StatusRecordBody]:
     return {
         OrderIndexKey(key.site, key.mrn, key.accession): record
         for record in records
@@ -219,7 +219,7 @@ def _by_order(records: Sequence[StatusRecord]) -> dict[OrderIndexKey, StatusReco
     }
 
 
-def _tags(connection: Connection, record: StatusRecord) -> list[Mapping[str, Any]]:
+def _tags(connection: Connection, record: StatusRecordBody) -> list[Mapping[str, Any]]:
     """Return the tags of a report's orders as their senders sent them."""
     keys = [OrderIndexKey(k.site, k.mrn, k.accession) for k in record.orders]
     found = order_index.find(connection, keys)
@@ -230,7 +230,7 @@ def _tags(connection: Connection, record: StatusRecord) -> list[Mapping[str, Any
 
 
 def linked_reports(
-    seen: KnownReport, record: StatusRecord, known: Mapping[OrderIndexKey, KnownReport]
+    seen: KnownReport, record: StatusRecordBody, known: Mapping[OrderIndexKey, KnownReport]
 ) -> list[KnownReport]:
     """
     Return the known reports of the orders whose events are those of `seen`, linked in one report.
@@ -280,12 +280,12 @@ class BatchSize:
         self.size = best if count < best else max(MIN_BATCH // 2, int(best * _SMALLER))
 
 
-def is_released(record: StatusRecord, now: int) -> bool:
+def is_released(record: StatusRecordBody, now: int) -> bool:
     """True if a report is signed and its sign delay is over; `now` in ms."""
     return record.status in SIGNED and (record.unsign_until is None or record.unsign_until <= now)
 
 
-def _signed_at(addendum: ExportedText) -> int:
+def _signed_at(addendum: SignedTextBody) -> int:
     """Return when an addendum was signed, in ms; the latest time if that is unknown."""
     try:
         return round(datetime.fromisoformat(addendum.signed_at or "").timestamp() * 1000)
@@ -296,7 +296,7 @@ def _signed_at(addendum: ExportedText) -> int:
 _LATEST = 2**62
 
 
-def released_addenda(record: StatusRecord, signed_at: Sequence[int], now: int) -> int:
+def released_addenda(record: StatusRecordBody, signed_at: Sequence[int], now: int) -> int:
     """
     Return how many addenda are released: their sign delay is over, and that of all before them.
 
@@ -313,7 +313,7 @@ def released_addenda(record: StatusRecord, signed_at: Sequence[int], now: int) -
 
 def events_from_record(
     seen: KnownReport,
-    record: StatusRecord,
+    record: StatusRecordBody,
     addenda: int,
     orders: Sequence[Mapping[str, Any]],
     now: int,
@@ -363,7 +363,7 @@ def _progress(before: str, after: ReportStatus) -> list[ResultEvent]:
 
 
 def apply_record(
-    seen: KnownReport, record: StatusRecord, addenda: int, now: int, every: int
+    seen: KnownReport, record: StatusRecordBody, addenda: int, now: int, every: int
 ) -> KnownReport:
     """Return the new known state and its next poll; `every` is the shortest interval in ms."""
     released = is_released(record, now)
@@ -380,7 +380,7 @@ def apply_record(
     return replace(after, check_at=_next_poll(record, changed_at, now, every))
 
 
-def _next_poll(record: StatusRecord, changed_at: int, now: int, every: int) -> int:
+def _next_poll(record: StatusRecordBody, changed_at: int, now: int, every: int) -> int:
     windows = (record.unsign_until, record.addendum_unsign_until)
     ends = [each for each in windows if each is not None and each > now]
     if ends:

@@ -1,91 +1,339 @@
 """
-Client of the report service, with one method for each endpoint that the bridge calls.
+Client of a report service: our engine in this process, or any service over HTTP.
 
-An `EngineCaller` sends the requests to our engine in this process or to a service over HTTP. Each
-method returns a value or raises `EngineFailure`, which says whether a retry can help.
+`in_process` and `over_http` make the connection; the client is the same. Each method returns a body
+of `bridge.contract`, or raises `EngineFailure`, which says whether a retry can help. It makes one
+attempt; the queues repeat failed calls. Optional members of a request are left out, because another
+service may reject members that it does not know.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Annotated, Any, Final, TypeVar
 
-from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import (
+import httpx
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
+from pydantic_core import to_json
+
+from bridge.contract import TOKEN_HEADER
+from bridge.contract.responses import (
     SIGNED,
-    ChangePage,
-    OrderKey,
-    PatientUpdate,
-    ReportExport,
+    ChangesResponse,
+    ContentResponse,
+    LaunchResponse,
+    OrderKeyBody,
+    ReleasedTextBody,
     SignedInUser,
-    StatusRecord,
-    WorklistPage,
+    StatusAnswerBody,
+    StatusRecordBody,
+    WorklistResponse,
 )
-from bridge.engine_client.report_endpoints import ReportEndpoints
-from bridge.engine_client.responses import (
-    UnreadableResponse,
-    change_page,
-    ignore_body,
-    signed_in_user,
-    signed_texts,
-    status_records,
-    worklist_page,
-)
-from bridge.engine_client.transport import AccessTokens, EngineCaller, EngineTransport, omit_none
+from bridge.engine_client.errors import EngineFailure, classify, code_of, retry_after
 from bridge.errors import FailureKind
+from bridge.web.bodies import IN_PROCESS
+from mllp.handshakes import HandshakeFailure, describe_handshake
+
+T = TypeVar("T")
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
+OnHandshakeFailure = Callable[[str, HandshakeFailure], object]
+"""Handles a failed TLS handshake with the service at an address."""
+
+TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
+"""Seconds to wait for a free connection, for a part of the response, and to connect."""
+
+LIMITS: Final = httpx.Limits(max_connections=64, max_keepalive_connections=32)
+
+DEADLINE: Final = 60.0
+"""Seconds that a call may take, in addition to the `wait` that it requests."""
+
+MAX_RESPONSE_BYTES: Final = 64 * 2**20
+"""Bytes of the largest response: several times the largest export of our own engine."""
 
 NO_TEXTS: Final = "no_texts"
 """Error code of the client: the record of a signed report has no text."""
 
+_LONG_POLL_MARGIN: Final = 5.0
+"""Seconds that a response may take in addition to the requested wait."""
+_MAX_CAUSES: Final = 6
+"""Errors below one another that are searched for that of the TLS library."""
+_UNAUTHORIZED: Final = 401
 
-class BulkEndpoints:
-    """Status and linking of the interface reference, and additions of our own engine."""
+_NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_NEVER_VALID: Final = (
+    httpx.UnsupportedProtocol,
+    httpx.InvalidURL,
+    httpx.TooManyRedirects,
+    httpx.LocalProtocolError,
+)
 
-    def __init__(self, transport: EngineTransport) -> None:
-        self._transport = transport
+_LAUNCH: Final = "/api/report/launch/clinical"
+_BATCH: Final = f"{_LAUNCH}/batch"
+_STATUS: Final = "/api/report/status"
+_PROFILE: Final = "/reporting/api/account"
 
-    async def status(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
-        """Read the status records of orders of one token; unknown orders are absent."""
-        body = {"clinicalInfo": [each.tags() for each in orders]}
-        return await self._transport.call(
-            "POST", "/api/report/status", orders[0].site, status_records, body=body
+_ANYTHING: Final = TypeAdapter[Any](Any)
+_RECORDS: Final = TypeAdapter(tuple[StatusRecordBody, ...])
+_ANSWERS: Final = TypeAdapter(tuple[StatusAnswerBody, ...])
+_CHANGES: Final = TypeAdapter(ChangesResponse)
+_CONTENT: Final = TypeAdapter(ContentResponse)
+_EXPORT: Final = TypeAdapter(ReleasedTextBody)
+_WORKLIST: Final = TypeAdapter(WorklistResponse)
+_LAUNCHED: Final = TypeAdapter(LaunchResponse)
+_RESULTS: Final = TypeAdapter(
+    Annotated[
+        list[dict[str, Any]],
+        BeforeValidator(lambda body: body.get("results") if isinstance(body, dict) else body),
+    ]
+)
+_USER: Final = TypeAdapter(SignedInUser)
+
+
+def over_http(base_url: str) -> httpx.AsyncClient:
+    """Connect to the service at an address; proxy settings of the environment are ignored."""
+    return httpx.AsyncClient(
+        base_url=base_url, timeout=TIMEOUT, limits=LIMITS, trust_env=False, cookies=_no_cookies()
+    )
+
+
+def in_process(application: Application, base_url: str) -> httpx.AsyncClient:
+    """
+    Connect to an application of this process, which runs in the task of the caller.
+
+    Its errors have the results of an HTTP server: status 500 before the response has started, else
+    a broken connection. The application has logged them.
+    """
+
+    async def serve(scope: Message, receive: Receive, send: Send) -> None:
+        started = complete = False
+
+        async def note_progress(message: Message) -> None:
+            nonlocal started, complete
+            started = True
+            complete = message["type"] == "http.response.body" and not message.get("more_body")
+            await send(message)
+
+        with suppress(Exception):
+            await application({**scope, "extensions": {IN_PROCESS: {}}}, receive, note_progress)
+        if not started:
+            await send({"type": "http.response.start", "status": 500, "headers": []})
+            await send({"type": "http.response.body"})
+        elif not complete:
+            raise httpx.RemoteProtocolError("the response is incomplete")
+
+    transport = httpx.ASGITransport(serve)
+    return httpx.AsyncClient(
+        transport=transport, base_url=base_url, trust_env=False, cookies=_no_cookies()
+    )
+
+
+def _no_cookies() -> CookieJar:
+    """Return a jar that stores nothing: different requests carry the cookies of different users."""
+    return CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+
+
+class AccessTokens:
+    """The access tokens of a service, by site."""
+
+    def __init__(self, default: str = "", by_site: Mapping[str, str] | None = None) -> None:
+        """`default` is used for sites without a token in `by_site`."""
+        self._default = default
+        self._by_site = dict(by_site or {})
+
+    def of(self, site: str) -> str:
+        """Return the token for a site; '' if there is none."""
+        return self._by_site.get(site, self._default)
+
+    def distinct(self) -> tuple[str, ...]:
+        """Return one site for each different token ('' for the default token)."""
+        seen = {token: site for site, token in reversed(self._by_site.items())}
+        if self._default:
+            seen = {self._default: "", **{t: s for t, s in seen.items() if t != self._default}}
+        return tuple(seen.values())
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRequest:
+    """A launch; `register_order` and `link_group` are additions of our engine."""
+
+    clinical_info: Mapping[str, Any]
+    reporting_app: Mapping[str, Any] = field(default_factory=dict)
+    lazy: bool = False
+    register_order: bool = False
+    link_group: str = ""
+    """New orders of one batch with the same name share one report."""
+    force_update_patient_name: bool = False
+
+    @property
+    def site(self) -> str:
+        """The site that determines the access token."""
+        return str(self.clinical_info.get("SiteID", ""))
+
+    def body(self) -> dict[str, Any]:
+        """Return the body of `POST /api/report/launch/clinical`."""
+        options = {
+            "linkGroup": self.link_group,
+            "lazyLaunch": self.lazy,
+            "registerOrder": self.register_order,
+            "forceUpdatePatientName": self.force_update_patient_name,
+        }
+        return {
+            "clinicalInfo": dict(self.clinical_info),
+            "reportingApp": dict(self.reporting_app),
+            "response": {"type": "link"},
+            **{name: value for name, value in options.items() if value},
+        }
+
+
+class EngineClient:
+    """The endpoints that the bridge calls."""
+
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        tokens: AccessTokens | str,
+        *,
+        deadline: float = DEADLINE,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
+        on_handshake_failure: OnHandshakeFailure | None = None,
+    ) -> None:
+        """`http` is closed by the caller; `tokens` are by site, or one token for all sites."""
+        self._http = http
+        self._deadline = deadline
+        self._max_response_bytes = max_response_bytes
+        self._on_handshake_failure = on_handshake_failure
+        self.tokens = tokens if isinstance(tokens, AccessTokens) else AccessTokens(tokens)
+
+    def token_of(self, site: str) -> str:
+        """Return the access token for a site; all launches of a batch use one token."""
+        return self.tokens.of(site)
+
+    async def launch(self, launch: LaunchRequest) -> LaunchResponse:
+        return await self._call("POST", _LAUNCH, launch.site, _LAUNCHED, body=launch.body())
+
+    async def launch_batch(
+        self, launches: Sequence[LaunchRequest]
+    ) -> list[LaunchResponse | EngineFailure]:
+        """
+        Launch several reports of one token in one call; return one result for each, in order.
+
+        Raises EngineFailure if the whole call failed (`is_unsupported`: no such endpoint).
+        """
+        bodies = [launch.body() for launch in launches]
+        results = await self._call("POST", _BATCH, launches[0].site, _RESULTS, body=bodies)
+        if len(results) != len(launches):
+            raise EngineFailure(_BATCH, FailureKind.AMBIGUOUS, "unreadable")
+        return [_read_result(result) for result in results]
+
+    async def content(self, order: OrderKeyBody) -> str:
+        """Read the report's plain text."""
+        found = await self._call(
+            "GET", "/api/report/content", order.site, _CONTENT, query=order.tags()
         )
+        return found.content
 
-    async def signed_texts(self, orders: Sequence[OrderKey]) -> dict[OrderKey, ReportExport]:
+    async def export_json(
+        self, order: OrderKeyBody, *, prelim_until: int | None = None
+    ) -> ReleasedTextBody:
+        """
+        Export the texts of a report, with times and persons.
+
+        `prelim_until` (ms), here and below, is an addition of our engine: it selects the text of
+        the latest preliminary read up to that time.
+        """
+        body = _of_report(order, prelimUntil=prelim_until)
+        return await self._call("POST", "/api/report/export/json", order.site, _EXPORT, body=body)
+
+    async def export_rtf(
+        self,
+        order: OrderKeyBody,
+        time_zone: str | None = None,
+        *,
+        addenda: int | None = None,
+        prelim_until: int | None = None,
+    ) -> bytes:
+        """Export RTF; our engine includes only the first `addenda` addenda."""
+        body = _of_report(
+            order,
+            timeZone=time_zone,
+            responseType="arraybuffer",
+            addenda=addenda,
+            prelimUntil=prelim_until,
+        )
+        return await self._succeed("POST", "/api/report/export/rtf", order.site, body=body)
+
+    async def export_pdf(
+        self,
+        order: OrderKeyBody,
+        time_zone: str | None = None,
+        *,
+        addenda: int | None = None,
+        prelim_until: int | None = None,
+    ) -> bytes:
+        """Export PDF with the first `addenda` addenda; an addition of our engine."""
+        body = _of_report(order, timeZone=time_zone, addenda=addenda, prelimUntil=prelim_until)
+        return await self._succeed("POST", "/api/report/export/pdf", order.site, body=body)
+
+    async def delete(
+        self, order: OrderKeyBody, *, only_ordered: bool = False, set_aside: bool = False
+    ) -> None:
+        """
+        Delete an unsigned report.
+
+        With `only_ordered` our engine refuses (400) to delete a report in progress; another
+        service may ignore the field. `set_aside`: the order is not cancelled.
+        """
+        body = _of_report(order, onlyWhenOrdered=only_ordered or None, setAside=set_aside or None)
+        await self._call("POST", "/api/report/delete", order.site, _ANYTHING, body=body)
+
+    async def status(self, orders: Sequence[OrderKeyBody]) -> tuple[StatusRecordBody, ...]:
+        """Read the status records of orders of one token; unknown orders are absent."""
+        body = {"clinicalInfo": [order.tags() for order in orders]}
+        return await self._call("POST", _STATUS, orders[0].site, _RECORDS, body=body)
+
+    async def signed_texts(
+        self, orders: Sequence[OrderKeyBody]
+    ) -> dict[OrderKeyBody, ReleasedTextBody]:
         """
         Read the texts of signed reports by their orders; an addition of our own engine.
 
         The orders belong to one token. An order is absent if its report is unsigned or unknown, or
-        belongs to another patient. Site, tags and preliminary reads of the exports are empty.
-        Raises EngineFailure, with code `no_texts` if a signed report has no text.
+        belongs to another patient. Raises EngineFailure, with code `no_texts` if a signed report
+        has no text.
         """
-        body = {"clinicalInfo": [each.tags() for each in orders], "texts": True}
-        answers = await self._transport.call(
-            "POST", "/api/report/status", orders[0].site, signed_texts, body=body
-        )
-        if any(text is None and record.status in SIGNED for record, text in answers):
-            raise EngineFailure("/api/report/status", FailureKind.PERMANENT, NO_TEXTS)
+        body = {"clinicalInfo": [order.tags() for order in orders], "texts": True}
+        answers = await self._call("POST", _STATUS, orders[0].site, _ANSWERS, body=body)
+        if any(answer.text is None and answer.status in SIGNED for answer in answers):
+            raise EngineFailure(_STATUS, FailureKind.PERMANENT, NO_TEXTS)
         return {
-            order: text for record, text in answers if text is not None for order in record.orders
+            order: answer.text
+            for answer in answers
+            if answer.text is not None
+            for order in answer.orders
         }
 
-    async def link_orders(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
+    async def link_orders(self, orders: Sequence[OrderKeyBody]) -> tuple[StatusRecordBody, ...]:
         """Link orders of a site to one report; the first order is the anchor."""
-        return await self._post_orders("link-orders", orders)
+        return await self._group("link-orders", orders)
 
-    async def unlink_orders(self, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
+    async def unlink_orders(self, orders: Sequence[OrderKeyBody]) -> tuple[StatusRecordBody, ...]:
         """Unlink orders of a site from their reports."""
-        return await self._post_orders("unlink-orders", orders)
+        return await self._group("unlink-orders", orders)
 
-    async def _post_orders(
-        self, action: str, orders: Sequence[OrderKey]
-    ) -> tuple[StatusRecord, ...]:
+    async def _group(
+        self, action: str, orders: Sequence[OrderKeyBody]
+    ) -> tuple[StatusRecordBody, ...]:
         site = orders[0].site
-        return await self._transport.call(
-            "POST",
-            f"/api/report/{action}",
-            site,
-            status_records,
-            body=_orders_body(site, orders),
-        )
+        keys = [{"PatientMRN": order.mrn, "Accession": order.accession} for order in orders]
+        body = {"SiteID": site, "clinicalInfo": keys}
+        return await self._call("POST", f"/api/report/{action}", site, _RECORDS, body=body)
 
     async def changes(
         self,
@@ -94,36 +342,32 @@ class BulkEndpoints:
         wait: float = 0.0,
         site: str = "",
         without: Sequence[str] = (),
-    ) -> ChangePage:
+    ) -> ChangesResponse:
         """
         Read the changes after a cursor, in commit order.
 
         Waits up to `wait` seconds for a change. `site` selects the token, which determines the
         visible sites. The service may leave out the events in `without`.
         """
-        query = omit_none(
-            after=after, limit=limit, wait=wait or None, without=list(without) or None
-        )
-        return await self._transport.call(
-            "GET", "/api/report/changes", site, change_page, query=query, wait=wait
+        query = _given(after=after, limit=limit, wait=wait or None, without=list(without) or None)
+        return await self._call(
+            "GET", "/api/report/changes", site, _CHANGES, query=query, wait=wait
         )
 
-    async def update_patient(self, update: PatientUpdate) -> None:
+    async def update_patient(self, site: str, mrn: str, tags: Mapping[str, str]) -> None:
         """Update demographics in all reports of a site; idempotent."""
-        body = {"SiteID": update.site, "PatientMRN": update.mrn, **update.tags}
-        await self._transport.call(
-            "POST", "/api/patient/update", update.site, ignore_body, body=body
-        )
+        body = {"SiteID": site, "PatientMRN": mrn, **tags}
+        await self._call("POST", "/api/patient/update", site, _ANYTHING, body=body)
 
     async def merge_patients(self, site: str, mrn: str, prior_mrn: str) -> None:
         """Move all reports of `prior_mrn` to the surviving `mrn`; idempotent."""
         body = {"SiteID": site, "PatientMRN": mrn, "PriorPatientMRN": prior_mrn}
-        await self._transport.call("POST", "/api/patient/merge", site, ignore_body, body=body)
+        await self._call("POST", "/api/patient/merge", site, _ANYTHING, body=body)
 
     async def undo_merge(self, site: str, mrn: str, prior_mrn: str) -> None:
         """Let `prior_mrn` lead to `mrn` no longer; reports do not move; idempotent."""
         body = {"SiteID": site, "PatientMRN": mrn, "PriorPatientMRN": prior_mrn}
-        await self._transport.call("POST", "/api/patient/unmerge", site, ignore_body, body=body)
+        await self._call("POST", "/api/patient/unmerge", site, _ANYTHING, body=body)
 
     async def worklist(
         self,
@@ -136,8 +380,8 @@ class BulkEndpoints:
         sort: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
-    ) -> WorklistPage:
-        query = omit_none(
+    ) -> WorklistResponse:
+        query = _given(
             SiteID=site,
             status=status,
             PatientMRN=mrn,
@@ -147,26 +391,7 @@ class BulkEndpoints:
             limit=limit,
             cursor=cursor or None,
         )
-        return await self._transport.call("GET", "/api/worklist", site, worklist_page, query=query)
-
-
-def _orders_body(site: str, orders: Sequence[OrderKey]) -> dict[str, Any]:
-    return {
-        "SiteID": site,
-        "clinicalInfo": [{"PatientMRN": each.mrn, "Accession": each.accession} for each in orders],
-    }
-
-
-_ACCOUNTS: Final = "/api/account"
-_PROFILE: Final = "/reporting/api/account"
-_UNAUTHORIZED: Final = 401
-
-
-class AdminEndpoints:
-    """Endpoints below `/api/admin` and `/api/account`, and the profile of a browser session."""
-
-    def __init__(self, transport: EngineTransport) -> None:
-        self._transport = transport
+        return await self._call("GET", "/api/worklist", site, _WORKLIST, query=query)
 
     async def administer(
         self,
@@ -182,8 +407,7 @@ class AdminEndpoints:
 
         The text of an error response may contain patient data. Do not log it.
         """
-        full_path = f"/api/admin{path}"
-        return await self._transport.forward(method, full_path, site, body=body, query=query)
+        return await self._forward(method, f"/api/admin{path}", site, body, query)
 
     async def administer_account(
         self,
@@ -194,39 +418,195 @@ class AdminEndpoints:
         query: Mapping[str, Any] | None = None,
     ) -> tuple[int, Any]:
         """Call an account endpoint with our own token; return status and body of the response."""
-        return await self._transport.forward(
-            method, f"{_ACCOUNTS}{path}", "", body=body, query=query
-        )
+        return await self._forward(method, f"/api/account{path}", "", body, query)
 
     async def signed_in_user(
         self, cookies: str, *, unattended: bool = False
     ) -> SignedInUser | None:
         """Return the signed-in user, or None. `unattended` does not prolong the session."""
+        headers = {"cookie": cookies, "accept": "application/json"}
+        if unattended:
+            headers["x-unattended"] = "1"
+        response, content = await self._send("GET", _PROFILE, headers)
+        if response.status_code == _UNAUTHORIZED:
+            return None
+        if not response.is_success:
+            raise _failure_of(_PROFILE, response, content)
         try:
-            response = await self._transport.get_as_browser(
-                _PROFILE, cookies, unattended=unattended
-            )
-            return signed_in_user(response.json())
-        except EngineFailure as failure:
-            if failure.status == _UNAUTHORIZED:
-                return None
-            raise
-        except (UnreadableResponse, ValueError, RecursionError):
+            return _USER.validate_json(content)
+        except ValueError:
             raise EngineFailure(_PROFILE, FailureKind.PERMANENT, "unreadable") from None
 
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        site: str,
+        reader: TypeAdapter[T],
+        *,
+        body: object = None,
+        query: Mapping[str, Any] | None = None,
+        wait: float = 0.0,
+    ) -> T:
+        """Send JSON and read the JSON of a successful response; `wait` extends the deadline."""
+        content = await self._succeed(method, path, site, body=body, query=query, wait=wait)
+        try:
+            return read_json(reader, content)
+        except (ValueError, RecursionError):  # without their text, which may quote the body
+            raise EngineFailure(path, FailureKind.AMBIGUOUS, "unreadable", 200) from None
 
-class EngineClient(ReportEndpoints, BulkEndpoints, AdminEndpoints):
-    """The endpoints that the bridge calls, and the transport that they share."""
+    async def _succeed(
+        self,
+        method: str,
+        path: str,
+        site: str,
+        *,
+        body: object = None,
+        query: Mapping[str, Any] | None = None,
+        wait: float = 0.0,
+    ) -> bytes:
+        response, content = await self._send(
+            method, path, self._headers(site), body=body, query=query, wait=wait
+        )
+        if not response.is_success:
+            raise _failure_of(path, response, content)
+        return content
 
-    def __init__(self, caller: EngineCaller, tokens: AccessTokens | str) -> None:
-        """`caller` sends the requests; `tokens` are by site, or one token for all sites."""
-        access_tokens = tokens if isinstance(tokens, AccessTokens) else AccessTokens(tokens)
-        super().__init__(EngineTransport(caller, access_tokens))
+    async def _forward(
+        self, method: str, path: str, site: str, body: object, query: Mapping[str, Any] | None
+    ) -> tuple[int, Any]:
+        response, content = await self._send(
+            method, path, self._headers(site), body=body, query=query
+        )
+        try:
+            return response.status_code, json.loads(content) if content else None
+        except (ValueError, RecursionError):
+            raise EngineFailure(path, FailureKind.PERMANENT, "unreadable") from None
 
-    def token_of(self, site: str) -> str:
-        """Return the access token for a site; all launches of a batch use one token."""
-        return self.tokens.of(site)
+    def _headers(self, site: str) -> dict[str, str]:
+        return {TOKEN_HEADER: self.tokens.of(site), "accept": "application/json"}
 
-    @property
-    def tokens(self) -> AccessTokens:
-        return self._transport.tokens
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        *,
+        body: object = None,
+        query: Mapping[str, Any] | None = None,
+        wait: float = 0.0,
+    ) -> tuple[httpx.Response, bytes]:
+        """
+        Send a request; return the response, also of an error, and its content.
+
+        Raises EngineFailure without a response. After the deadline it is ambiguous, because the
+        service may have executed the call. Calls are idempotent, and the queues repeat them.
+        """
+        if self._http.is_closed:
+            raise unreachable(path)
+        given = dict(headers)
+        if body is not None:
+            given["content-type"] = "application/json"
+        read_timeout = wait + _LONG_POLL_MARGIN if wait else 0.0
+        timeout = httpx.Timeout(30.0, connect=5.0, read=read_timeout) if wait else TIMEOUT
+        try:
+            request = self._http.build_request(
+                method,
+                path,
+                content=None if body is None else to_json(body),
+                # httpx rejects text that is not ASCII
+                headers={name.encode(): value.encode() for name, value in given.items()},
+                params=query,
+                timeout=timeout,
+            )
+            async with asyncio.timeout(self._deadline + read_timeout):
+                return await self._exchange(request, path)
+        except _NOT_SENT as error:
+            self._note_handshake(error)
+            raise unreachable(path) from None
+        except _NEVER_VALID:
+            raise EngineFailure(path, FailureKind.PERMANENT, "bad_address") from None
+        except (httpx.HTTPError, TimeoutError):
+            raise no_answer(path) from None
+
+    async def _exchange(self, request: httpx.Request, path: str) -> tuple[httpx.Response, bytes]:
+        response = await self._http.send(request, stream=True)
+        content = bytearray()
+        try:
+            async for part in response.aiter_bytes():
+                content += part
+                if len(content) > self._max_response_bytes:
+                    raise EngineFailure(
+                        path, FailureKind.AMBIGUOUS, "too_large", response.status_code
+                    )
+        finally:
+            await response.aclose()
+        return response, bytes(content)
+
+    def _note_handshake(self, error: BaseException | None) -> None:
+        """Report a failed TLS handshake; httpx puts the error of the TLS library below its own."""
+        for _ in range(_MAX_CAUSES):
+            if error is None or self._on_handshake_failure is None:
+                return
+            if found := describe_handshake(error):
+                self._on_handshake_failure(str(self._http.base_url).rstrip("/"), found)
+                return
+            error = error.__cause__ or error.__context__
+
+
+def unreachable(path: str) -> EngineFailure:
+    """Return the failure for a request that was not sent."""
+    return EngineFailure(path, FailureKind.TRANSIENT, "unreachable")
+
+
+def no_answer(path: str) -> EngineFailure:
+    """Return the failure for a request without a response: its effect is unknown."""
+    return EngineFailure(path, FailureKind.AMBIGUOUS, "no_answer")
+
+
+def read_json(reader: TypeAdapter[T], content: bytes) -> T:
+    """
+    Read JSON; nothing counts as null. Raises ValueError, RecursionError.
+
+    JSON in UTF-16 or 32 is read, too, and characters that do not exist are replaced.
+    """
+    try:
+        return reader.validate_json(content or b"null")
+    except ValidationError as error:
+        if error.errors()[0]["type"] != "json_invalid":
+            raise
+    text = json.dumps(json.loads(content), ensure_ascii=False)
+    return reader.validate_json(text.encode(errors="replace"))
+
+
+def _of_report(order: OrderKeyBody, **options: Any) -> dict[str, Any]:
+    """Return the body of a request about one report, without options that are None."""
+    return {"clinicalInfo": order.tags()} | _given(**options)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _read_result(body: Mapping[str, Any]) -> LaunchResponse | EngineFailure:
+    """Read one result of a batch: the response to a launch, or a problem body."""
+    status = body.get("status")
+    if isinstance(status, int):
+        code = code_of(body, status)
+        return EngineFailure(_BATCH, classify(status, code), code, status)
+    try:
+        return LaunchResponse.model_validate(body)
+    except ValidationError:
+        raise EngineFailure(_BATCH, FailureKind.AMBIGUOUS, "unreadable", 200) from None
+
+
+def _failure_of(path: str, response: httpx.Response, content: bytes) -> EngineFailure:
+    try:
+        problem = json.loads(content)
+    except (ValueError, RecursionError):
+        problem = None
+    status = response.status_code
+    code = code_of(problem, status)
+    business = response.headers.get("x-error-class") == "business"
+    after = retry_after(response.headers.get("retry-after"), datetime.now(UTC))
+    return EngineFailure(path, classify(status, code, business=business), code, status, after)

@@ -242,8 +242,8 @@ def _client(
     if database is None:
         return None, None
     note = partial(metrics.handshakes.note, SERVICE, "report service")
-    http = engine_http(settings, application, note)
-    client = EngineClient(http, engine_tokens(settings))
+    http = engine_http(settings, application)
+    client = EngineClient(http, engine_tokens(settings), on_handshake_failure=note)
     return client, ServicePart("engine client", do_nothing, http.aclose)
 
 

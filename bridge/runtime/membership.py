@@ -17,7 +17,7 @@ from typing import Final
 
 import structlog
 
-from bridge.engine_client.transport import DEADLINE
+from bridge.engine_client.client import DEADLINE
 from bridge.executors import Threads
 from bridge.queue.failover import Failover
 from bridge.queue.inbox import Inbox

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import httpx
 from fastapi import FastAPI
 
 from bridge.engine.http.engine_application import create_application
@@ -21,13 +22,7 @@ from bridge.engine.settings import (
     SizeLimits,
     WritingAids,
 )
-from bridge.engine_client.callers import (
-    InProcessCaller,
-    OnHandshakeFailure,
-    http_caller,
-    ignore_handshake_failure,
-)
-from bridge.engine_client.transport import AccessTokens, EngineCaller
+from bridge.engine_client.client import AccessTokens, in_process, over_http
 from bridge.store.database import Database
 from bridge.wiring.secrets import WatchedKeys, read_link_keys, read_secret, read_token
 from config import Settings
@@ -154,17 +149,13 @@ def engine_tokens(settings: Settings) -> AccessTokens:
     return AccessTokens(default, by_site)
 
 
-def engine_http(
-    settings: Settings,
-    application: FastAPI | None,
-    on_handshake_failure: OnHandshakeFailure = ignore_handshake_failure,
-) -> EngineCaller:
-    """Return the transport of an EngineClient: HTTP, or calls in this process."""
+def engine_http(settings: Settings, application: FastAPI | None) -> httpx.AsyncClient:
+    """Return the connection of an EngineClient: HTTP, or calls in this process."""
     if not settings.engine.is_internal:
-        return http_caller(settings.engine.base_url, on_handshake_failure)
+        return over_http(settings.engine.base_url)
     if application is not None:
-        return InProcessCaller(application, settings.http.public_url)
+        return in_process(application, settings.http.public_url)
     bind = settings.http.bind
     host = _LOOPBACK_OF.get(bind.host, bind.host)
     authority = f"[{host}]" if ":" in host else host
-    return http_caller(f"http://{authority}:{bind.port}")
+    return over_http(f"http://{authority}:{bind.port}")

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
+import httpx
 from twisted.internet.defer import Deferred, succeed
 from typing_extensions import override
 
@@ -24,13 +25,6 @@ from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier
 from bridge.delivery.preparation import ReportTexts
 from bridge.engine_client.client import EngineClient
-from bridge.engine_client.transport import (
-    EngineCaller,
-    EngineRequest,
-    EngineResponse,
-    no_answer,
-    unreachable,
-)
 from bridge.executors import Threads
 from bridge.metrics import Metrics
 from bridge.queue.claims import no_heartbeat_session
@@ -61,7 +55,7 @@ REPLIES = ("AA", "AE", "AR", "silence", "late", "mismatch", "closed", "away")
 _MARK = re.compile(rb"version (\d+) of (R\d)")
 
 
-class ReportService(EngineCaller):
+class ReportService(httpx.AsyncBaseTransport):
     """A service with a change feed and signed texts. It outlives all faults."""
 
     def __init__(self, world: World, loss: float) -> None:
@@ -86,25 +80,19 @@ class ReportService(EngineCaller):
         return version
 
     @override
-    async def send(self, request: EngineRequest) -> EngineResponse:
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         world, random = self._world, self._world.random
         await asyncio.sleep(world.peers.delay())
         if random.random() < self._loss:
-            raise random.choice([unreachable, no_answer])(request.path)
-        if request.path.startswith("/api/report/changes"):
-            found: object = await self._page(request.query or {})
-        elif request.path == "/api/report/status":
-            found = [
-                self._text(each) for each in json.loads(request.content or b"")["clinicalInfo"]
-            ]
+            raise random.choice([httpx.ConnectError, httpx.ReadError])("lost")
+        if request.url.path == "/api/report/changes":
+            found: object = await self._page(request.url.params)
+        elif request.url.path == "/api/report/status":
+            found = [self._text(each) for each in json.loads(request.content)["clinicalInfo"]]
         else:
-            return EngineResponse(404, {}, b"{}")
+            return httpx.Response(404, json={})
         await asyncio.sleep(world.peers.delay())
-        return EngineResponse(200, {}, json.dumps(found).encode())
-
-    @override
-    async def aclose(self) -> None:
-        """Close nothing."""
+        return httpx.Response(200, json=found)
 
     async def _page(self, query: Mapping[str, Any]) -> dict[str, Any]:
         after, until = int(query["after"]), self._world.now + float(query.get("wait") or 0)
@@ -195,7 +183,8 @@ class DeliveryParts:
         lease = LEASE_MS if server is None else CLUSTER_LEASE_MS
         session = no_heartbeat_session if self._member is None else self._member.session
         self._outbox = Outbox(node.database, node.name, lease=lease, session=session)
-        client = EngineClient(service, "rbt_token")
+        http = httpx.AsyncClient(transport=service, base_url="http://engine.test")
+        client = EngineClient(http, "rbt_token")
         composer = Composer(node.database, lambda: datetime.fromtimestamp(node.clock() / 1000, UTC))
         self.courier = Courier(
             receiver,

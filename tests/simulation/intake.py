@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from bridge.engine_client.client import DEADLINE, no_answer, unreachable
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.transport import DEADLINE, no_answer, unreachable
 from bridge.errors import FailureKind
 from bridge.executors import Threads
 from bridge.intake.process.job_context import failure_outcome, interrupted_outcome

@@ -24,7 +24,7 @@ from bridge.authority import (
     Rights,
     decide,
 )
-from bridge.engine_client.models import AccountInfo, EnrolmentLink
+from bridge.contract.responses import AccountInfo, EnrolmentLink
 from bridge.executors import Threads
 from bridge.store.database import Database
 

@@ -26,10 +26,9 @@ from bridge.admin.engine_administration import EngineAdministration, administer
 from bridge.admin.errors import GrantRefused, NoSuchItem
 from bridge.admin.report_engine import ReportEngine
 from bridge.audit.events import operator
+from bridge.contract.responses import AccountInfo, EnrolmentLink
 from bridge.engine.service.accounts.system_accounts import AccountFacts
 from bridge.engine_client.client import EngineClient
-from bridge.engine_client.models import AccountInfo, EnrolmentLink
-from bridge.engine_client.responses import account
 from bridge.errors import BridgeError
 from bridge.store.database import Database
 from bridge.wiring.engine import engine_http, engine_tokens
@@ -157,7 +156,7 @@ class EngineAccounts:
         """End password, second factor and sessions of an account; return an enrolment link."""
         email = self._known(account_id).email
         link = self._engine.enrol_user(email, second_factor=second_factor, end_tokens=end_tokens)
-        return EnrolmentLink(link, None)
+        return EnrolmentLink(link=link)
 
     async def require_second_factor(self, account_id: str, *, required: bool) -> None:
         self._engine.require_second_factor(int(account_id), required=required)
@@ -195,7 +194,7 @@ class EngineAccounts:
 
 
 def _account(facts: AccountFacts | None) -> AccountInfo | None:
-    return None if facts is None else account(facts.as_json())
+    return None if facts is None else AccountInfo.model_validate(facts.as_json())
 
 
 def upgrade_databases(home: Path) -> dict[str, tuple[str, ...]]:

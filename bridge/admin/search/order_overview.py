@@ -18,9 +18,9 @@ from bridge.admin.search import order_tracking
 from bridge.admin.search.message_index import NumberKind
 from bridge.admin.search.message_search import find_orders_and_messages
 from bridge.admin.selection import MessageSubjects
+from bridge.contract.responses import OrderKeyBody, StatusRecordBody
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import OrderKey, StatusRecord
 from bridge.store.database import Database
 from bridge.wiring.engine import engine_http, engine_tokens
 from bridge.wiring.stores import bridge_database
@@ -87,10 +87,10 @@ def _orders_of_report(database: Database, report_id: str) -> list[dict[str, Any]
 
 async def _status(
     client: EngineClient, orders: Sequence[Mapping[str, Any]]
-) -> dict[str, StatusRecord] | None:
+) -> dict[str, StatusRecordBody] | None:
     """Return the status records by report id; None if the report service does not answer."""
-    keys = [OrderKey(order["site"], order["mrn"], order["accession"]) for order in orders]
-    found: dict[str, StatusRecord] = {}
+    keys = [OrderKeyBody(order["site"], order["mrn"], order["accession"]) for order in orders]
+    found: dict[str, StatusRecordBody] = {}
     try:
         for site in sorted({key.site for key in keys}):
             for record in await client.status([key for key in keys if key.site == site]):
@@ -101,7 +101,7 @@ async def _status(
 
 
 def _report(
-    order: Mapping[str, Any], records: Mapping[str, StatusRecord] | None
+    order: Mapping[str, Any], records: Mapping[str, StatusRecordBody] | None
 ) -> dict[str, Any] | None:
     if not order["report_id"]:
         return None

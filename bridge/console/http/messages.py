@@ -42,9 +42,9 @@ from bridge.console.http.guard import (
     require_reach,
     run_audited,
 )
+from bridge.contract.responses import OrderKeyBody
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import OrderKey
 from bridge.errors import BridgeError
 from bridge.executors import Threads
 from bridge.queue import operations, queries
@@ -348,7 +348,7 @@ async def _report_status(
     client: EngineClient, orders: Sequence[Mapping[str, Any]]
 ) -> dict[str, str]:
     """Return the status of the orders' reports by report id; one request per site."""
-    keys = [OrderKey(each["site"], each["mrn"], each["accession"]) for each in orders]
+    keys = [OrderKeyBody(each["site"], each["mrn"], each["accession"]) for each in orders]
     found: dict[str, str] = {}
     for site in sorted({key.site for key in keys}):
         for each in await client.status([key for key in keys if key.site == site]):

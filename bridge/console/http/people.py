@@ -24,7 +24,7 @@ from bridge.console.http.guard import (
     await_audited,
 )
 from bridge.console.http.site_administration import JsonBody, Name, Site, change
-from bridge.engine_client.models import AccountInfo, EnrolmentLink
+from bridge.contract.responses import AccountInfo, EnrolmentLink
 
 router = APIRouter(prefix="/api", route_class=ConsoleRoute)
 EmailOrId = Annotated[str, Path(min_length=1, max_length=320)]

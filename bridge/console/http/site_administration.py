@@ -20,7 +20,7 @@ from bridge.console.http.guard import (
     await_audited,
     require_on_site,
 )
-from bridge.engine_client.responses import UnreadableResponse, moment
+from bridge.contract.responses import moment
 
 router = APIRouter(prefix="/api/sites", route_class=ConsoleRoute)
 Site = Annotated[str, Path(min_length=1, max_length=128)]
@@ -171,11 +171,11 @@ async def worklist(site: Site, body: WorklistSearchBody, call: CallDep) -> dict[
     return await await_audited(call, action, work)
 
 
-def _milliseconds(value: object) -> int | None:
+def _milliseconds(value: object) -> object:
     """Convert a time of the report engine; None if it is missing or invalid."""
     try:
-        return moment(value, "worklist")
-    except UnreadableResponse:
+        return moment(value)
+    except ValueError:
         return None
 
 

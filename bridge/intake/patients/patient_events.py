@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import PatientUpdate
 from bridge.errors import FailureKind
 from bridge.intake.patients.demographics import (
     DEMOGRAPHICS,
@@ -81,7 +80,7 @@ async def send_patient_change(
             await client.merge_patients(event.site, event.mrn, event.prior_mrn)
             note = "patient_merged"
         if updates:
-            await client.update_patient(PatientUpdate(event.site, event.mrn, updates))
+            await client.update_patient(event.site, event.mrn, updates)
     except EngineFailure as failure:
         if failure.is_unsupported:
             return PATIENTS_NOT_SUPPORTED
@@ -104,11 +103,12 @@ async def launch_visit_change(launcher: Launcher, change: VisitChange) -> str:
     If the engine refuses a move, the order is registered for its former patient again.
     """
     try:
-        return (await launcher.launch(registration(change.after.key, change.updates))).report_id
+        report = await launcher.launch(registration(change.after.key, change.updates))
     except EngineFailure as failure:
         if change.moves and failure.failure is FailureKind.PERMANENT:
             await launcher.launch(registration(change.before.key, change.before.tags))
         raise
+    return report.report_id or ""
 
 
 @dataclass(frozen=True, slots=True)

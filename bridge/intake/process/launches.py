@@ -12,9 +12,9 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
-from bridge.engine_client.client import EngineClient
+from bridge.contract.responses import LaunchResponse
+from bridge.engine_client.client import EngineClient, LaunchRequest
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import LaunchRequest, LaunchResult
 from bridge.executors import set_outcome
 from bridge.intake.process.order_plans import OrderTask
 from bridge.store.records.order_index import OrderIndexKey
@@ -23,7 +23,7 @@ SHARED_FAILURES = frozenset({None, 401, 429, 502, 503, 504})
 """Statuses of a failed batch (None: no answer) that do not depend on its members."""
 
 
-_Request = tuple[LaunchRequest, "asyncio.Future[LaunchResult]"]
+_Request = tuple[LaunchRequest, "asyncio.Future[LaunchResponse]"]
 
 
 class Launcher:
@@ -38,10 +38,10 @@ class Launcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self._has_batch = True
 
-    async def launch(self, launch: LaunchRequest) -> LaunchResult:
+    async def launch(self, launch: LaunchRequest) -> LaunchResponse:
         """Launch one report, together with other waiting launches. Raises EngineFailure."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[LaunchResult] = loop.create_future()
+        future: asyncio.Future[LaunchResponse] = loop.create_future()
         if not self._waiting:
             loop.call_soon(self._flush)
         self._waiting.append((launch, future))
@@ -80,7 +80,7 @@ class Launcher:
 
     async def _results(
         self, launches: Sequence[LaunchRequest]
-    ) -> Sequence[LaunchResult | Exception]:
+    ) -> Sequence[LaunchResponse | Exception]:
         if len(launches) > 1 and self._has_batch:
             try:
                 return await self._client.launch_batch(launches)
@@ -90,7 +90,7 @@ class Launcher:
                 self._has_batch = not failure.is_unsupported
         return await asyncio.gather(*(self._single(each) for each in launches))
 
-    async def _single(self, launch: LaunchRequest) -> LaunchResult | Exception:
+    async def _single(self, launch: LaunchRequest) -> LaunchResponse | Exception:
         async with self._slots:
             try:
                 return await self._client.launch(replace(launch, link_group=""))

@@ -14,9 +14,9 @@ from typing import Final
 import structlog
 
 from bridge.contract import ReportStatus
+from bridge.contract.responses import LaunchResponse
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import LaunchResult
 from bridge.errors import FailureKind
 from bridge.executors import Threads
 from bridge.intake.patients.demographics import known_spellings
@@ -362,7 +362,7 @@ def _note_exceptions(context: JobContext, tasks: Sequence[OrderTask]) -> None:
     context.notes += [PARENT_REPLACED] if leaves_orphans(tasks, context.index) else []
 
 
-def _record_launch(context: JobContext, task: OrderTask, launched: LaunchResult) -> None:
+def _record_launch(context: JobContext, task: OrderTask, launched: LaunchResponse) -> None:
     if launched.report_status in FINAL_STATUSES or launched.status in FINAL_STATUSES:
         context.notes.append("already_signed")
     if launched.report_status == ReportStatus.ORDERED:

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bridge.contract import MAX_REPORT_ORDERS, ReportStatus
+from bridge.contract.responses import OrderKeyBody, StatusRecordBody
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import OrderKey, StatusRecord
 from bridge.errors import FailureKind
 from bridge.intake.process.launches import Launcher, launch_of
 from bridge.intake.process.order_plans import OrderTask
@@ -30,25 +30,25 @@ ANCHOR_STATUSES = frozenset({ReportStatus.ORDERED, ReportStatus.DRAFT})
 class GroupMember:
     """An order with its link signals; `rank` sorts by first message, then by position in it."""
 
-    key: OrderKey
+    key: OrderKeyBody
     signals: frozenset[int]
     rank: tuple[int, int]
 
 
-def _may_join(record: StatusRecord) -> bool:
+def _may_join(record: StatusRecordBody) -> bool:
     """True if an order may join another one's report (interface reference, link-orders rule 1)."""
     return record.status is ReportStatus.ORDERED and record.has_content is not True
 
 
-def _may_anchor(record: StatusRecord) -> bool:
+def _may_anchor(record: StatusRecordBody) -> bool:
     if record.status is ReportStatus.ORDERED:
         return record.has_content is not True
     return record.status in ANCHOR_STATUSES
 
 
 def group_to_link(
-    order: OrderKey, members: Sequence[GroupMember], records: Sequence[StatusRecord]
-) -> tuple[OrderKey, ...]:
+    order: OrderKeyBody, members: Sequence[GroupMember], records: Sequence[StatusRecordBody]
+) -> tuple[OrderKeyBody, ...]:
     """
     Return the orders to link with `order`, anchor first; empty if there is nothing to link.
 
@@ -77,7 +77,9 @@ def group_to_link(
     return tuple(each.orders[0] for each in chosen)
 
 
-def _first(record: StatusRecord, rank: Mapping[OrderKey, tuple[int, int]]) -> tuple[int, int]:
+def _first(
+    record: StatusRecordBody, rank: Mapping[OrderKeyBody, tuple[int, int]]
+) -> tuple[int, int]:
     """Return the rank of a report: the earliest of its known orders."""
     return min(rank[key] for key in record.orders if key in rank)
 
@@ -106,9 +108,11 @@ REFUSED_STATUSES = frozenset({BAD_REQUEST, NOT_FOUND})
 """Statuses by which the engine refuses to change a group."""
 
 
-async def reports_of(client: EngineClient, orders: Sequence[OrderKey]) -> tuple[StatusRecord, ...]:
+async def reports_of(
+    client: EngineClient, orders: Sequence[OrderKeyBody]
+) -> tuple[StatusRecordBody, ...]:
     """Read the reports of orders, each once; missing reports are left out."""
-    found: dict[str, StatusRecord] = {}
+    found: dict[str, StatusRecordBody] = {}
     for start in range(0, len(orders), MAX_STATUS_ORDERS):
         try:
             records = await client.status(orders[start : start + MAX_STATUS_ORDERS])
@@ -120,7 +124,7 @@ async def reports_of(client: EngineClient, orders: Sequence[OrderKey]) -> tuple[
     return tuple(found.values())
 
 
-async def detach(client: EngineClient, order: OrderKey) -> tuple[StatusRecord | None, str]:
+async def detach(client: EngineClient, order: OrderKeyBody) -> tuple[StatusRecordBody | None, str]:
     """
     Take an order out of its group.
 
@@ -139,7 +143,9 @@ async def detach(client: EngineClient, order: OrderKey) -> tuple[StatusRecord | 
     return _record_of(order, records), "unlinked"
 
 
-async def withdraw(client: EngineClient, order: OrderKey, *, cancelled: bool = False) -> list[str]:
+async def withdraw(
+    client: EngineClient, order: OrderKeyBody, *, cancelled: bool = False
+) -> list[str]:
     """
     Delete the report of an order if it is Ordered and empty; return notes.
 
@@ -161,7 +167,7 @@ async def withdraw(client: EngineClient, order: OrderKey, *, cancelled: bool = F
     return [*notes, "withdrawn"]
 
 
-async def _is_empty(client: EngineClient, order: OrderKey, record: StatusRecord) -> bool:
+async def _is_empty(client: EngineClient, order: OrderKeyBody, record: StatusRecordBody) -> bool:
     if record.status is not ReportStatus.ORDERED:
         return False
     if record.has_content is not None:
@@ -169,7 +175,7 @@ async def _is_empty(client: EngineClient, order: OrderKey, record: StatusRecord)
     return not await client.content(order)  # the status has no such field
 
 
-def _record_of(order: OrderKey, records: Sequence[StatusRecord]) -> StatusRecord | None:
+def _record_of(order: OrderKeyBody, records: Sequence[StatusRecordBody]) -> StatusRecordBody | None:
     """Find the report of an order; the engine may have changed its key to that of a survivor."""
     for record in records:
         if order in record.orders:
@@ -215,9 +221,9 @@ def _signal_keys(order: IndexedOrder) -> list[tuple[str, str, int]]:
     return [(order.key.site, order.key.mrn, each) for each in linking_signals(order.signals)]
 
 
-def order_key(key: OrderIndexKey) -> OrderKey:
+def order_key(key: OrderIndexKey) -> OrderKeyBody:
     """Convert a key to the engine client's type."""
-    return OrderKey(key.site, key.mrn, key.accession)
+    return OrderKeyBody(key.site, key.mrn, key.accession)
 
 
 def group_member(order: IndexedOrder) -> GroupMember:
@@ -325,7 +331,9 @@ async def link_to_group(
     return list(notes)
 
 
-async def _link(client: EngineClient, orders: Sequence[OrderKey], report_ids: ReportIds) -> bool:
+async def _link(
+    client: EngineClient, orders: Sequence[OrderKeyBody], report_ids: ReportIds
+) -> bool:
     """Link orders, anchor first; return False if the engine refuses."""
     try:
         records = await client.link_orders(orders)
@@ -337,7 +345,7 @@ async def _link(client: EngineClient, orders: Sequence[OrderKey], report_ids: Re
     return True
 
 
-def _note_reports(records: Sequence[StatusRecord], report_ids: ReportIds) -> None:
+def _note_reports(records: Sequence[StatusRecordBody], report_ids: ReportIds) -> None:
     for record in records:
         report_ids |= {
             OrderIndexKey(k.site, k.mrn, k.accession): record.report_id for k in record.orders

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,17 +12,17 @@ from sqlalchemy import text
 from typing_extensions import override
 
 from bridge.contract import FeedFault, ReportStatus
+from bridge.contract.responses import (
+    ChangeBody,
+    ChangesResponse,
+    OrderKeyBody,
+    ReleaseBody,
+    StatusRecordBody,
+)
 from bridge.delivery.change_feed import ChangeFeedReader, ChangeProcessor
 from bridge.delivery.destinations import events_of_change, plan_deliveries
 from bridge.delivery.known_reports import released_reports
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import (
-    ChangePage,
-    FeedRelease,
-    OrderKey,
-    ReportChange,
-    StatusRecord,
-)
 from bridge.errors import FailureKind
 from bridge.metrics import Metrics
 from bridge.queue.outbox import Outbox
@@ -79,12 +78,12 @@ class ScriptedFeed:
         without: Sequence[str] = (),
         *,
         texts: bool = False,
-    ) -> ChangePage:
+    ) -> ChangesResponse:
         self.cursors.append(after)
         if self.failures:
             raise self.failures.pop(0)
         await asyncio.sleep(0.01)
-        return ChangePage((), after)
+        return ChangesResponse(changes=(), cursor=after)
 
 
 def reader(
@@ -151,11 +150,27 @@ async def test_a_stop_that_is_cancelled(database: Database) -> None:
         await stopping
 
 
-def released(number: int, kind: str, sequence: int, report: str = "R1") -> ReportChange:
+def released(number: int, kind: str, sequence: int, report: str = "R1") -> ChangeBody:
     """Return the change of a release; `number` is its cursor."""
-    key = OrderKey(SITE, "M1", "A1")
-    record = StatusRecord(report, ReportStatus.ADDENDUM, "", None, (key,))
-    return ReportChange(number, number, "", record, (key.tags(),), FeedRelease(kind, sequence))
+    key = OrderKeyBody(SITE, "M1", "A1")
+    record = StatusRecordBody(
+        report_id=report,
+        status=ReportStatus.ADDENDUM,
+        user_email="",
+        unsign_until=None,
+        orders=(key,),
+        has_content=None,
+        addendum_unsign_until=None,
+    )
+    return ChangeBody(
+        cursor=number,
+        at=number,
+        event="",
+        report_id=report,
+        record=record,
+        orders=(key.tags(),),
+        release=ReleaseBody(kind=kind, sequence=sequence),
+    )
 
 
 @pytest.mark.parametrize("pages", [1, 6], ids=["one page", "several pages"])
@@ -173,7 +188,7 @@ async def test_results_count_the_released_addenda(database: Database, pages: int
     ]
     for first in range(0, 6, 6 // pages):
         page = tuple(changes[first : first + 6 // pages])
-        processor.process("changes", ChangePage(page, page[-1].cursor))
+        processor.process("changes", ChangesResponse(changes=page, cursor=page[-1].cursor))
     with database.read() as connection:
         rows = connection.execute(text("SELECT orders FROM delivery ORDER BY id")).scalars()
         assert [json.loads(row)["addenda"] for row in rows] == [1, 1, 1, 0, 2, 0]
@@ -182,7 +197,7 @@ async def test_results_count_the_released_addenda(database: Database, pages: int
 def test_a_release_keeps_its_key_after_a_merge() -> None:
     """A page that is read again after the patient was merged queues nothing twice."""
     before = released(1, "final", 1)
-    after = replace(before, orders=({**before.orders[0], "PatientMRN": "M2"},))
+    after = before.model_copy(update={"orders": ({**before.orders[0], "PatientMRN": "M2"},)})
     plans = [plan_deliveries(events_of_change(e, 0), [destination()]) for e in (before, after)]
     assert len({each.release_key for plan in plans for each in plan}) == 1
 
@@ -192,7 +207,9 @@ async def test_a_retracted_report_is_not_known_as_released(database: Database) -
     processor = ChangeProcessor(database, Outbox(database, "test"), [destination()], lambda: 0)
     story = [("final", {"R1"}), ("retraction", set()), ("final", {"R1"})]
     for number, (kind, known) in enumerate(story, start=1):
-        processor.process("changes", ChangePage((released(number, kind, number),), number))
+        processor.process(
+            "changes", ChangesResponse(changes=(released(number, kind, number),), cursor=number)
+        )
         with database.read() as connection:
             assert released_reports(connection, [OrderIndexKey(SITE, "M1", "A1")]) == known
 
@@ -201,9 +218,9 @@ async def test_a_page_that_is_read_again_changes_no_count(database: Database) ->
     """Another node has processed the next page meanwhile: its addendum still counts."""
     processor = ChangeProcessor(database, Outbox(database, "test"), [destination()], lambda: 0)
     addenda = tuple(released(each, "addendum", each) for each in (1, 2))
-    processor.process("changes", ChangePage(addenda, 2))
-    processor.process("changes", ChangePage(addenda[:1], 1))
-    processor.process("changes", ChangePage((released(3, "final", 1),), 3))
+    processor.process("changes", ChangesResponse(changes=addenda, cursor=2))
+    processor.process("changes", ChangesResponse(changes=addenda[:1], cursor=1))
+    processor.process("changes", ChangesResponse(changes=(released(3, "final", 1),), cursor=3))
     with database.read() as connection:
         rows = connection.execute(text("SELECT orders FROM delivery ORDER BY id")).scalars()
         assert [json.loads(row)["addenda"] for row in rows] == [1, 2, 2]
@@ -222,7 +239,7 @@ async def test_two_nodes_process_one_feed(database: Database) -> None:
     with database.write() as connection:
         database.serialize(connection, "feed changes")
         second = asyncio.create_task(
-            asyncio.to_thread(processor.process, "changes", ChangePage((), 7))
+            asyncio.to_thread(processor.process, "changes", ChangesResponse(changes=(), cursor=7))
         )
         await eventually_async(lambda: second.done() or is_waiting())
         assert not second.done()
@@ -244,7 +261,7 @@ async def test_a_result_implies_the_status(
     """A destination that gets the result does not get the status of the order as well."""
     receiver = destination(events=frozenset(events))
     processor = ChangeProcessor(database, Outbox(database, "test"), [receiver], lambda: 0)
-    processor.process("changes", ChangePage((released(1, "final", 1),), 1))
+    processor.process("changes", ChangesResponse(changes=(released(1, "final", 1),), cursor=1))
     with database.read() as connection:
         assert list(connection.execute(text("SELECT event FROM delivery")).scalars()) == queued
 
@@ -257,16 +274,16 @@ class FailoverFeed(ScriptedFeed):
         self.database = database
 
     @override
-    async def changes(self, after: int, *rest: Any, **named: Any) -> ChangePage:
+    async def changes(self, after: int, *rest: Any, **named: Any) -> ChangesResponse:
         with self.database.write() as connection:
             connection.execute(text("UPDATE feed_cursor SET cursor = 5, marked = NULL"))
-        return ChangePage((), after + 5)
+        return ChangesResponse(changes=(), cursor=after + 5)
 
 
 async def test_a_failover_during_a_call(database: Database) -> None:
     """The reader passes the cursor of its call, so that the page after it is ignored."""
     processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 0)
-    processor.process("changes", ChangePage((), 7))
+    processor.process("changes", ChangesResponse(changes=(), cursor=7))
     await reader(FailoverFeed(database), database).read_page()
     assert processor.cursor("changes") == 5
 
@@ -274,8 +291,8 @@ async def test_a_failover_during_a_call(database: Database) -> None:
 async def test_the_cursor_never_decreases(database: Database) -> None:
     """Two nodes that read one feed do not undo each other's progress."""
     processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 0)
-    processor.process("changes", ChangePage((), 7))
-    processor.process("changes", ChangePage((), 5))
+    processor.process("changes", ChangesResponse(changes=(), cursor=7))
+    processor.process("changes", ChangesResponse(changes=(), cursor=5))
     assert processor.cursor("changes") == 7
     assert processor.cursor("changes SITE2") == 0
 
@@ -283,8 +300,8 @@ async def test_the_cursor_never_decreases(database: Database) -> None:
 async def test_a_failover_skips_no_changes(database: Database) -> None:
     """The reader ignores a page requested before the database was restored to an earlier state."""
     processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 0)
-    processor.process("changes", ChangePage((), 7))
-    processor.process("changes", ChangePage((), 12), after=9)
+    processor.process("changes", ChangesResponse(changes=(), cursor=7))
+    processor.process("changes", ChangesResponse(changes=(), cursor=12), after=9)
     assert processor.cursor("changes") == 7
-    processor.process("changes", ChangePage((), 12), after=7)
+    processor.process("changes", ChangesResponse(changes=(), cursor=12), after=7)
     assert processor.cursor("changes") == 12

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from bridge.contract.responses import OrderKeyBody
 from bridge.delivery.composer import result_orders
-from bridge.engine_client import OrderKey
 from bridge.queue import operations
 from bridge.store.database import Database
 from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
@@ -20,7 +20,7 @@ from tests.bridge.intake.fixture import order
 from tests.bridge.intake.process.test_order_processor import group, message
 from tests.eventually import eventually_async
 
-A1 = OrderKey(SITE, "M1", "A1")
+A1 = OrderKeyBody(SITE, "M1", "A1")
 DELAY = 60  # seconds
 POLL = 30  # ms: more than a poller waits before it asks again
 

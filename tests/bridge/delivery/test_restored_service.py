@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from bridge.contract.responses import ChangesResponse
 from bridge.delivery.change_feed import ChangeProcessor
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import ChangePage
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
 from mappings.hl7.message import Message
@@ -87,9 +87,9 @@ async def test_a_report_signed_again_is_delivered_again(
 
 async def test_two_nodes_restart_a_feed_once(database: Database) -> None:
     processor = ChangeProcessor(database, Outbox(database, "test"), [], lambda: 5)
-    processor.process("changes", ChangePage((), 7))
+    processor.process("changes", ChangesResponse(changes=(), cursor=7))
     processor.restart("changes", 7, "cursor_beyond_end")
-    processor.process("changes", ChangePage((), 3))
+    processor.process("changes", ChangesResponse(changes=(), cursor=3))
 
     processor.restart("changes", 7, "cursor_beyond_end")
 

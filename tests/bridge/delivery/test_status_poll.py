@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from bridge.contract import ReportStatus
+from bridge.contract.responses import OrderKeyBody, StatusRecordBody
 from bridge.delivery.change_feed import ChangeProcessor
 from bridge.delivery.known_reports import NEVER, KnownReport
 from bridge.delivery.status_poll import (
@@ -20,11 +21,8 @@ from bridge.delivery.status_poll import (
     released_addenda,
     reschedule,
 )
-from bridge.engine_client.callers import HttpCaller
-from bridge.engine_client.client import EngineClient
+from bridge.engine_client.client import AccessTokens, EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import OrderKey, StatusRecord
-from bridge.engine_client.transport import AccessTokens
 from bridge.store.database import Database
 from bridge.store.records.order_index import OrderIndexKey
 from mappings.outbound.results import ResultEvent
@@ -36,13 +34,21 @@ from tests.bridge.intake.process.test_order_processor import group, message
 
 NOW = 10**12
 EVERY = 5000
-ORDERS = [OrderKey("S", "M", "A").tags()]
+ORDERS = [OrderKeyBody("S", "M", "A").tags()]
 
 
 def record(
     status: ReportStatus, until: int | None = None, addendum_until: int | None = None
-) -> StatusRecord:
-    return StatusRecord("r", status, "", until, (OrderKey("S", "M", "A"),), None, addendum_until)
+) -> StatusRecordBody:
+    return StatusRecordBody(
+        report_id="r",
+        status=status,
+        user_email="",
+        unsign_until=until,
+        orders=(OrderKeyBody("S", "M", "A"),),
+        has_content=None,
+        addendum_unsign_until=addendum_until,
+    )
 
 
 def known_report(
@@ -103,7 +109,9 @@ NEWS = {
 
 
 @pytest.mark.parametrize(("known", "now", "addenda", "expected"), NEWS.values(), ids=NEWS)
-def test_events(known: KnownReport, now: StatusRecord, addenda: int, expected: list[str]) -> None:
+def test_events(
+    known: KnownReport, now: StatusRecordBody, addenda: int, expected: list[str]
+) -> None:
     """Events have the names of the change feed."""
     events = [
         each
@@ -188,7 +196,7 @@ async def test_a_site_with_a_wrong_token(tmp_path: Path, database: Database) -> 
         await hospital.read_and_sign("A1", "Text.")
         with database.write() as connection:
             connection.execute(text(row))
-        client = EngineClient(HttpCaller(hospital.http), AccessTokens(TOKEN, {"SITE2": "wrong"}))
+        client = EngineClient(hospital.http, AccessTokens(TOKEN, {"SITE2": "wrong"}))
         processor = ChangeProcessor(database, hospital.outbox, [destination()], hospital.time)
         with pytest.raises(EngineFailure, match="401"):
             await StatusPoller(client, processor, hospital.couriers[0].notify).poll()
@@ -236,7 +244,7 @@ async def test_linked_orders_that_are_due_at_different_times(
         await hospital.poller.poll()
         page = await hospital.page("A1")
         await page("save", text="Read.")
-        await hospital.client.prelim(OrderKey(SITE, "M1", "A1"), "Residents", "R1")
+        await hospital.client.prelim(OrderKeyBody(SITE, "M1", "A1"), "Residents", "R1")
         with database.write() as connection:
             connection.execute(later, {"later": hospital.time() + MAX_INTERVAL})
         for leap in (MAX_INTERVAL // 2, 2 * MAX_INTERVAL):

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 from sqlalchemy import text
 
+from bridge.contract.responses import OrderKeyBody, StatusRecordBody
 from bridge.delivery.change_feed import ChangeFeedReader, ChangeProcessor
 from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier
@@ -24,8 +25,6 @@ from bridge.delivery.status_poll import StatusPoller
 from bridge.engine.service.sites import site_settings
 from bridge.engine.service.sites.site_settings import SiteExists, SiteSettings
 from bridge.engine.settings import EngineSettings
-from bridge.engine_client import OrderKey, StatusRecord
-from bridge.engine_client.callers import HttpCaller
 from bridge.engine_client.client import EngineClient
 from bridge.intake.process.order_processor import OrderProcessor
 from bridge.intake.process.order_repository import OrderRepository
@@ -60,20 +59,20 @@ from tests.eventually import eventually_async
 
 
 class ReportClient(EngineClient):
-    async def sign(self, order: OrderKey, *, ignore_sign_delay: bool = False) -> None:
+    async def sign(self, order: OrderKeyBody, *, ignore_sign_delay: bool = False) -> None:
         await self._act("sign", order, ignoreSignDelay=ignore_sign_delay)
 
-    async def release_addendum(self, order: OrderKey) -> None:
+    async def release_addendum(self, order: OrderKeyBody) -> None:
         """End the sign delay of a signed addendum."""
         await self._act("addendum/sign", order, ignoreSignDelay=True)
 
-    async def prelim(self, order: OrderKey, group: str, tag: str) -> None:
+    async def prelim(self, order: OrderKeyBody, group: str, tag: str) -> None:
         """Save a preliminary read."""
         await self._act("prelim", order, prelimGroup=group, prelimTag=tag)
 
-    async def _act(self, action: str, order: OrderKey, **options: object) -> None:
+    async def _act(self, action: str, order: OrderKeyBody, **options: object) -> None:
         body = {"clinicalInfo": order.tags(), **options}
-        await self._transport.send("POST", f"/api/report/{action}", order.site, body=body)
+        await self._succeed("POST", f"/api/report/{action}", order.site, body=body)
 
 
 @dataclass
@@ -129,15 +128,15 @@ class Hospital:
         orders = (each for row in rows for each in row["orders"])
         return {each["Accession"]: each.get("StudyDescription", "") for each in orders}
 
-    async def report(self, accession: str, mrn: str = "M1") -> StatusRecord | None:
+    async def report(self, accession: str, mrn: str = "M1") -> StatusRecordBody | None:
         from bridge.intake.process.worklist_changes import reports_of  # noqa: PLC0415
 
-        found = await reports_of(self.client, [OrderKey(SITE, mrn, accession)])
+        found = await reports_of(self.client, [OrderKeyBody(SITE, mrn, accession)])
         return found[0] if found else None
 
     async def page(self, accession: str, mrn: str = "M1") -> Page:
         """Open a report as a radiologist does."""
-        tags = OrderKey(SITE, mrn, accession).tags()
+        tags = OrderKeyBody(SITE, mrn, accession).tags()
         response = await self.http.post(
             "/api/report/launch/clinical",
             json={
@@ -206,7 +205,7 @@ async def open_hospital(
         http = await stack.enter_async_context(
             httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8575")
         )
-        client = ReportClient(HttpCaller(http), TOKEN)
+        client = ReportClient(http, TOKEN)
         listening = ListenerPolicy("ris", inbound(), site=SITE)
         ledger = Ledger(database)
         ledger.start(asyncio.get_running_loop())

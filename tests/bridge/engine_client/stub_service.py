@@ -5,12 +5,10 @@ from typing import Any
 
 import httpx
 
-from bridge.engine_client import OrderKey
-from bridge.engine_client.callers import HttpCaller
-from bridge.engine_client.client import EngineClient
-from bridge.engine_client.transport import AccessTokens
+from bridge.contract.responses import OrderKeyBody
+from bridge.engine_client.client import AccessTokens, EngineClient
 
-ORDER = OrderKey("SITE1", "M-1", "A-1")
+ORDER = OrderKeyBody("SITE1", "M-1", "A-1")
 TRIPLE = {"SiteID": "SITE1", "PatientMRN": "M-1", "Accession": "A-1"}
 
 
@@ -30,7 +28,7 @@ class Service:
     def client(self, tokens: AccessTokens | str = "T") -> EngineClient:
         transport = httpx.MockTransport(self)
         http = httpx.AsyncClient(transport=transport, base_url="http://engine")
-        return EngineClient(HttpCaller(http), tokens)
+        return EngineClient(http, tokens)
 
     @property
     def path(self) -> str:

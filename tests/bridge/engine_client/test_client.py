@@ -6,18 +6,9 @@ import httpx
 import pytest
 
 from bridge.contract import ReportStatus
-from bridge.engine_client import (
-    EngineFailure,
-    LaunchRequest,
-    LaunchResult,
-    OrderKey,
-    PatientUpdate,
-    StatusRecord,
-)
-from bridge.engine_client.callers import HttpCaller
-from bridge.engine_client.client import EngineClient
-from bridge.engine_client.responses import account
-from bridge.engine_client.transport import AccessTokens
+from bridge.contract.responses import AccountInfo, LaunchResponse, OrderKeyBody, StatusRecordBody
+from bridge.engine_client.client import AccessTokens, EngineClient, LaunchRequest
+from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from tests.bridge.engine_client.stub_service import ORDER, TRIPLE, Service
 
@@ -30,7 +21,15 @@ RECORD = {
     "hasContent": True,
     "somethingNew": 1,
 }
-READ_RECORD = StatusRecord("r1", ReportStatus.DRAFT, "ada@example.org", None, (ORDER,), True)
+READ_RECORD = StatusRecordBody(
+    report_id="r1",
+    status=ReportStatus.DRAFT,
+    user_email="ada@example.org",
+    unsign_until=None,
+    orders=(ORDER,),
+    has_content=True,
+    addendum_unsign_until=None,
+)
 
 
 async def test_delete() -> None:
@@ -67,7 +66,7 @@ async def test_launch() -> None:
         "registerOrder": True,
         "forceUpdatePatientName": True,
     }
-    assert response == LaunchResult("Draft", "r1")
+    assert (response.status, response.report_id) == ("Draft", "r1")
 
 
 async def test_a_minimal_launch() -> None:
@@ -90,7 +89,7 @@ async def test_batch() -> None:
         ]
     )
     good, bad = await service.client().launch_batch([LaunchRequest(TRIPLE), LaunchRequest(TRIPLE)])
-    assert isinstance(good, LaunchResult)
+    assert isinstance(good, LaunchResponse)
     assert isinstance(bad, EngineFailure)
     assert (bad.failure, bad.code) == (FailureKind.PERMANENT, "patient_name_mismatch")
 
@@ -107,7 +106,7 @@ async def test_status_linking_and_feed() -> None:
     """Records come back as values; unknown members are ignored."""
     service = Service(response=[RECORD])
     client = service.client()
-    other = OrderKey("SITE1", "M-1", "A-2")
+    other = OrderKeyBody("SITE1", "M-1", "A-2")
     assert await client.status([ORDER]) == (READ_RECORD,)
     assert service.body == {"clinicalInfo": [TRIPLE]}
     assert await client.link_orders([ORDER, other]) == (READ_RECORD,)
@@ -147,7 +146,7 @@ async def test_patients_and_worklist() -> None:
     """Our extensions have their own paths."""
     service = Service(response={"items": [TRIPLE], "next": "c2"})
     client = service.client()
-    await client.update_patient(PatientUpdate("SITE1", "M-1", {"PatientName": "DOE^JANE"}))
+    await client.update_patient("SITE1", "M-1", {"PatientName": "DOE^JANE"})
     assert service.body == {"SiteID": "SITE1", "PatientMRN": "M-1", "PatientName": "DOE^JANE"}
     await client.merge_patients("SITE1", "M-2", "M-1")
     assert service.body == {"SiteID": "SITE1", "PatientMRN": "M-2", "PriorPatientMRN": "M-1"}
@@ -186,7 +185,7 @@ async def test_tokens_by_site() -> None:
     service = Service(response=[])
     client = service.client(AccessTokens("D", {"SITE2": "S"}))
     await client.status([ORDER])
-    await client.status([OrderKey("SITE2", "M", "A")])
+    await client.status([OrderKeyBody("SITE2", "M", "A")])
     assert [each.headers["x-access-token"] for each in service.requests] == ["D", "S"]
     assert client.tokens.distinct() == ("", "SITE2")
     assert AccessTokens("", {"SITE1": "S", "SITE2": "S", "SITE3": "T"}).distinct() == (
@@ -231,7 +230,9 @@ async def test_the_profile_of_a_user() -> None:
 def test_an_account_without_a_state_is_disabled() -> None:
     """Only an account that the service calls enabled may sign in."""
     known = {"accountId": "a1", "email": "ada@example.org"}
-    assert [account({**known, **more}).disabled for more in ({}, {"disabled": False})] == [
+    assert [
+        AccountInfo.model_validate({**known, **more}).disabled for more in ({}, {"disabled": False})
+    ] == [
         True,
         False,
     ]
@@ -250,7 +251,7 @@ async def test_responses_in_utf_16() -> None:
     content = json.dumps([RECORD]).encode("utf-16")
     transport = httpx.MockTransport(lambda _: httpx.Response(200, content=content))
     http = httpx.AsyncClient(transport=transport, base_url="http://engine")
-    assert await EngineClient(HttpCaller(http), "T").status([ORDER]) == (READ_RECORD,)
+    assert await EngineClient(http, "T").status([ORDER]) == (READ_RECORD,)
 
 
 async def test_a_feed_without_a_cursor() -> None:

@@ -4,90 +4,65 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import httpx
 import pytest
-from typing_extensions import override
 
-from bridge.engine_client.callers import InProcessCaller
+from bridge.contract.responses import OrderKeyBody
+from bridge.engine_client.client import EngineClient, in_process
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.transport import (
-    AccessTokens,
-    EngineCaller,
-    EngineRequest,
-    EngineResponse,
-    EngineTransport,
-)
 from bridge.errors import FailureKind
 
-
-class Silent(EngineCaller):
-    """A service that never responds; `left` records the cancellation."""
-
-    left = False
-
-    @override
-    async def send(self, request: EngineRequest) -> EngineResponse:
-        return await self.silence()
-
-    async def silence(self) -> EngineResponse:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.left = True
-        raise AssertionError
-
-    @override
-    async def aclose(self) -> None:
-        """Nothing is open."""
-
-
-class Slow(EngineCaller):
-    """A service that responds after its long poll; records the read time-out of the request."""
-
-    read_timeout = 0.0
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-
-    @override
-    async def send(self, request: EngineRequest) -> EngineResponse:
-        self.read_timeout = request.read_timeout
-        await asyncio.sleep(self._seconds)
-        return EngineResponse(200, {}, b"")
-
-    @override
-    async def aclose(self) -> None:
-        """Nothing is open."""
+ORDER = OrderKeyBody("SITE1", "M-1", "A-1")
+BASE = "http://here.test"
 
 
 async def test_a_long_poll_extends_the_deadline() -> None:
     """The read time-out and the deadline exceed the wait that the call requests."""
-    caller = Slow(0.1)
-    transport = EngineTransport(caller, AccessTokens("token"), deadline=0.05)
-    assert (await transport.send("GET", "/api/report/changes", "", wait=1)).status == 200
-    assert caller.read_timeout > 1
+    requests = []
+
+    async def respond_slowly(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        await asyncio.sleep(0.1)
+        return httpx.Response(200, json={"changes": [], "cursor": 7})
+
+    http = httpx.AsyncClient(transport=httpx.MockTransport(respond_slowly), base_url=BASE)
+    client = EngineClient(http, "token", deadline=0.05)
+    assert (await client.changes(7, wait=1)).cursor == 7
+    assert requests[0].extensions["timeout"]["read"] > 1
     with pytest.raises(EngineFailure):
-        await transport.send("GET", "/api/report/changes", "")
+        await client.changes(7)
 
 
 async def test_a_call_to_an_engine_that_hangs_ends() -> None:
     """The failure is ambiguous, so that the call is retried; the running request is cancelled."""
-    silent = Silent()
+    cancelled = asyncio.Event()
+
+    async def hang() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
 
     async def application(
         scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
     ) -> None:
-        await silent.silence()
+        await hang()
 
-    for caller in (silent, InProcessCaller(application, "http://here.test")):
-        silent.left = False
-        transport = EngineTransport(caller, AccessTokens("token"), deadline=0.05)
+    async def respond(request: httpx.Request) -> httpx.Response:
+        await hang()
+        raise AssertionError
+
+    remote = httpx.AsyncClient(transport=httpx.MockTransport(respond), base_url=BASE)
+    for http in (remote, in_process(application, BASE)):
+        client = EngineClient(http, "token", deadline=0.05)
         for call in (
-            lambda: transport.send("POST", "/api/report/sign", "SITE1", body={}),  # noqa: B023
-            lambda: transport.forward("GET", "/api/admin/sites", "SITE1"),  # noqa: B023
-            lambda: transport.get_as_browser("/reporting/api/account", "", unattended=True),  # noqa: B023
+            lambda: client.delete(ORDER),  # noqa: B023
+            lambda: client.administer("GET", "/sites", "SITE1"),  # noqa: B023
+            lambda: client.signed_in_user("", unattended=True),  # noqa: B023
         ):
+            cancelled.clear()
             with pytest.raises(EngineFailure) as failure:
                 await call()
             assert failure.value.failure is FailureKind.AMBIGUOUS
             assert failure.value.code == "no_answer"
-            assert silent.left
+            assert cancelled.is_set()

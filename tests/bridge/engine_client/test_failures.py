@@ -5,9 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
-from bridge.engine_client import EngineFailure
-from bridge.engine_client.callers import HttpCaller
 from bridge.engine_client.client import EngineClient
+from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from tests.bridge.engine_client.stub_service import ORDER, Service
 
@@ -76,7 +75,7 @@ async def test_no_response(error: type[Exception], expected: FailureKind) -> Non
 
     http = httpx.AsyncClient(transport=httpx.MockTransport(refuse), base_url="http://engine")
     with pytest.raises(EngineFailure) as raised:
-        await EngineClient(HttpCaller(http), "T").delete(ORDER)
+        await EngineClient(http, "T").delete(ORDER)
     assert raised.value.failure is expected
     assert raised.value.status is None
     assert "SECRET" not in str(raised.value)

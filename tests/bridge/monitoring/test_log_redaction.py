@@ -117,12 +117,13 @@ async def test_order_processing_and_delivery_log_no_values(
         await hospital.read_and_sign("CANARYACC1", "CANARYTEXT", "CANARYMRN1")
         await hospital.follow()
         await eventually_async(lambda: hospital.rows("SELECT state FROM delivery") == [("parked",)])
-        launch, hospital.client._transport = hospital.client._transport, Broken()  # type: ignore[assignment]
-        await hospital.hand_over(order(3))
-        await eventually_async(
-            lambda: ("parked",) in hospital.rows("SELECT state FROM message WHERE id = 3")
-        )
-        hospital.client._transport = launch
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(hospital.client, "launch", Broken())
+            patch.setattr(hospital.client, "launch_batch", Broken())
+            await hospital.hand_over(order(3))
+            await eventually_async(
+                lambda: ("parked",) in hospital.rows("SELECT state FROM message WHERE id = 3")
+            )
         clean(
             hospital.metrics.render(),
             hospital.rows("SELECT code, detail, failure, notes FROM message"),

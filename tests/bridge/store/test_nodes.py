@@ -16,9 +16,9 @@ from sqlalchemy import make_url, text
 
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent, Outcome
+from bridge.contract.responses import ChangesResponse
 from bridge.delivery.change_feed import ChangeProcessor
 from bridge.engine.service.work import ActorRef, ChangeEvent, transaction
-from bridge.engine_client.models import ChangePage
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database, before_commit
 from bridge.store.errors import StoreUnavailable
@@ -81,7 +81,9 @@ def announce_frozen(database: Database) -> None:
 
 def follow(database: Database) -> None:
     outbox = Outbox(database, "node")
-    ChangeProcessor(database, outbox, [], lambda: 1).process("frozen feed", ChangePage((), 1))
+    ChangeProcessor(database, outbox, [], lambda: 1).process(
+        "frozen feed", ChangesResponse(changes=(), cursor=1)
+    )
 
 
 def sign_concurrently(url: str, parent: "Pipe[Any, Any]", threads: int, each: int) -> None:

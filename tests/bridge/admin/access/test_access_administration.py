@@ -11,7 +11,7 @@ from bridge.admin.access import grants
 from bridge.admin.access.access_administration import AccessAdministration, Administrator
 from bridge.admin.access.permissions import ConsoleRole, Grant
 from bridge.admin.errors import GrantRefused
-from bridge.engine_client.models import AccountInfo, EnrolmentLink
+from bridge.contract.responses import AccountInfo, EnrolmentLink
 from bridge.store.database import Database
 
 S1, S2 = frozenset({"S1"}), frozenset({"S2"})
@@ -33,7 +33,9 @@ class Engine:
 
     def add(self, number: int, email: str) -> str:
         key = str(number)
-        self.known[key] = AccountInfo(key, email, disabled=False, enrolled=True, password=True)
+        self.known[key] = AccountInfo(
+            account_id=key, email=email, disabled=False, enrolled=True, password=True
+        )
         return key
 
     async def account(self, who: str) -> AccountInfo | None:
@@ -46,15 +48,15 @@ class Engine:
     ) -> EnrolmentLink:
         assert end_tokens
         self._note("enrol", account_id)
-        self.known[account_id] = replace(self.known[account_id], password=False)
-        return EnrolmentLink(f"https://x.test/enrol#{account_id}", 1)
+        self.known[account_id] = self.known[account_id].model_copy(update={"password": False})
+        return EnrolmentLink(link=f"https://x.test/enrol#{account_id}", expires_at=1)
 
     async def require_second_factor(self, account_id: str, *, required: bool) -> None:
         self._note(f"second factor {required}", account_id)
 
     async def set_disabled(self, account_id: str, *, disabled: bool) -> None:
         self._note(f"disabled {disabled}", account_id)
-        self.known[account_id] = replace(self.known[account_id], disabled=disabled)
+        self.known[account_id] = self.known[account_id].model_copy(update={"disabled": disabled})
 
     async def sites(self) -> frozenset[str]:
         self.meanwhile()

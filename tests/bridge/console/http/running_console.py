@@ -24,6 +24,7 @@ from bridge.admin.search.message_index import MessageIndexer
 from bridge.admin.selection import MessageSubjects
 from bridge.console.context import ConsoleContext
 from bridge.console.http.application import create_application
+from bridge.contract.responses import SignedInUser
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import to_json
 from bridge.engine.rules.text.plain_text import from_outline
@@ -31,8 +32,6 @@ from bridge.engine.service.accounts import passwords, users
 from bridge.engine.service.sites import site_settings
 from bridge.engine.service.sites.site_settings import SiteSettings
 from bridge.engine_client.client import EngineClient
-from bridge.engine_client.models import SignedInUser
-from bridge.engine_client.transport import EngineCaller
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
 from bridge.intake.receive.identity import ControlIds
 from bridge.intake.receive.verdict import FrameEvaluator
@@ -185,7 +184,7 @@ class RunningConsole:
 
         async def of_one_site(cookies: str, *, unattended: bool) -> SignedInUser | None:
             found = await signed_in_user(cookies, unattended=unattended)
-            return found and replace(found, site=site)
+            return found and found.model_copy(update={"site": site})
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(self.engine, "signed_in_user", of_one_site)
@@ -272,7 +271,7 @@ def outbox_content(key: OrderIndexKey) -> Mapping[str, Any]:
 
 def build_applications(
     settings: Settings, engine: Database, database: Database, clock: Clock
-) -> tuple[FastAPI, FastAPI, EngineClient, EngineCaller]:
+) -> tuple[FastAPI, FastAPI, EngineClient, httpx.AsyncClient]:
     served = engine_application(settings, engine, clock, GrantedRoles(settings))
     http = engine_http(settings, served)
     client = EngineClient(http, engine_tokens(settings))

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import text
 
 from bridge.console.http import messages
-from bridge.engine_client.models import LaunchRequest
+from bridge.engine_client.client import LaunchRequest
 from bridge.queue import queries
 from bridge.queue.states import QueueState
 from tests.acceptance.orders import order

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from bridge.contract.responses import LaunchResponse
+from bridge.engine_client.client import LaunchRequest
 from bridge.engine_client.errors import EngineFailure
-from bridge.engine_client.models import LaunchRequest, LaunchResult
 from bridge.errors import FailureKind
 from bridge.intake.process.launches import Launcher
 
@@ -20,7 +21,7 @@ class Service:
         self.single_launches: list[str] = []
         self.groups: set[str] = set()
 
-    async def launch(self, launch: LaunchRequest) -> LaunchResult:
+    async def launch(self, launch: LaunchRequest) -> LaunchResponse:
         self.single_launches.append(launch.clinical_info["Accession"])
         self.groups.add(launch.link_group)
         result = self._result(launch)
@@ -30,7 +31,7 @@ class Service:
 
     async def launch_batch(
         self, launches: Sequence[LaunchRequest]
-    ) -> list[LaunchResult | EngineFailure]:
+    ) -> list[LaunchResponse | EngineFailure]:
         self.batches.append(len(launches))
         if self.fail is not None:
             raise self.fail
@@ -39,16 +40,16 @@ class Service:
     def token_of(self, site: str) -> str:
         return site
 
-    def _result(self, launch: LaunchRequest) -> LaunchResult | EngineFailure:
+    def _result(self, launch: LaunchRequest) -> LaunchResponse | EngineFailure:
         accession = launch.clinical_info["Accession"]
         if accession == self.bad:
             return EngineFailure("launch", FailureKind.PERMANENT, "refused", 400)
-        return LaunchResult("PreLaunch", report_id=f"r{accession}")
+        return LaunchResponse.model_validate({"status": "PreLaunch", "reportId": f"r{accession}"})
 
 
 async def launch_all(
     service: Service, number: int, most: int = 100, sites: int = 1
-) -> list[LaunchResult | BaseException]:
+) -> list[LaunchResponse | BaseException]:
     """Launch several orders at the same moment."""
     launcher = Launcher(service, batch_size=most)  # type: ignore[arg-type]  # answers as scripted
     launches = [
@@ -58,9 +59,9 @@ async def launch_all(
     return await asyncio.gather(*map(launcher.launch, launches), return_exceptions=True)
 
 
-def reports(results: Sequence[LaunchResult | BaseException]) -> list[str]:
+def reports(results: Sequence[LaunchResponse | BaseException]) -> list[str]:
     return [
-        each.report_id if isinstance(each, LaunchResult) else type(each).__name__
+        str(each.report_id) if isinstance(each, LaunchResponse) else type(each).__name__
         for each in results
     ]
 

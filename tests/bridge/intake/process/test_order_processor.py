@@ -7,8 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from bridge.contract import MAX_REPORT_ORDERS, ReportStatus
-from bridge.engine_client import OrderKey
-from bridge.engine_client.models import StatusRecord
+from bridge.contract.responses import OrderKeyBody, StatusRecordBody
 from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import Hospital
 
@@ -129,7 +128,7 @@ async def test_a_cancel_never_destroys_a_report(hospital: Hospital) -> None:
     record = await hospital.report("A1")
     assert record is not None
     assert record.status is ReportStatus.DRAFT
-    export = await hospital.client.export_json(OrderKey(SITE, "M1", "A1"))
+    export = await hospital.client.export_json(OrderKeyBody(SITE, "M1", "A1"))
     assert export.report.content == "Dictated."
     assert "report_kept" in notes(hospital)
 
@@ -153,8 +152,8 @@ async def test_a_held_order_is_off_the_list_until_released(hospital: Hospital) -
     assert await hospital.report("A1") is None
     release = "ORC|RL|PA1|A1\rOBR|1|PA1|A1|||||||||||||||A1\r"
     await hospital.send(message(release))
-    export = await hospital.client.export_json(OrderKey(SITE, "M1", "A1"))
-    assert export.orders[0]["StudyDescription"] == "CT Spine"
+    (row,) = (await hospital.client.worklist(SITE, accession="A1")).items
+    assert row["orders"][0]["StudyDescription"] == "CT Spine"
 
 
 LINKED = {
@@ -229,8 +228,8 @@ async def test_messages_after_the_signature(hospital: Hospital) -> None:
     assert await accessions(hospital, "A1") == ["A1"]
     assert await accessions(hospital, "A2") == ["A2"]
     await hospital.send(message(group("A1", "XO", description="Too late")))
-    export = await hospital.client.export_json(OrderKey(SITE, "M1", "A1"))
-    assert export.orders[0]["StudyDescription"] == "CT Head"
+    (row,) = (await hospital.client.worklist(SITE, accession="A1")).items
+    assert row["orders"][0]["StudyDescription"] == "CT Head"
     assert hospital.states() == {"done"}
 
 
@@ -295,8 +294,8 @@ async def test_demographics_are_corrected(hospital: Hospital) -> None:
     await hospital.send(message(group("A1")))
     head = ADT.format(event="A08", id=1)
     await hospital.send(f"{head}PID|1||M1||TESTER^THEA||19700101|F\rPV1|1|O\r".encode())
-    export = await hospital.client.export_json(OrderKey(SITE, "M1", "A1"))
-    assert "THEA" in export.orders[0]["PatientName"]
+    (row,) = (await hospital.client.worklist(SITE, accession="A1")).items
+    assert "THEA" in row["orders"][0]["PatientName"]
     head = ADT.format(event="A08", id=2)
     await hospital.send(f"{head}PID|1||M9||NOBODY^NORA||19700101|F\rPV1|1|O\r".encode())
     assert hospital.states() == {"done"}
@@ -341,7 +340,7 @@ async def test_more_orders_than_a_report_may_have(hospital: Hospital) -> None:
     asked: list[int] = []
     status = hospital.client.status
 
-    async def counted(orders: Sequence[OrderKey]) -> Sequence[StatusRecord]:
+    async def counted(orders: Sequence[OrderKeyBody]) -> Sequence[StatusRecordBody]:
         asked.append(len(orders))
         return await status(orders)
 

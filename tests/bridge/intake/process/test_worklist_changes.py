@@ -3,22 +3,28 @@
 import pytest
 
 from bridge.contract import ReportStatus
-from bridge.engine_client.models import OrderKey, StatusRecord
+from bridge.contract.responses import OrderKeyBody, StatusRecordBody
 from bridge.intake.process.worklist_changes import GroupMember, group_to_link, has_lost_link_signals
 
 Ordered, Draft = ReportStatus.ORDERED, ReportStatus.DRAFT
 
 
-def key(name: str) -> OrderKey:
-    return OrderKey("S", "M", name)
+def key(name: str) -> OrderKeyBody:
+    return OrderKeyBody("S", "M", name)
 
 
 def report(
     *names: str, status: ReportStatus = Ordered, content: bool | None = False
-) -> StatusRecord:
+) -> StatusRecordBody:
     """Return a report of these orders, anchor first."""
-    return StatusRecord(
-        f"r{names[0]}", status, "", None, tuple(map(key, names)), has_content=content
+    return StatusRecordBody(
+        report_id=f"r{names[0]}",
+        status=status,
+        user_email="",
+        unsign_until=None,
+        orders=tuple(map(key, names)),
+        has_content=content,
+        addendum_unsign_until=None,
     )
 
 
@@ -48,7 +54,9 @@ CASES = {
 
 
 @pytest.mark.parametrize(("order", "known", "records", "expected"), CASES.values(), ids=CASES)
-def test_group_to_link(order: str, known: str, records: list[StatusRecord], expected: str) -> None:
+def test_group_to_link(
+    order: str, known: str, records: list[StatusRecordBody], expected: str
+) -> None:
     """The anchor is first. The group is empty if nothing is to be linked."""
     chosen = group_to_link(key(order), members(known), records)
     assert "".join(each.accession for each in chosen) == expected

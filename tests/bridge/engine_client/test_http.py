@@ -8,16 +8,14 @@ from contextlib import asynccontextmanager, suppress
 import httpx
 import pytest
 
-from bridge.engine_client import EngineFailure
-from bridge.engine_client.callers import HttpCaller, http_caller
-from bridge.engine_client.transport import EngineRequest, EngineResponse
+from bridge.engine_client.client import EngineClient, over_http
+from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from tests.eventually import PATIENCE
 
 Responder = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
-GET = EngineRequest("GET", "/x", {})
-OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n42"
 
 
 class Server:
@@ -38,15 +36,15 @@ class Server:
 
 
 @asynccontextmanager
-async def served(responder: Responder) -> AsyncIterator[tuple[Server, HttpCaller]]:
+async def served(responder: Responder) -> AsyncIterator[tuple[Server, EngineClient]]:
     server = Server(responder)
     listening = await asyncio.start_server(server.take, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     server.url = f"http://127.0.0.1:{port}"
-    caller = http_caller(server.url)
+    http = over_http(server.url)
     async with listening:
-        yield server, caller
-        await caller.aclose()
+        yield server, EngineClient(http, "T")
+        await http.aclose()
         async with asyncio.timeout(PATIENCE):  # nothing is left open
             await asyncio.gather(*(each for each in server.tasks if each is not None))
 
@@ -67,32 +65,32 @@ def always(*parts: bytes) -> Responder:
 
 async def test_connections_are_reused() -> None:
     """Sequential requests share one connection; concurrent requests have one each."""
-    async with served(always(OK)) as (server, http):
+    async with served(always(OK)) as (server, client):
         for _ in range(3):
-            assert (await http.send(GET)).content == b"ok"
+            assert await client.administer("GET", "/sites") == (200, 42)
         assert server.connections == 1
-        await asyncio.gather(*(http.send(GET) for _ in range(3)))
+        await asyncio.gather(*(client.administer("GET", "/sites") for _ in range(3)))
         assert server.connections == 3
 
 
 async def test_a_closed_connection_is_not_reused() -> None:
     """After `connection: close`, and after the server closed an idle connection."""
     last = OK.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
-    async with served(always(last)) as (server, http):
-        await http.send(GET)
-        await http.send(GET)
+    async with served(always(last)) as (server, client):
+        await client.administer("GET", "/sites")
+        await client.administer("GET", "/sites")
         assert server.connections == 2
 
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(OK)
 
-    async with served(once) as (server, http):
-        await http.send(GET)
+    async with served(once) as (server, client):
+        await client.administer("GET", "/sites")
         await asyncio.gather(*(each for each in server.tasks if each is not None))
         for _ in range(10):  # the event loop processes the close
             await asyncio.sleep(0)
-        await http.send(GET)
+        await client.administer("GET", "/sites")
         assert server.connections == 2
 
 
@@ -103,34 +101,32 @@ async def test_a_response_in_parts() -> None:
         b"HTTP/1.1 103 Hints\r\n\r\n",
         chunked[:30],
         chunked[30:],
-        b"2\r\nab\r\n",
+        b"2\r\n42\r\n",
         b"0\r\n\r\n",
     )
-    async with served(always(*parts)) as (server, http):
+    async with served(always(*parts)) as (server, client):
         for _ in range(2):
-            response = await http.send(GET)
-            assert (response.status, response.content) == (500, b"ab")
-            assert response.headers["x-error-class"] == "business"
+            assert await client.administer("GET", "/sites") == (500, 42)
         assert server.connections == 1
 
 
 async def test_the_request_on_the_wire() -> None:
-    """A path with special characters, a query as httpx writes it, headers and a body."""
+    """A quoted path, a query, headers and a body."""
     received = bytearray()
 
     async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         received.extend(await reader.readuntil(b"{}"))
         writer.write(b"HTTP/1.1 204 No\r\n\r\n")
 
-    async with served(read) as (_, http):
+    async with served(read) as (_, client):
         query = {"after": 1, "without": ["a b", "c&d"], "on": True}
-        request = EngineRequest("POST", "/a%2Fb c\r\nd\u00e9", {"t": "1"}, b"{}", query)
-        assert await http.send(request) == EngineResponse(204, {}, b"")
+        path = "/a%2Fb c\u00e9"
+        assert await client.administer("POST", path, body={}, query=query) == (204, None)
     line, *headers = bytes(received).decode().split("\r\n")
     head, body = headers[:-1], headers[-1]
-    encoded = "after=1&without=a%20b&without=c%26d&on=true"
-    assert line == f"POST /a%2Fb%20c%0D%0Ad%C3%A9?{encoded} HTTP/1.1"
-    assert {"t: 1", "content-length: 2"} <= {each.lower() for each in head}
+    encoded = "after=1&without=a+b&without=c%26d&on=true"
+    assert line == f"POST /api/admin/a%2Fb%20c%C3%A9?{encoded} HTTP/1.1"
+    assert {"x-access-token: t", "content-length: 2"} <= {each.lower() for each in head}
     assert body == "{}"
 
 
@@ -142,9 +138,9 @@ async def test_an_incomplete_response_is_ambiguous(response: bytes) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(response)
 
-    async with served(cut) as (_, http):
+    async with served(cut) as (_, client):
         with pytest.raises(EngineFailure) as raised:
-            await http.send(GET)
+            await client.administer("GET", "/sites")
     assert (raised.value.failure, raised.value.code) == (FailureKind.AMBIGUOUS, "no_answer")
     assert "SECRET" not in str(raised.value)
 
@@ -156,21 +152,21 @@ async def test_a_late_response_is_discarded() -> None:
     async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         path = (await reader.readuntil(b"\r\n\r\n")).split()[1]
         arrived.set()
-        if path != b"/3":
+        if path != b"/api/admin/3":
             await given_up.wait()
-        writer.write(OK[:-2] + path)
+        writer.write(OK[:-2] + b" " + path[-1:])
         await reader.read()  # until it is closed
 
-    async with served(late) as (_, http):
+    async with served(late) as (server, client):
         with pytest.raises(EngineFailure) as raised:
-            await http.send(EngineRequest("GET", "/1", {}, read_timeout=0.02))
+            await EngineClient(over_http(server.url), "T", deadline=0.02).administer("GET", "/1")
         assert raised.value.failure is FailureKind.AMBIGUOUS
         arrived.clear()
-        request = asyncio.create_task(http.send(EngineRequest("GET", "/2", {})))
+        request = asyncio.create_task(client.administer("GET", "/2"))
         await arrived.wait()
         request.cancel()
         given_up.set()
-        assert (await http.send(EngineRequest("GET", "/3", {}))).content == b"/3"
+        assert await client.administer("GET", "/3") == (200, 3)
 
 
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
@@ -192,14 +188,14 @@ async def test_the_size_of_a_response_is_limited(compressed: bool) -> None:
         ended.set()
 
     async with served(endless) as (server, _):
-        client = httpx.AsyncClient(base_url=server.url, timeout=PATIENCE)
-        caller = HttpCaller(client, max_response_bytes=2**18)
+        http = httpx.AsyncClient(base_url=server.url, timeout=PATIENCE)
+        client = EngineClient(http, "T", max_response_bytes=2**18)
         with pytest.raises(EngineFailure) as raised:
-            await caller.send(GET)
+            await client.administer("GET", "/sites")
         assert (raised.value.failure, raised.value.code) == (FailureKind.AMBIGUOUS, "too_large")
         async with asyncio.timeout(PATIENCE):
             await ended.wait()
-        await caller.aclose()
+        await http.aclose()
 
 
 async def test_cookies_of_a_response_are_not_sent_again() -> None:
@@ -209,28 +205,22 @@ async def test_cookies_of_a_response_are_not_sent_again() -> None:
     async def response(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             requests.append(await reader.readuntil(b"\r\n\r\n"))
-            writer.write(OK.replace(b"\r\n\r\n", b"\r\nset-cookie: session=ANN; Path=/\r\n\r\n"))
+            cookie = b"\r\nset-cookie: session=ANN; Path=/\r\ncontent-length: 2\r\n\r\n"
+            writer.write(b"HTTP/1.1 401 No" + cookie + b"{}")
 
-    async with served(response) as (_, http):
-        await http.send(EngineRequest("GET", "/x", {"cookie": "session=BEN\u00e9"}))
-        await http.send(GET)
+    async with served(response) as (_, client):
+        assert await client.signed_in_user("session=BEN\u00e9") is None
+        await client.administer("GET", "/sites")
     assert "cookie: session=BEN\u00e9".encode() in requests[0].lower().replace(b"ben", b"BEN")
     assert b"cookie" not in requests[1].lower()
 
 
 async def test_requests_that_were_not_sent() -> None:
     """A refused connection is transient. A request that is invalid in HTTP is permanent."""
-    async with served(always(OK)) as (_, http):
-        for request in (
-            EngineRequest("GET", "http://elsewhere/x", {}),
-            EngineRequest("GET", "/", {"a": "\n"}),
-        ):
-            with pytest.raises(EngineFailure) as raised:
-                await http.send(request)
-            assert (raised.value.failure, raised.value.code) == (
-                FailureKind.PERMANENT,
-                "bad_address",
-            )
+    async with served(always(OK)) as (_, client):
+        with pytest.raises(EngineFailure) as raised:
+            await client.signed_in_user("session=1\n")
+        assert (raised.value.failure, raised.value.code) == (FailureKind.PERMANENT, "bad_address")
     with pytest.raises(EngineFailure) as raised:
-        await http.send(GET)
+        await client.administer("GET", "/sites")
     assert (raised.value.failure, raised.value.code) == (FailureKind.TRANSIENT, "unreachable")

@@ -1,0 +1,486 @@
+"""
+Bodies of responses: what the routes send, the OpenAPI description shows, and the client reads.
+
+Attributes have Python names, members the spelling of the interface reference. The engine makes its
+bodies with `model_construct`. A service of another vendor may omit members or send null for them:
+`absent` says what is read then. Unknown members are ignored.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, ClassVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+from pydantic.config import JsonDict
+
+from bridge.contract import ReportStatus
+
+SIGNED = frozenset({ReportStatus.FINAL, ReportStatus.ADDENDUM})
+
+_ORDER: JsonDict = {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "Accession": "ACC-2001"}
+_RECORD: JsonDict = {
+    "reportId": "4f6c1f0e9d8b7a695847362514032f1e",
+    "status": "Addendum",
+    "userEmail": "person@hospital.example",
+    "unsignUntil": 1800000060000,
+    "clinicalInfo": [_ORDER],
+    "hasContent": True,
+    "addendumUnsignUntil": 1800000090000,
+}
+_WAITING: JsonDict = {name: _RECORD[name] for name in ("reportId", "clinicalInfo", "userEmail")}
+_TAGS: JsonDict = {
+    **_ORDER,
+    "SiteLocation": "",
+    "PatientName": "EXAMPLE^PERSON",
+    "Modality": "CT",
+    "Metadata": {"ward": "3B"},
+}
+_LINK = "https://reports.example/reporting/launch-report/clinical?token=Zm9vYmFyYmF6cXV4MTIzNA"
+
+
+def _example(value: JsonDict) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [value]})
+
+
+def moment(value: object) -> Any:
+    """Return a time in milliseconds that is in milliseconds or in ISO 8601. Raises ValueError."""
+    if not isinstance(value, str):
+        return value
+    found = datetime.fromisoformat(value)
+    return round(found.replace(tzinfo=found.tzinfo or UTC).timestamp() * 1000)
+
+
+def iso(milliseconds: int) -> str:
+    """Write a time as ISO 8601 in UTC, as the report service expects it."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+Time = Annotated[StrictInt, BeforeValidator(moment), WithJsonSchema({"type": "string"})]
+"""A time: ISO 8601 in the body, here milliseconds since the epoch."""
+
+
+def _is_null(value: object) -> bool:
+    return value is None
+
+
+class ResponseBody(BaseModel):
+    """The base of the bodies. A member with `exclude_if` is not sent if it is null."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        hide_input_in_errors=True,
+    )
+
+    absent: ClassVar[Mapping[str, Any]] = {}
+    """The values that are read for members that are absent or null."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_absent(cls, body: Any) -> Any:
+        if not isinstance(body, dict):
+            return body
+        filled = dict(body)
+        for name, value in cls.absent.items():
+            member = cls.model_fields[name].alias or name
+            if filled.get(member) is None and filled.get(name) is None:
+                filled[member] = value
+        return filled
+
+
+class ProblemError(BaseModel):
+    """One error in the request."""
+
+    pointer: str
+    message: str
+
+
+class ProblemBody(BaseModel):
+    """RFC 9457, with `code`, `errors`, `requestId`, `message` and `retryable`."""
+
+    model_config = _example(
+        {
+            "type": "urn:report-engine:problem:report_signed",
+            "title": "Bad Request",
+            "status": 400,
+            "detail": "the report is signed",
+            "instance": "/api/report/delete",
+            "code": "report_signed",
+            "errors": [],
+            "requestId": "0f1e2d3c4b5a69788796a5b4c3d2e1f0",
+            "message": "the report is signed",
+            "retryable": False,
+        }
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    code: str
+    errors: list[ProblemError]
+    requestId: str  # noqa: N815  # the spelling of the interface reference
+    message: str
+    retryable: bool
+
+
+class ReportOwner(ResponseBody):
+    """Name and e-mail address of the owner; an empty object if there is none."""
+
+    name: str | None = Field(default=None, exclude_if=_is_null)
+    email: str | None = Field(default=None, exclude_if=_is_null)
+
+
+class FileSetAside(ResponseBody):
+    """A DICOM SR file of another patient, or a second content of one SOP instance (no tags)."""
+
+    sop_instance_uid: str = Field(alias="sopInstanceUID")
+    contradicts: list[str]
+
+
+class FileOverridden(ResponseBody):
+    """A DICOM SR file of the patient; clinicalInfo overrides these tags of it."""
+
+    sop_instance_uid: str = Field(alias="sopInstanceUID")
+    overridden: list[str]
+
+
+class LaunchResponse(ResponseBody):
+    """The response to a launch; both spellings of the QR code have the same value."""
+
+    model_config = _example(
+        {
+            "status": "Draft",
+            "owner": {"name": "Example Person", "email": "person@hospital.example"},
+            "reportLink": _LINK,
+            "reportStatus": "Draft",
+            "reportId": "4f6c1f0e9d8b7a695847362514032f1e",
+            "warnings": [],
+        }
+    )
+    absent = {"status": "", "owner": {}, "warnings": []}
+
+    status: str
+    owner: ReportOwner
+    report_link: str | None = Field(default=None, exclude_if=_is_null)
+    report_qr_code: str | None = Field(default=None, alias="reportQRCode", exclude_if=_is_null)
+    report_qr_code_too: str | None = Field(default=None, alias="reportQrCode", exclude_if=_is_null)
+    report_status: str | None = None
+    report_id: str | None = None
+    warnings: list[str]
+    files_set_aside: list[FileSetAside] | None = Field(default=None, exclude_if=_is_null)
+    files_overridden: list[FileOverridden] | None = Field(default=None, exclude_if=_is_null)
+
+
+class InitResponse(ResponseBody):
+    """The response to init."""
+
+    model_config = _example(
+        {
+            "sessionLink": "https://reports.example/reporting/init?token=Zm9vYmFyYmF6cXV4MTIzNA"
+            "&AppLanguage=en-US&SpeechLanguage=en-US",
+            "expiresAt": "2027-01-15T08:05:00.000Z",
+        }
+    )
+
+    session_link: str
+    expires_at: str
+    warnings: list[str] | None = Field(default=None, exclude_if=_is_null)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderKeyBody:
+    """The key of one order."""
+
+    site: Annotated[str, Field(alias="SiteID")]
+    mrn: Annotated[str, Field(alias="PatientMRN")]
+    accession: Annotated[str, Field(alias="Accession")]
+
+    def tags(self) -> dict[str, str]:
+        """Return the key with the names of the interface reference."""
+        return {"SiteID": self.site, "PatientMRN": self.mrn, "Accession": self.accession}
+
+
+class StatusRecordBody(ResponseBody):
+    """The report status record."""
+
+    # For a reader: the first order is the anchor, the others follow in linking order. `has_content`
+    # and `addendum_unsign_until` are additions of our engine, and None for other services.
+    model_config = _example(_RECORD)
+    absent = {
+        "report_id": "",
+        "user_email": "",
+        "unsign_until": None,
+        "addendum_unsign_until": None,
+    }
+
+    report_id: str
+    status: Annotated[ReportStatus, WithJsonSchema({"type": "string"})]
+    user_email: str
+    unsign_until: StrictInt | None
+    orders: tuple[OrderKeyBody, ...] = Field(alias="clinicalInfo")
+    has_content: Annotated[bool | None, WithJsonSchema({"type": "boolean"})]
+    addendum_unsign_until: StrictInt | None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _ignore_other_content(cls, body: Any) -> Any:
+        """Another service may use `hasContent` for something else."""
+        if not isinstance(body, dict) or isinstance(body.get("has_content"), bool):
+            return body
+        found = body.get("hasContent")
+        return {**body, "hasContent": found if isinstance(found, bool) else None}
+
+
+class ContentResponse(ResponseBody):
+    """The report's plain text."""
+
+    model_config = _example({"content": "The lungs are clear."})
+    absent = {"content": ""}
+
+    content: str
+
+
+class HtmlResponse(BaseModel):
+    """The report as a self-contained HTML document."""
+
+    model_config = _example({"html": "<!doctype html><html lang='en-US'>…</html>"})
+
+    html: str
+
+
+class WaitingBody(ResponseBody):
+    """A report that waits for review since `prelimAt`."""
+
+    report_id: str
+    orders: tuple[OrderKeyBody, ...] = Field(alias="clinicalInfo")
+    user_email: str
+    prelim_at: str
+
+
+class PrelimsResponse(ResponseBody):
+    """The longest-waiting match, and a page of the matches; the last page has no `next`."""
+
+    model_config = _example(
+        {
+            **_WAITING,
+            "reports": [{**_WAITING, "prelimAt": "2027-01-15T07:55:00.000Z"}],
+            "next": "1800000000000.42",
+        }
+    )
+
+    report_id: str | None
+    orders: tuple[OrderKeyBody, ...] = Field(alias="clinicalInfo")
+    user_email: str | None
+    reports: list[WaitingBody]
+    next: str | None = Field(default=None, exclude_if=_is_null)
+
+
+class WorklistResponse(ResponseBody):
+    """A page of the worklist; `next` is null on the last one."""
+
+    model_config = _example(
+        {
+            "items": [
+                {
+                    **_RECORD,
+                    "ownerName": "Example Person",
+                    "priority": "S",
+                    "orderedAt": "2027-01-15T07:43:19.000Z",
+                    "orders": [_TAGS],
+                    "createdAt": "2027-01-15T07:43:19.000Z",
+                    "updatedAt": "2027-01-15T08:00:00.000Z",
+                    "signedAt": "2027-01-15T08:00:00.000Z",
+                }
+            ],
+            "next": "WyItdXBkYXRlZCIsMTgwMDAwMDAwMDAwMCw0Ml0",
+        }
+    )
+
+    items: tuple[dict[str, Any], ...]
+    next: str | None = None
+
+
+class ReleaseBody(ResponseBody):
+    """A release: its kind and number."""
+
+    # `kind` is final, addendum or retraction; `sequence` counts the releases of a kind.
+    absent = {"kind": "", "sequence": 0}
+
+    kind: str
+    sequence: StrictInt
+
+
+class SignerBody(ResponseBody):
+    """The signer."""
+
+    absent = {"name": "", "email": ""}
+
+    name: str
+    email: str
+
+
+class SignedTextBody(ResponseBody):
+    """The text of a report or an addendum, as in its export."""
+
+    absent = {"content": "", "signed_at": None, "signed_by": None}
+
+    content: str
+    signed_at: str | None
+    signed_by: Annotated[SignerBody | None, BeforeValidator(lambda signer: signer or None)]
+
+
+class ReleasedTextBody(ResponseBody):
+    """The text of a release: the report and its signed addenda in order."""
+
+    absent = {"report": {}, "addenda": []}
+
+    report: SignedTextBody = Field(alias="reportInfo")
+    addenda: tuple[SignedTextBody, ...] = Field(alias="addendumInfo")
+
+
+class StatusAnswerBody(StatusRecordBody):
+    """A record of `POST /api/report/status`."""
+
+    text: ReleasedTextBody | None = Field(
+        default=None,
+        description="With `texts`, for a signed report, if the export quota is sufficient and "
+        "the texts of the response have at most 16,000,000 characters together",
+    )
+
+
+class ChangeBody(ResponseBody):
+    """One change of one report."""
+
+    # A retraction has in `addenda` the place before it. The number of a release may be higher than
+    # the place, because numbers of recalled addenda are not used again.
+    absent = {
+        "cursor": 0,
+        "at": 0,
+        "event": "",
+        "report_id": "",
+        "orders": [],
+        "release": None,
+    }
+
+    cursor: StrictInt
+    at: Time
+    event: str
+    report_id: str
+    record: StatusRecordBody
+    orders: tuple[dict[str, Any], ...]
+    release: ReleaseBody | None
+    addenda: StrictInt | None = Field(
+        default=None, description="Place of a released addendum among those of the export"
+    )
+    cancelled: StrictBool | None = Field(
+        default=None, description="For a deleted report: whether its order is cancelled for good"
+    )
+    text: ReleasedTextBody | None = Field(
+        default=None,
+        description="With `texts`, if the export quota is sufficient and the texts of the response "
+        "have at most 16,000,000 characters together",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_other_forms(cls, body: Any) -> Any:
+        """The record of another service may be in `status`, or its members in the change itself."""
+        if isinstance(body, dict) and not body.get("record"):
+            return {**body, "record": body.get("status") or body}
+        return body
+
+
+class ChangesResponse(ResponseBody):
+    """Changes in commit order; continue after `cursor`."""
+
+    model_config = _example(
+        {
+            "changes": [
+                {
+                    "cursor": 4711,
+                    "at": "2027-01-15T08:00:00.000Z",
+                    "event": "report_finalized",
+                    "reportId": _RECORD["reportId"],
+                    "record": _RECORD,
+                    "orders": [_TAGS],
+                    "release": {"kind": "final", "sequence": 1},
+                }
+            ],
+            "cursor": 4503599936107239,
+        }
+    )
+
+    changes: tuple[ChangeBody, ...]
+    cursor: StrictInt = Field(
+        description="The value of `after` for the next request. It is opaque, grows, and has at"
+        " most 53 bits. It identifies the feed: it is refused after the database was restored"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_other_forms(cls, body: Any) -> Any:
+        """Another service may name its members as in the worklist, or have no cursor of a page."""
+        if not isinstance(body, dict):
+            return body
+        changes = body.get("changes") or body.get("items") or []
+        cursor = body.get("cursor") or body.get("next")
+        if cursor is None and isinstance(changes, list):
+            numbers = [each.get("cursor") for each in changes if isinstance(each, dict)]
+            cursor = max((number for number in numbers if isinstance(number, int)), default=0)
+        return {"changes": changes, "cursor": cursor}
+
+
+class AccountInfo(ResponseBody):
+    """An account; `enrolled`: its owner has set a password or signed in by a provider."""
+
+    # An account is disabled unless the engine says that it is enabled.
+    account_id: str = Field(min_length=1)
+    email: str
+    disabled: StrictBool = True
+    enrolled: StrictBool = False
+    sites: frozenset[str] = frozenset()
+    second_factor: StrictBool = False
+    password: StrictBool = False
+
+
+class EnrolmentLink(ResponseBody):
+    """The enrolment link of an account; None if a provider signs its users in."""
+
+    link: str | None = None
+    expires_at: Time | None = None
+
+
+class SignedInUser(ResponseBody):
+    """
+    The signed-in user of a browser session.
+
+    `site` is the only site of the session; None means all sites of the account.
+    `authenticated_at` is the time of the last authentication. `second_factor`: it used a one-time
+    code or an identity provider.
+    """
+
+    absent = {"name": "", "theme": ""}
+
+    account_id: str = Field(min_length=1)
+    email: str
+    name: str
+    theme: str
+    site: Annotated[str, Field(min_length=1)] | None
+    authenticated_at: Time
+    second_factor: StrictBool = False
