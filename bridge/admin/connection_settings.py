@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from bridge.admin.checks import connection_checks
-from bridge.admin.checks.peers import tls_context
 from bridge.admin.definitions.activation import ActivationResult, Author, activate, previous_version
 from bridge.admin.definitions.definition_checks import as_operator_errors
 from bridge.admin.definitions.overview import activation_json, definition_kinds
@@ -39,6 +38,7 @@ from bridge.wiring.connection_paths import (
     folder_at,
     require_permitted,
 )
+from bridge.wiring.destinations import tls_context
 from config import Settings
 from config.addresses import FolderAddress
 from config.forms import form_fields, to_table

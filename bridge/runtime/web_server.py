@@ -34,6 +34,7 @@ def web_part(application: Any, address: Address, settings: Http, metrics: Metric
     limits = HttpLimits(
         settings.max_connections,
         settings.max_connections_per_source,
+        settings.head_timeout,  # the same before its first byte
         settings.head_timeout,
         settings.body_timeout,
         settings.body_rate,

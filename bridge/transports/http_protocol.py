@@ -1,5 +1,5 @@
 """
-HL7 over HTTP: content types, charsets, status codes, early responses, the Authorization header.
+HL7 over HTTP: content types, charsets, status codes, the Authorization header.
 
 Source: HAPI, HL7 over HTTP specification, chapter 2. Pure, except that it reads one file.
 """
@@ -51,7 +51,7 @@ def status_of(reply: bytes) -> HTTPStatus:
         batch = split(reply)
     except MalformedMessage:
         batch = None
-    codes = [read_ack(each).code for each in ([reply] if batch is None else batch)]
+    codes = [read_ack(part).code for part in ([reply] if batch is None else batch)]
     return max((STATUS[code] for code in codes if code is not None), default=HTTPStatus.OK)
 
 
@@ -114,28 +114,3 @@ def read_authorization(owner: str, file: Path | None) -> bytes | None:
     if not value or b"\n" in value or b"\r" in value:
         raise AuthorizationUnusable(owner, "must hold one line, such as Bearer …")
     return value
-
-
-_EARLY_RESPONSE = (
-    "HTTP/1.1 {status.value} {phrase}\r\nconnection: close\r\n{extra_headers}"
-    "content-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
-)
-_EXTRA_HEADERS = {
-    HTTPStatus.UNAUTHORIZED: 'www-authenticate: Basic realm="HL7"\r\n',
-    HTTPStatus.METHOD_NOT_ALLOWED: "allow: POST\r\n",
-    HTTPStatus.SERVICE_UNAVAILABLE: "retry-after: 5\r\n",
-}
-_TOO_LARGE = "Content Too Large"  # the name in RFC 9110; Python 3.11 has an older one
-
-
-def early_response(status: HTTPStatus, answer: bytes = b"") -> bytes:
-    """Return a response that is sent before the end of its request."""
-    phrase = _TOO_LARGE if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else status.phrase
-    start = _EARLY_RESPONSE.format(
-        status=status,
-        phrase=phrase,
-        extra_headers=_EXTRA_HEADERS.get(status, ""),
-        kind=CONTENT_TYPE if answer else "text/plain",
-        length=len(answer),
-    )
-    return start.encode("ascii") + answer

@@ -14,8 +14,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-
-import structlog
+from typing import Any
 
 from bridge.network_source import parse_address, source_of_parsed
 
@@ -37,6 +36,8 @@ class HttpLimits:
     """
     Limits of one HTTP listener; durations in seconds, `body_rate` in bytes per second.
 
+    A connection may be `silent` before its first request, and `idle` between two.
+
     After a response that precedes the end of its request, input is discarded until one of the
     limits `linger` and `linger_bytes`: an early reset could destroy the response. `proxies` are
     networks whose connections do not count against `per_source`.
@@ -44,6 +45,7 @@ class HttpLimits:
 
     connections: int = 1000
     per_source: int = 250
+    silent: float = 10.0
     head: float = 10.0
     body: float = 10.0
     body_rate: int = 16 * 2**10
@@ -104,8 +106,14 @@ class _EvictionOrder:
 class HttpConnections:
     """Counts connections in total and per source address, and ends those that take too long."""
 
-    def __init__(self, limits: HttpLimits, note: Callable[[str], None] = lambda _: None) -> None:
-        """`note` is called with the reason of each connection that is refused or closed."""
+    def __init__(
+        self, limits: HttpLimits, note: Callable[[str], None] = lambda _: None, log: Any = None
+    ) -> None:
+        """
+        `note` is called with the reason of each connection that is refused or closed.
+
+        `log`, if there is one, gets a line for each reason once a minute.
+        """
         self.limits = limits
         self._note = note
         self._proxies = tuple(ipaddress.ip_network(proxy, strict=False) for proxy in limits.proxies)
@@ -122,7 +130,7 @@ class HttpConnections:
         self._timer: asyncio.TimerHandle | None = None
         self._closed: Counter[str] = Counter()
         self._reported = 0.0
-        self._log = structlog.get_logger("web")
+        self._log = log
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -208,7 +216,8 @@ class HttpConnections:
 
     def count_closed(self, reason: str) -> None:
         """Count a connection that the server refused or closed."""
-        self._closed[reason] += 1
+        if self._log is not None:
+            self._closed[reason] += 1
         self._note(reason)
 
     def stop(self) -> None:
@@ -248,8 +257,8 @@ class HttpConnections:
 
     def _period(self) -> float:
         limits = self.limits
-        shortest = min(limits.head, limits.body, limits.idle, limits.write)
-        return max(_SHORTEST_SWEEP, min(_LONGEST_SWEEP, shortest / _SWEEPS_PER_TIMEOUT))
+        times = (limits.silent, limits.head, limits.body, limits.idle, limits.write)
+        return max(_SHORTEST_SWEEP, min(_LONGEST_SWEEP, min(times) / _SWEEPS_PER_TIMEOUT))
 
     def _sweep(self) -> None:
         self._timer = None

@@ -141,11 +141,11 @@ class HttpProtocol(HttpToolsProtocol):
         self._state = {**app_state, "protocol": self}  # uvicorn copies it for each request
         super().__init__(app_state=self._state, **named)
         self._registry = registry
-        self._since = self._progress = self.loop.time()  # start of the state; time of the last byte
+        self.since = self._progress = self.loop.time()  # start of the state; time of the last byte
         self._begun = 0  # requests
         self._requests: deque[_Request] = deque()  # not answered yet
         self._newest: _Request | None = None
-        self._in_head = self._in_body = False
+        self.is_in_head = self._in_body = False
         self._head_bytes = self._raw_bytes = self._body_bytes = self._chunks = 0
         self._timed_from = 0  # the bytes of the body that came before `_since`
         self._discarded = 0
@@ -183,11 +183,11 @@ class HttpProtocol(HttpToolsProtocol):
             if self._discarded > self._registry.limits.linger_bytes:
                 self._socket.abort()
             return
-        if not self._in_head and not self._in_body:
+        if not self.is_in_head and not self._in_body:
             self._head_bytes = 0
         self._raw_bytes += len(data)
         super().data_received(data)
-        if self._in_head:
+        if self.is_in_head:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEADERS:
                 self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
@@ -214,14 +214,14 @@ class HttpProtocol(HttpToolsProtocol):
         if len(self._requests) > MAX_PIPELINED:
             self._stop_parser()
         super().on_message_begin()
-        self._in_head, self._head_bytes = True, 0
+        self.is_in_head, self._head_bytes = True, 0
         if self._begun:  # the first request's time began with the connection
-            self._since = self._progress
+            self.since = self._progress
         self._begun += 1
 
     @override
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._in_head:  # a trailer: no application sees it
+        if not self.is_in_head:  # a trailer: no application sees it
             return
         if len(self.headers) >= MAX_HEADER_COUNT:
             self._stop_parser(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
@@ -241,8 +241,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._stop_parser(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         if not self._registry.admits(self.connection, path):
             self._stop_parser(HTTPStatus.SERVICE_UNAVAILABLE)
-        self._in_head, self._in_body = False, True
-        self._since = self._progress
+        self.is_in_head, self._in_body = False, True
+        self.since = self._progress
         self._raw_bytes = self._body_bytes = self._chunks = self._timed_from = 0
         upgrades = self.parser.should_upgrade()  # no other protocol is supported
         self._discards = upgrades
@@ -264,7 +264,7 @@ class HttpProtocol(HttpToolsProtocol):
     @override
     def on_message_complete(self) -> None:
         self._in_body = False
-        self._since = self._progress
+        self.since = self._progress
         if self._newest is not None:
             self._newest.is_complete = True
         super().on_message_complete()
@@ -292,7 +292,7 @@ class HttpProtocol(HttpToolsProtocol):
         if request not in self._requests:
             return
         self._requests.remove(request)
-        self._since = self.loop.time()
+        self.since = self.loop.time()
         if self._is_refused:
             self._send_refusal()
         self._update_rank()
@@ -301,7 +301,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Close; if the client still sends, let it read the response before."""
         if self.is_ending:
             return
-        if self._in_head or self._in_body or self._discards:
+        if self.is_in_head or self._in_body or self._discards:
             self._linger()
         else:
             self.is_ending = True
@@ -310,7 +310,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _linger(self) -> None:
         """Close our side and discard some input: a reset could destroy the response."""
         self.is_ending = self._discards = True
-        self._since = self.loop.time()
+        self.since = self.loop.time()
         self._socket.resume_reading()
         with suppress(OSError):  # the client is gone; the next read shows it
             self._socket.write_eof()
@@ -327,17 +327,17 @@ class HttpProtocol(HttpToolsProtocol):
             return self._expire_body(now)
         if self._requests and not self.is_ending:
             return ""
-        if is_ending and now - self._since > self._registry.limits.linger:
+        if is_ending and now - self.since > self._registry.limits.linger:
             self._socket.abort()
             return "lingering"
         return "" if is_ending else self._expire_waiting(now)
 
     def _expire_waiting(self, now: float) -> str:
-        limits, waited = self._registry.limits, now - self._since
-        if self._in_head and waited > limits.head:
+        limits, waited = self._registry.limits, now - self.since
+        if self.is_in_head and waited > limits.head:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT)
             return "slow_head"
-        if waited > (limits.idle if self._begun else limits.head):
+        if waited > (limits.idle if self._begun else limits.silent):
             self._socket.close()
             return "idle"
         return ""
@@ -345,10 +345,10 @@ class HttpProtocol(HttpToolsProtocol):
     def _expire_body(self, now: float) -> str:
         limits = self._registry.limits
         if not self._socket.is_reading():  # the application is slow, not the client
-            self._since, self._timed_from, self._progress = now, self._body_bytes, now
+            self.since, self._timed_from, self._progress = now, self._body_bytes, now
             return ""
         arrived = self._body_bytes - self._timed_from
-        behind = (now - self._since - limits.body) * limits.body_rate - arrived
+        behind = (now - self.since - limits.body) * limits.body_rate - arrived
         if now - self._progress <= limits.body and behind <= 0:
             return ""
         self._refuse(HTTPStatus.REQUEST_TIMEOUT)
@@ -388,7 +388,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self.is_ending or self._is_refused:
             return
         self._is_refused, self._refusal = True, status
-        self._in_head, self._in_body, self._discards = False, False, True
+        self.is_in_head, self._in_body, self._discards = False, False, True
         self._send_refusal()
         self._update_rank()
 

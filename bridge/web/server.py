@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import structlog
 import uvicorn
 from typing_extensions import override
 
@@ -71,7 +72,7 @@ class WebServer:
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         fitting = fit_to_descriptors(limits.connections, descriptors)
         limits = replace(limits, connections=fitting)
-        self._connections = HttpConnections(limits, note)
+        self._connections = HttpConnections(limits, note, structlog.get_logger("web"))
         self._server = _Server(http_config(application, self._connections))
         self._task: asyncio.Task[None] | None = None
 

@@ -1,16 +1,15 @@
 """Destinations from settings: definitions, reply policy, and a sender for each kind of address."""
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
 from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
-from twisted.web.client import Agent
-from twisted.web.iweb import IPolicyForHTTPS
-from zope.interface import implementer  # type: ignore[import-untyped]
 
 from bridge.delivery.destinations import CompiledDestination
 from bridge.delivery.reply_policy import acknowledges, require_acknowledgment
@@ -19,7 +18,7 @@ from bridge.queue.states import RetryPolicy
 from bridge.transports import MessageSender
 from bridge.transports.folder_files import FolderSender
 from bridge.transports.http_protocol import read_authorization
-from bridge.transports.http_sender import HttpSender
+from bridge.transports.http_sender import HttpReceiver, HttpSender
 from bridge.wiring.active_settings import SourceFinder, file_sources
 from bridge.wiring.connection_paths import authorization_path, folder_at, require_permitted
 from bridge.wiring.listeners import log_reload_failure
@@ -33,7 +32,8 @@ from mappings.language.diagnostics import MappingErrors
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultEvent
 from mllp.client import FurtherReplyHandler, MLLPClient, no_further_replies
-from mllp.tls import ReloadingClientOptions, client_options
+from mllp.errors import TLSConfigurationError
+from mllp.tls import ReloadingClientOptions, ReloadingOptions, client_options
 
 STATUS_MAPPING = "status"
 """The definition of order status messages, for destinations that list such events."""
@@ -177,7 +177,7 @@ def make_sender(
         case FolderAddress():
             return _folder(settings, destination)
         case WebAddress() as address:
-            return _web(settings, destination, address, reactor)
+            return _web(settings, destination, address)
         case address:
             return _mllp(settings, destination, address, reactor, further_reply)
 
@@ -213,33 +213,61 @@ def _folder(settings: Settings, destination: DestinationSettings) -> FolderSende
     )
 
 
-def _web(
-    settings: Settings, destination: DestinationSettings, address: WebAddress, reactor: Any
-) -> HttpSender:
+def _web(settings: Settings, destination: DestinationSettings, address: WebAddress) -> HttpSender:
     authorization = read_authorization(
         f"destination {destination.name}", authorization_path(settings, destination)
     )
-    policy: Any = _DestinationTrust(tls_options(settings, destination))
-    agent = Agent(reactor, policy, connectTimeout=destination.connect_timeout)  # type: ignore[no-untyped-call]
-    return HttpSender(
-        agent,
-        address.encode("ascii"),
-        clock=reactor,
-        reply_timeout=destination.ack_timeout,
-        matches=acknowledges,
-        authorization=authorization,
+    context = ReloadingOptions(
+        partial(_checked_tls_context, settings, destination),
+        _tls_files(settings, destination),
+        log_reload_failure,
     )
+    receiver = HttpReceiver(
+        address,
+        destination.connect_timeout,
+        destination.ack_timeout,
+        lambda: context.options,
+        destination.tls.server_name or "" if destination.tls else "",
+        authorization,
+    )
+    return HttpSender(receiver, matches=acknowledges)
 
 
-@implementer(IPolicyForHTTPS)
-class _DestinationTrust:
-    """The TLS options of one destination, for Twisted's HTTP agent."""
+def _checked_tls_context(
+    settings: Settings, destination: DestinationSettings
+) -> ssl.SSLContext | None:
+    tls_options(settings, destination)  # its errors name the setting
+    try:
+        return tls_context(settings, destination)
+    except (OSError, ValueError):
+        raise TLSConfigurationError("tls", "is refused by the TLS library") from None
 
-    def __init__(self, options: Any) -> None:
-        self._options = options
 
-    def creatorForNetloc(self, hostname: bytes, port: int) -> Any:  # noqa: N802  # Twisted's name
-        return self._options
+def tls_context(settings: Settings, destination: DestinationSettings) -> ssl.SSLContext | None:
+    """
+    Return the TLS context of a connection to a destination by HTTP or a check; None without TLS.
+
+    Raises OSError or ValueError if a file of the settings cannot be read.
+    """
+    address, tls = destination.address, destination.tls
+    if tls is None and not (isinstance(address, WebAddress) and address.secure):
+        return None
+    ca = None if tls is None or tls.ca is None else settings.path(tls.ca)
+    context = ssl.create_default_context(cafile=ca)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if tls is not None and tls.crl is not None:
+        context.load_verify_locations(settings.path(tls.crl))
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    if tls is not None and tls.certificate is not None:
+        key = None if tls.key is None else settings.path(tls.key)
+        context.load_cert_chain(settings.path(tls.certificate), key)
+    return context
+
+
+def _tls_files(settings: Settings, destination: DestinationSettings) -> list[Path]:
+    tls = destination.tls
+    named = () if tls is None else (tls.ca, tls.certificate, tls.key, tls.crl)
+    return [settings.path(file) for file in named if file is not None]
 
 
 def tls_options(settings: Settings, destination: DestinationSettings) -> Any:
@@ -252,8 +280,6 @@ def tls_options(settings: Settings, destination: DestinationSettings) -> Any:
         return client_options(None, None, None, address.host) if secure else None
     tls = destination.tls
     named = (tls.ca, tls.certificate, tls.key, tls.crl)
-    ca, certificate, key, crl = files = [
-        None if file is None else settings.path(file) for file in named
-    ]
+    ca, certificate, key, crl = [None if file is None else settings.path(file) for file in named]
     make = partial(client_options, ca, certificate, key, tls.server_name or address.host, crl)
-    return ReloadingClientOptions(make, [file for file in files if file], log_reload_failure)
+    return ReloadingClientOptions(make, _tls_files(settings, destination), log_reload_failure)

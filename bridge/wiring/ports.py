@@ -21,9 +21,8 @@ from bridge.queue.ledger.ledger import ArrivalStore
 from bridge.store.database import Database
 from bridge.store.records.sequence_numbers import SequenceLinks
 from bridge.transports.folder_listener import FolderListener, FolderRules
+from bridge.transports.http_listener import HttpListener, HttpListenerRules
 from bridge.transports.http_protocol import read_authorization
-from bridge.transports.http_resource import HttpListenerRules, MessageResource
-from bridge.transports.http_server import MessageSite
 from bridge.wiring.connection_paths import authorization_path, folder_at
 from bridge.wiring.listeners import tls_options
 from config import Settings
@@ -126,11 +125,9 @@ def make_port(
     observer = WireCounter(metrics, listener.name, handlers.frame_counts)
     endpoint = listener_endpoint(settings, listener, address, reactor)
     if isinstance(address, WebAddress):
-        resource = MessageResource(
-            handlers.handle, web_rules(settings, listener, address), observer
-        )
-        site = MessageSite(
-            resource,
+        site = HttpListener(
+            handlers.handle,
+            web_rules(settings, listener, address),
             limits,
             clock=reactor,
             observer=observer,

@@ -25,7 +25,6 @@ from bridge.admin.checks.peers import (
     first_action,
     root_cause,
     run_checks,
-    tls_context,
 )
 from bridge.contract import TOKEN_HEADER
 from bridge.transports import TransportError
@@ -36,6 +35,7 @@ from bridge.wiring.connection_paths import (
     folder_at,
     require_permitted,
 )
+from bridge.wiring.destinations import tls_context
 from bridge.wiring.secrets import read_token
 from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, WebAddress

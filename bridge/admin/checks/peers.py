@@ -13,9 +13,6 @@ from threading import Thread
 from typing import Final, NamedTuple
 
 from bridge.admin.checks.findings import CheckFinding, CheckSeverity
-from config import Settings
-from config.addresses import WebAddress
-from config.sections import DestinationSettings
 
 PATIENCE: Final = 20.0
 """Seconds for all checks together."""
@@ -104,27 +101,6 @@ def first_action(connection: socket.socket) -> FirstAction:
         return FirstAction.WAITS
     finally:
         connection.settimeout(before)
-
-
-def tls_context(settings: Settings, destination: DestinationSettings) -> ssl.SSLContext | None:
-    """
-    Return the TLS context with which a check connects to a destination; None without TLS.
-
-    Raises OSError or ValueError if a file of the settings cannot be read.
-    """
-    address, tls = destination.address, destination.tls
-    if tls is None and not (isinstance(address, WebAddress) and address.secure):
-        return None
-    ca = None if tls is None or tls.ca is None else settings.path(tls.ca)
-    context = ssl.create_default_context(cafile=ca)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if tls is not None and tls.crl is not None:
-        context.load_verify_locations(settings.path(tls.crl))
-        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
-    if tls is not None and tls.certificate is not None:
-        key = None if tls.key is None else settings.path(tls.key)
-        context.load_cert_chain(settings.path(tls.certificate), key)
-    return context
 
 
 def explain_failure(error: BaseException, host: str, *, is_set: bool = True) -> str:

@@ -11,8 +11,8 @@ from bridge.web.connections import HttpLimits
 from bridge.web.server import WebServer
 from config.quantities import Address
 
-QUICK = HttpLimits(connections=8, per_source=6, head=0.2, body=0.2, idle=0.2, write=0.3)
-PATIENT = replace(QUICK, head=60.0, body=60.0, idle=60.0, write=60.0)
+QUICK = HttpLimits(connections=8, per_source=6, silent=0.2, head=0.2, body=0.2, idle=0.2, write=0.3)
+PATIENT = replace(QUICK, silent=60.0, head=60.0, body=60.0, idle=60.0, write=60.0)
 GET = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /%s HTTP/1.1\r\nHost: x\r\n"
 WITHIN = 120

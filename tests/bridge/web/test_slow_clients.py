@@ -85,7 +85,7 @@ async def test_an_upload_with_progress_is_read() -> None:
 
 async def test_a_large_body_may_be_read_slowly() -> None:
     """Time limits are checked between the pieces; the body still counts as a body."""
-    async with served(replace(PATIENT, head=0.2)) as to:
+    async with served(replace(PATIENT, silent=0.2, head=0.2)) as to:
         reader, _ = await to.connect(POST % b"steps" + b"Content-Length: %d\r\n\r\n" % LARGE)
         await eventually_async(lambda: to.application.scopes)
         to.writers[0].write(bytes(LARGE))
