@@ -44,23 +44,6 @@ def test_the_database_contains_no_readable_part_of_a_link(service: Service) -> N
     assert token not in stored
 
 
-def test_a_signed_report_is_final(service: Service) -> None:
-    """Launch: if the report exists and is signed, the response has status Final."""
-    service.launch()
-    service.post("report/sign", {"clinicalInfo": identity()})
-    body = service.launch().json()
-    assert (body["status"], body["reportStatus"]) == ("Final", "Final")
-
-
-def test_a_launch_of_a_preliminary_report(service: Service) -> None:
-    """The response has its status."""
-    service.launch()
-    service.post(
-        "report/prelim", {"clinicalInfo": identity(), "prelimGroup": "G", "prelimTag": "T"}
-    )
-    assert service.launch().json()["status"] == "Preliminary"
-
-
 def test_a_lazy_launch_of_a_draft_changes_nothing(service: Service) -> None:
     """The response has the status and the owner of the existing report."""
     service.launch(READER)

@@ -15,7 +15,6 @@ from tests.bridge.engine.http.engine_service import (
     READER,
     Page,
     Service,
-    identity,
     launch_body,
     user,
 )
@@ -80,21 +79,6 @@ async def following_by(listener: Listener, page: Page) -> AsyncIterator[list[dic
     task = asyncio.get_running_loop().create_task(follow())
     yield opened
     await task
-
-
-def test_the_open_window_follows_a_launch(service: Service, page: Page) -> None:
-    """The window gets the new report's page, and its old session ends."""
-
-    async def scenario() -> str:
-        async with listening(page) as listener:
-            async with following_by(listener, page) as opened:
-                assert await launch(service, "A2") == []
-            assert opened[0]["window"]["persistent"] is True
-        assert (await post(page, "activity", {})).status_code == 401
-        return str(opened[0]["session"])
-
-    follower = Page(service, service.runner.run(scenario()))
-    assert follower("report").json()["clinicalInfo"] == [identity("A2")]
 
 
 def test_following_a_lazy_launch_creates_the_report(service: Service, page: Page) -> None:

@@ -6,9 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bridge.audit.chain import ENGINE_CHAIN
 from bridge.contract import split_cursor
-from bridge.engine.http.requests.request_limits import WaitingRequests
 from tests.bridge.engine.http.engine_service import (
     ADMIN,
     BASE,
@@ -19,7 +17,6 @@ from tests.bridge.engine.http.engine_service import (
     launch_body,
     user,
 )
-from tests.eventually import eventually_async
 
 
 def rows(service: Service, **query: Any) -> Any:
@@ -153,7 +150,6 @@ def test_the_values_for_filters(worklist: Service) -> None:
 
 
 ONE = {"clinicalInfo": identity()}
-WAIT = 60  # seconds: the longest that a reader may wait
 
 
 @pytest.mark.parametrize(
@@ -189,33 +185,6 @@ def test_the_feed_shows_a_release_when_it_is_due(service: Service) -> None:
     ]
 
 
-def test_a_change_wakes_a_waiting_reader(service: Service) -> None:
-    """changes: a waiting request returns the first change, or nothing after the wait."""
-    engine = service.application.state.engine
-    polls = engine.polls = WaitingRequests(1, 1)
-
-    async def waiting() -> tuple[float, Any]:
-        loop = asyncio.get_running_loop()
-        headers = {"x-access-token": service.tokens[ADMIN]}
-        begin = loop.time()
-        reader = asyncio.create_task(
-            service.http.get(f"/api/report/changes?wait={WAIT}", headers=headers)
-        )
-        await eventually_async(lambda: polls._callers.total() == 1)
-        body = launch_body()
-        await service.http.post("/api/report/launch/clinical", json=body, headers=headers)
-        response = await reader
-        return loop.time() - begin, response.json()
-
-    seconds, page = service.runner.run(waiting())
-    assert seconds < WAIT, "it was woken, and did not wait to the end"
-    assert len(page["changes"]) == 1
-    assert service.get("report/changes", after=page["cursor"], wait=0.1).json() == {
-        "changes": [],
-        "cursor": page["cursor"],
-    }
-
-
 def test_the_feed_is_scoped_by_site(service: Service) -> None:
     """changes: an administrator reads own sites, a service token all sites, a user none."""
     service.launch()
@@ -226,25 +195,6 @@ def test_the_feed_is_scoped_by_site(service: Service) -> None:
     assert service.get("report/changes", SiteID="SITE2").status_code == 403
     for wrong in ({"after": -1}, {"limit": 0}, {"wait": 61}, {"after": "x"}):
         assert service.get("report/changes", **wrong).status_code == 400
-
-
-def test_all_actions_are_audited_in_one_hash_chain(service: Service) -> None:
-    """The verification finds an altered row."""
-    link = service.launch(userInfo=user()).json()["reportLink"]
-    service.open(link)
-    service.post("report/sign", ONE)
-    service.post("report/export/json", ONE)
-    service.runner.run(service.application.state.engine.audit_buffer.flush())
-    with service.database.write() as connection:
-        actions = connection.exec_driver_sql(
-            "SELECT action FROM engine_audit_event ORDER BY sequence"
-        ).scalars()
-        assert list(actions) == ["launch", "open", "sign", "export"]
-        assert ENGINE_CHAIN.verify(connection).broken is None
-        connection.exec_driver_sql(
-            "UPDATE engine_audit_event SET action = 'read' WHERE action = 'sign'"
-        )
-        assert ENGINE_CHAIN.verify(connection).broken == 3
 
 
 def test_the_worklist_is_filtered_and_sorted(service: Service) -> None:
