@@ -2,20 +2,19 @@
 
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Self
 
-from sqlalchemy import Connection
-
-from bridge.audit import outbox
+from bridge.admin.report_engine import CommandEngine, internal_engine
+from bridge.audit import outbox, trail
 from bridge.audit.chain import BRIDGE_CHAIN, ENGINE_CHAIN, ChainVerification
 from bridge.audit.events import AuditOrigin, Outcome, command_event
-from bridge.engine.documents.fhir_audit_event import AuditEntry, audit_events
-from bridge.engine.service.accounts import audit_queries
-from bridge.engine.service.accounts.audit_queries import AuditRow, TrailQuery
+from bridge.audit.fhir import AuditedPatient, AuditEntry, audit_events
+from bridge.audit.trail import AuditRow, TrailQuery
 from bridge.errors import BridgeError
 from bridge.queue import queries
 from bridge.queue.listing_rows import DeliveryRow
@@ -23,7 +22,6 @@ from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.wiring.stores import (
-    bridge_database,
     engine_is_ready,
     migrate_bridge,
     migrate_engine,
@@ -96,7 +94,7 @@ class AuditRelay:
             sites=criteria.sites,
         )
         with self._chain_database.read() as connection:
-            rows = audit_queries.read_newest(connection, query, criteria.limit, self._chain)
+            rows = trail.read_newest(connection, query, criteria.limit, self._chain)
         return [_as_json(row) for row in rows]
 
 
@@ -113,24 +111,6 @@ def _as_json(row: AuditRow) -> dict[str, Any]:
         "site": row.site_id,
         "reason": str(row.details.get("reason", "")),
     }
-
-
-def append_event(
-    connection: Connection,
-    database: Database,
-    now: int,
-    action: str,
-    site_id: str | None = None,
-    details: Mapping[str, Any] | None = None,
-    **members: Any,
-) -> None:
-    """
-    Append an event of a command to the engine's chain, in the transaction of the command.
-
-    `members` are further members of `AuditEvent`, such as its target, `before` and `after`.
-    """
-    event = command_event(action, site_id=site_id, details=details or {}, **members)
-    ENGINE_CHAIN.record(connection, database, [event], now)
 
 
 @contextmanager
@@ -230,19 +210,18 @@ def make_query(
 
 def list_events(home: Path, query: TrailQuery, limit: int) -> list[dict[str, Any]]:
     """Return events, newest first; the listing itself is audited."""
-    with _Trail(load(home)) as opened:
+    settings = load(home)
+    with _Trail(settings) as opened:
         with opened.database.read() as connection:
-            rows = audit_queries.read_newest(connection, query, limit, opened.chain)
-            unfiltered = query.site_id is None and query.report_id is None
-            refusals = (
-                audit_queries.newest_anonymous(connection, query.since, limit)
-                if unfiltered and opened.chain is ENGINE_CHAIN
-                else []
-            )
+            rows = trail.read_newest(connection, query, limit, opened.chain)
         opened.record_read("audit-read", query)
-    found = [{**each.as_json(), "chained": True} for each in rows]
-    found += [each for each in refusals if query.action in (None, each["action"])]
-    return sorted(found, key=lambda each: each["at"], reverse=True)[:limit]
+    found = [{**row.as_json(), "chained": True} for row in rows]
+    if settings.engine.is_internal and query.site_id is None and query.report_id is None:
+        criteria = {"limit": limit} | ({} if query.since is None else {"since": query.since})
+        with internal_engine(settings) as engine:
+            refusals = engine.call("GET", "operator", "anonymous-refusals", query=criteria)
+        found += [row for row in refusals if query.action in (None, row["action"])]
+    return sorted(found, key=lambda row: row["at"], reverse=True)[:limit]
 
 
 def export(home: Path, query: TrailQuery, *, patients: bool) -> Iterator[dict[str, Any]]:
@@ -253,19 +232,38 @@ def export(home: Path, query: TrailQuery, *, patients: bool) -> Iterator[dict[st
     """
     settings = load(home)
     server = settings.http.public_url
-    with _Trail(settings) as opened:
+    with ExitStack() as stack:
+        opened = stack.enter_context(_Trail(settings))
+        engine = None
+        if settings.engine.is_internal:
+            engine = stack.enter_context(internal_engine(settings))
         opened.record_read("audit-export", query)
         with opened.database.read() as connection:
             # A slow reader of the export must not end the transaction.
             opened.database.disable_idle_timeout(connection)
-            has_reports = opened.chain is ENGINE_CHAIN
-            named = patients and has_reports
-            for row in audit_queries.iterate(connection, query, opened.chain):
-                subjects = audit_queries.patients_of(connection, row.reports) if named else ()
-                yield from audit_events(row.entry(), server, subjects)
-            for entry in _delivered_results(home, connection, query) if has_reports else ():
-                subjects = audit_queries.patients_of(connection, entry.reports) if patients else ()
-                yield from audit_events(entry, server, subjects)
+            for rows in trail.pages(connection, query, opened.chain):
+                named = _Reports(engine if patients else None, [row.reports for row in rows])
+                for row in rows:
+                    yield from audit_events(row.entry(), server, named.patients_of(row.reports))
+        if engine is not None:
+            yield from _delivered_results(opened.bridge, engine, query, server, patients=patients)
+
+
+class _Reports:
+    """Sites and patients of reports, which the engine knows; without an engine there are none."""
+
+    def __init__(self, engine: CommandEngine | None, reports: Iterable[Iterable[str]]) -> None:
+        wanted = list(dict.fromkeys(chain.from_iterable(reports)))
+        found: dict[str, Any] = {"sites": {}, "patients": {}}
+        if engine is not None and wanted:
+            found = engine.call("POST", "operator", "reports", body={"reports": wanted})
+        self.sites: dict[str, str] = found["sites"]
+        self._patients: dict[str, list[list[str]]] = found["patients"]
+
+    def patients_of(self, reports: Iterable[str]) -> list[AuditedPatient]:
+        """Return the patients of reports, each once."""
+        rows = (row for report in reports for row in self._patients.get(report, ()))
+        return list(dict.fromkeys(AuditedPatient(site, mrn) for site, mrn in rows))
 
 
 class _Trail:
@@ -295,25 +293,26 @@ class _Trail:
             self.chain.record(connection, self.database, [event], now)
 
 
-def _delivered_results(home: Path, engine: Connection, query: TrailQuery) -> Iterator[AuditEntry]:
+def _delivered_results(
+    database: Database, engine: CommandEngine, query: TrailQuery, server: str, *, patients: bool
+) -> Iterator[dict[str, Any]]:
     """Yield the delivered results that match the query, newest first."""
     if query.action not in (None, "sent"):
         return
     before = None
-    with bridge_database(home) as database:
-        while True:
-            filter_ = queries.Filter(
-                QueueState.DONE, None, query.report_id, query.since, before, _PAGE
-            )
-            rows = queries.deliveries(database, filter_)
-            sites = audit_queries.sites_of(engine, [each.report_id for each in rows])
-            for row in rows:
-                site_id = sites.get(row.report_id, "")
-                if _matches(query, row, site_id):
-                    yield _delivery_entry(row, site_id)
-            if len(rows) < _PAGE:
-                return
-            before = rows[-1].id
+    while True:
+        filter_ = queries.Filter(QueueState.DONE, None, query.report_id, query.since, before, _PAGE)
+        rows = queries.deliveries(database, filter_)
+        known = _Reports(engine, [[row.report_id] for row in rows])
+        for row in rows:
+            site_id = known.sites.get(row.report_id, "")
+            if _matches(query, row, site_id):
+                entry = _delivery_entry(row, site_id)
+                subjects = known.patients_of(entry.reports) if patients else ()
+                yield from audit_events(entry, server, subjects)
+        if len(rows) < _PAGE:
+            return
+        before = rows[-1].id
 
 
 def _matches(query: TrailQuery, row: DeliveryRow, site_id: str) -> bool:

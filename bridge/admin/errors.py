@@ -22,6 +22,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from typing_extensions import override
+
 from bridge.errors import BridgeError
 
 _PASSED_ON = frozenset({400, 404, 409, 413, 429})
@@ -141,13 +143,23 @@ class Overloaded(OperatorError):
 
 
 class EngineRefusal(OperatorError):
-    """The report engine refused the request; `detail` is its own text."""
+    """
+    The report engine refused the request; `detail` is its own text.
 
-    def __init__(self, status: int, code: str, detail: str = "") -> None:
+    `pointer` is the place of the fault in the body of the request. Only commands show it.
+    """
+
+    def __init__(self, status: int, code: str, detail: str = "", pointer: str = "") -> None:
         # A 401 or 403 is about our own token. To the user it would look like their session.
         self.status = status if status in _PASSED_ON else 502
         self.code = code
+        self.pointer = pointer
         super().__init__(detail or f"the report service refused the request: {code}")
+
+    @override
+    def __str__(self) -> str:
+        is_named = not self.pointer or self.detail.startswith(self.pointer)
+        return self.detail if is_named else f"{self.detail} ({self.pointer})"
 
 
 class EngineUnreachable(OperatorError):

@@ -16,17 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bridge.admin.audit_events import append_event
 from bridge.admin.progress import NOT_SHOWN, Report
-from bridge.engine.links import KeyRing
-from bridge.engine.service import idempotency
-from bridge.engine.service.accounts import second_factor
-from bridge.engine.service.launch import links
-from bridge.engine.service.launch.links import LinkKeys
+from bridge.admin.report_engine import CommandEngine, internal_engine
+from bridge.audit import outbox
+from bridge.audit.events import command_event
 from bridge.errors import BridgeError
-from bridge.store.database import Database
 from bridge.wiring.secrets import KEY_BYTES, read_link_keys, write_link_keys
-from bridge.wiring.stores import migrate_engine, open_engine_database
+from bridge.wiring.stores import bridge_database_of
 from config import Settings
 
 _KEY_ID_BYTES: Final = 4
@@ -65,67 +61,50 @@ def rotate_keys(
     if not settings.engine.is_internal:
         raise NotRotated("links are sealed by the service at engine.base_url")
     path = settings.path(settings.engine.link_keys_file)
-    database = open_engine_database(settings)
-    try:
-        migrate_engine(database)
-        with _exclusive(path):
-            return _rotate(path, database, sleep, report, drop_old=drop_old)
-    finally:
-        database.dispose()
-
-
-def _rotate(
-    path: Path,
-    database: Database,
-    sleep: Callable[[float], None],
-    report: Report,
-    *,
-    drop_old: bool,
-) -> RotationResult:
-    old = read_link_keys(path)
-    new = (secrets.token_hex(_KEY_ID_BYTES), secrets.token_bytes(KEY_BYTES))
-    write_link_keys(path, (new, *old))
-    sleep(_SETTLE_SECONDS)
-    link_keys = LinkKeys(KeyRing((new, *old), secrets.token_bytes), secrets.token_bytes)
-    resealed, unreadable = _reseal_links(database, link_keys, report)
-    with database.write() as connection:
-        answers = idempotency.reseal(connection, link_keys.keys)
-        codes = second_factor.reseal(connection, link_keys.keys)
-    resealed = resealed + answers[0] + codes[0]
-    unreadable = unreadable + answers[1] + codes[1]
-    if drop_old:
-        write_link_keys(path, (new,))
-    dropped = len(old) if drop_old else 0
-    result = RotationResult(new[0], resealed, unreadable, 1 + len(old) - dropped, dropped)
-    now = _now()
-    with database.write() as connection:
-        counts = {"links": result.links, "unreadable": unreadable, "dropped": dropped}
-        known = [key_id for key_id, _ in old]
-        changes = {
-            "before": {"keys": known},
-            "after": {"keys": [new[0]] if drop_old else [new[0], *known]},
-        }
-        target = ("link-keys", new[0])
-        append_event(
-            connection, database, now, "keys-rotate", None, counts, target=target, **changes
-        )
+    with _exclusive(path):
+        old = read_link_keys(path)
+        new = (secrets.token_hex(_KEY_ID_BYTES), secrets.token_bytes(KEY_BYTES))
+        write_link_keys(path, (new, *old))
+        sleep(_SETTLE_SECONDS)
+        with internal_engine(settings) as engine:
+            resealed, unreadable = _reseal(engine, report)
+        if drop_old:
+            write_link_keys(path, (new,))
+        dropped = len(old) if drop_old else 0
+        result = RotationResult(new[0], resealed, unreadable, 1 + len(old) - dropped, dropped)
+        _record(settings, result, [key_id for key_id, _ in old])
     return result
 
 
-def _reseal_links(database: Database, link_keys: LinkKeys, report: Report) -> tuple[int, int]:
-    """Seal links in small transactions, so that launches are not delayed."""
-    resealed, unreadable, after = 0, 0, 0
-    with database.read() as connection:
-        total = links.count_older(connection, link_keys, _now())
-    while True:
-        with database.write() as connection:
-            step = links.reseal(connection, link_keys, _now(), after)
-        resealed += step.moved
-        unreadable += step.unreadable
+def _reseal(engine: CommandEngine, report: Report) -> tuple[int, int]:
+    """Seal links in small transactions, so that launches are not delayed; then the rest."""
+    resealed, unreadable, total = 0, 0, 0
+    after: int | None = 0
+    while after is not None:
+        step = engine.call("POST", "operator", "reseal", "links", body={"after": after})
+        total = total or step["older"]
+        after = step["last"]
+        resealed += step["moved"]
+        unreadable += step["unreadable"]
         report("sealing links", resealed + unreadable, total)
-        if step.last is None:
-            return resealed, unreadable
-        after = step.last
+    others = engine.call("POST", "operator", "reseal", "secrets")
+    return resealed + others["moved"], unreadable + others["unreadable"]
+
+
+def _record(settings: Settings, result: RotationResult, known: list[str]) -> None:
+    event = command_event(
+        "keys-rotate",
+        target=("link-keys", result.key_id),
+        details={
+            "links": result.links,
+            "unreadable": result.unreadable,
+            "dropped": result.dropped,
+        },
+        before={"keys": known},
+        after={"keys": [result.key_id, *([] if result.dropped else known)]},
+    )
+    with bridge_database_of(settings) as database, database.write() as connection:
+        outbox.add(connection, event, time.time_ns() // 1_000_000)
 
 
 @contextmanager
@@ -139,7 +118,3 @@ def _exclusive(path: Path) -> Iterator[None]:
         raise NotRotated("another rotation is in progress") from None
     finally:
         os.close(folder)
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

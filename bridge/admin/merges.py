@@ -6,26 +6,24 @@ bridge. Later orders with the number are those of its own patient. Orders that t
 because nobody knows whose they are: they become exceptions.
 """
 
-import asyncio
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from bridge.admin.audit_events import audited
-from bridge.engine.service.reports import patients
-from bridge.engine.service.work import ActorRef, transaction
+from bridge.admin.report_engine import report_engine
 from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
+from bridge.executors import Threads
 from bridge.index_key import keyed64
 from bridge.intake.process.order_repository import resume_parked, undo_merge
 from bridge.queue.ledger.arrivals import signed64
 from bridge.store.database import Database
 from bridge.store.records import merged_patients
 from bridge.store.records.merged_patients import MergePointer
-from bridge.wiring.engine import engine_http, engine_tokens
-from bridge.wiring.stores import bridge_database, migrate_engine, open_engine_database
-from config import Settings, load
+from bridge.wiring.stores import bridge_database
+from config import load
 
 MAX_REASON: Final = 500
 """Characters of a reason, which the audit trail stores."""
@@ -72,13 +70,15 @@ def undo(home: Path, number: str, site: str, reason: str) -> UndoneMerge:
     """Undo the merge of a number; audited. Raises NoSuchMerge, ReasonRequired."""
     if not 0 < len(reason.strip()) <= MAX_REASON:
         raise ReasonRequired
-    settings = load(home)
     with bridge_database(home) as database:
         pointer = find(database, number, site)
         reference = reference_of(pointer.site, pointer.prior_mrn)
-        with audited(home, database, "undo merge", ("merge", reference), reason=reason.strip()):
-            _undo_in_engine(settings, pointer)
-            return UndoneMerge(pointer.site, reference, undo_in_bridge(database, pointer))
+        with (
+            audited(home, database, "undo merge", ("merge", reference), reason=reason.strip()),
+            report_engine(load(home)) as opened,
+        ):
+            orders = opened.run(undo_pointer(database, opened.engine.client, pointer))
+    return UndoneMerge(pointer.site, reference, orders)
 
 
 def find(database: Database, number: str, site: str) -> MergePointer:
@@ -96,37 +96,20 @@ def find(database: Database, number: str, site: str) -> MergePointer:
     return found[0]
 
 
-def _undo_in_engine(settings: Settings, pointer: MergePointer) -> None:
-    """Undo the merge in the report engine first: if that fails, nothing has changed."""
-    if not settings.engine.is_internal:
-        asyncio.run(_call_engine(settings, pointer))
-        return
-    database = open_engine_database(settings)
-    try:
-        migrate_engine(database)
-        with transaction(database, ActorRef(), _now()) as work:
-            patients.undo_merge(work, pointer.site, pointer.mrn, pointer.prior_mrn)
-    finally:
-        database.dispose()
+async def undo_pointer(database: Database, client: EngineClient, pointer: MergePointer) -> int:
+    """
+    Remove the pointer, and return how many orders its merge had moved.
+
+    The report engine removes it first: if that fails, nothing has changed.
+    """
+    await client.undo_merge(pointer.site, pointer.mrn, pointer.prior_mrn)
+    return await Threads.CONSOLE.run(_undo_in_bridge, database, pointer)
 
 
-async def _call_engine(settings: Settings, pointer: MergePointer) -> None:
-    http = engine_http(settings, None)
-    try:
-        client = EngineClient(http, engine_tokens(settings))
-        await client.undo_merge(pointer.site, pointer.mrn, pointer.prior_mrn)
-    finally:
-        await http.aclose()
-
-
-def undo_in_bridge(database: Database, pointer: MergePointer) -> int:
-    """Remove the pointer after the engine did; return how many orders its merge had moved."""
+def _undo_in_bridge(database: Database, pointer: MergePointer) -> int:
+    now = time.time_ns() // 1_000_000
     with database.write() as connection:
-        moved = undo_merge(connection, pointer.site, pointer.prior_mrn, _now())
+        moved = undo_merge(connection, pointer.site, pointer.prior_mrn, now)
         waiting = {(pointer.site, pointer.prior_mrn), (pointer.site, pointer.mrn)}
         resume_parked(database, connection, waiting)
     return moved
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

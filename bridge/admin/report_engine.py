@@ -1,16 +1,26 @@
-"""Administrative endpoints of the report engine over HTTP, for the console and `bridge console`."""
+"""The administrative endpoints of the report engine, for the console and for commands."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+import asyncio
+import time
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import copy_context
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from pydantic import ValidationError
 
+from bridge.admin.access.grants import GrantedRoles
 from bridge.admin.errors import EngineRefusal, EngineUnreachable
 from bridge.contract.responses import AccountInfo, EnrolmentLink, iso, moment
-from bridge.engine_client.client import EngineClient
+from bridge.engine_client.client import EngineClient, in_process
 from bridge.engine_client.errors import EngineFailure
+from bridge.errors import BridgeError
+from bridge.wiring.engine import engine_http, engine_tokens, operator_application
+from bridge.wiring.stores import engine_is_ready, migrate_engine, open_engine_database
+from config import Settings
 
+T = TypeVar("T")
 _SUCCESS: Final = range(200, 300)
 _NOT_FOUND: Final = 404
 
@@ -92,6 +102,18 @@ class ReportEngine:
     async def sites(self) -> frozenset[str]:
         return frozenset(str(each["SiteID"]) for each in await self.call("GET", "sites"))
 
+    async def reserve(self, email: str) -> AccountInfo:
+        """
+        Return the account of an address; create one without sites if there is none.
+
+        Raises EngineRefusal except for a command with the internal engine.
+        """
+        try:
+            answer = await self.call("POST", "operator", "accounts", body={"email": email})
+            return AccountInfo.model_validate(answer)
+        except ValidationError:
+            raise EngineUnreachable from None
+
     async def _account(self, path: str, body: Mapping[str, Any]) -> Any:
         try:
             status, answer = await self.client.administer_account("POST", path, body=body)
@@ -106,4 +128,89 @@ def _successful(status: int, answer: Any) -> Any:
         return answer
     problem = answer if isinstance(answer, dict) else {}
     code, detail = problem.get("code", f"http_{status}"), problem.get("detail", "")
-    raise EngineRefusal(status, str(code), str(detail))
+    faults = problem.get("errors") or [{}]
+    raise EngineRefusal(status, str(code), str(detail), str(faults[0].get("pointer", "")))
+
+
+class NoInternalEngine(BridgeError):
+    """The data directory uses a report engine of somebody else."""
+
+    def __init__(self) -> None:
+        super().__init__("sites, users and tokens belong to the service at engine.base_url")
+
+
+class CommandEngine:
+    """
+    The report engine for a command: the internal one in this process, or that of the settings.
+
+    In this process the command is the operator of the data directory: it needs no token, and the
+    engine records its changes as those of the command. The service may run, or not.
+    """
+
+    def __init__(self, runner: asyncio.Runner, engine: ReportEngine) -> None:
+        self._runner = runner
+        self.engine = engine
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run the coroutine, in the context of the caller: the audit recording is part of it."""
+        return self._runner.run(work, context=copy_context())
+
+    def call(
+        self, method: str, *path: str, body: object = None, query: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Call as `ReportEngine.call`."""
+        return self.run(self.engine.call(method, *path, body=body, query=query))
+
+
+class EngineNotReady(BridgeError):
+    """The database of the internal engine does not exist, or is not migrated."""
+
+    def __init__(self) -> None:
+        super().__init__("the database of the report engine is not migrated")
+
+
+@contextmanager
+def internal_engine(settings: Settings, *, migrate: bool = True) -> Iterator[CommandEngine]:
+    """
+    Open the internal engine for a command, after a migration of its database.
+
+    With `migrate` false the database stays as it is. Raises NoInternalEngine, EngineNotReady.
+    """
+    if not settings.engine.is_internal:
+        raise NoInternalEngine
+    database = open_engine_database(settings)
+    try:
+        if migrate:
+            migrate_engine(database)
+        elif not engine_is_ready(database):
+            raise EngineNotReady
+        roles = GrantedRoles(settings)
+        application = operator_application(settings, database, _now_ms, roles)
+        http = in_process(application, settings.http.public_url)
+        with asyncio.Runner() as runner:
+            try:
+                yield CommandEngine(runner, ReportEngine(EngineClient(http, "")))
+            finally:
+                runner.run(http.aclose())
+                runner.run(application.state.engine.stop())
+    finally:
+        database.dispose()
+
+
+@contextmanager
+def report_engine(settings: Settings) -> Iterator[CommandEngine]:
+    """Open the report engine of the settings for a command."""
+    if settings.engine.is_internal:
+        with internal_engine(settings) as opened:
+            yield opened
+        return
+    http = engine_http(settings, None)
+    with asyncio.Runner() as runner:
+        try:
+            yield CommandEngine(runner, ReportEngine(EngineClient(http, engine_tokens(settings))))
+        finally:
+            runner.run(http.aclose())
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

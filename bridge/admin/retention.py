@@ -6,36 +6,25 @@ releases, the audit trail and the marks of deleted reports.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
-from bridge.admin.audit_events import append_event
 from bridge.admin.progress import NOT_SHOWN, Report
+from bridge.admin.report_engine import internal_engine
 from bridge.audit import outbox
 from bridge.audit.events import command_event
-from bridge.engine.service import change_feed, idempotency
-from bridge.engine.service.accounts import audit_queries, sessions
-from bridge.engine.service.launch import links
 from bridge.monitoring.archive import Archive
 from bridge.queue.payload_blobs import delete_orphans
 from bridge.queue.retention.policy import find_size_cutoff, prune
 from bridge.store.database import Database
 from bridge.store.records import patient_demographics, visit_transfers
 from bridge.wiring import active_settings
-from bridge.wiring.stores import (
-    migrate_bridge,
-    migrate_engine,
-    open_bridge_database,
-    open_engine_database,
-)
+from bridge.wiring.stores import bridge_database_of
 from config import Settings
-
-BATCH = 1000
 
 
 def prune_home(
@@ -59,9 +48,8 @@ def prune_home(
     now = time.time_ns() // 1_000_000
     before = 0 if older_than is None else now - round(older_than * 1000)
     keep = None if archive is None else Archive(archive, datetime.now(UTC)).add
-    bridge = open_bridge_database(settings)
-    try:
-        migrate_bridge(bridge)
+    prunes_engine = settings.engine.is_internal and older_than is not None
+    with bridge_database_of(settings) as bridge:
         too_large_before = find_size_cutoff(bridge, max_size) if max_size else 0
         end = max(before, too_large_before)
         patience = patience if before >= too_large_before else 0
@@ -71,18 +59,21 @@ def prune_home(
         delete_orphans(bridge, now)
         patient_demographics.delete_old(bridge, before)
         visit_transfers.delete_old(bridge, before)
-        read_to = _feed_position(bridge)
-        if not settings.engine.is_internal or older_than is None:
-            target = ("retention", str(end))
-            with bridge.write() as connection:
-                outbox.add(connection, command_event("prune", target=target, after=counts), now)
-        if read_to is None and active_settings.current(settings, bridge).destination:
-            read_to = 0  # the delivery role has read nothing yet: keep all changes
-    finally:
-        bridge.dispose()
-    if settings.engine.is_internal and older_than is not None:
-        report("removing changes, sessions and links", 0, 0)
-        counts |= _prune_engine(settings, before, read_to, counts)
+        event = command_event("prune", target=("retention", str(end)), after=counts)
+        if prunes_engine:
+            report("removing changes, sessions and links", 0, 0)
+            read_to = _feed_position(bridge)
+            if read_to is None and active_settings.current(settings, bridge).destination:
+                read_to = 0  # the delivery role has read nothing yet: keep all changes
+            counts |= _prune_engine(settings, before, read_to)
+            event = command_event(
+                "prune",
+                target=("retention", str(before)),
+                details={"before": before, **counts},
+                after=counts,
+            )
+        with bridge.write() as connection:
+            outbox.add(connection, event, time.time_ns() // 1_000_000)
     return counts
 
 
@@ -108,42 +99,13 @@ def _feed_position(bridge: Database) -> int | None:
     return found
 
 
-def _prune_engine(
-    settings: Settings, before: int, read_to: int | None, done: Mapping[str, int]
-) -> dict[str, int]:
-    engine = open_engine_database(settings)
-    try:
-        migrate_engine(engine)
-        counts = {
-            "changes": _all(
-                engine,
-                partial(change_feed.prune_changes, before=before, limit=BATCH, up_to=read_to),
-            ),
-            # sessions refer to links, so they are removed first
-            "sessions": _all(engine, partial(sessions.purge_sessions, now=before)),
-            "links": _all(engine, partial(links.purge_before, moment=before)),
-            "answers": _all(engine, partial(idempotency.purge_before, moment=before)),
-            "refusals": _all(engine, partial(audit_queries.purge_before, moment=before)),
-        }
-        with engine.write() as connection:
-            now = time.time_ns() // 1_000_000
-            removed = {**done, **counts}
-            details = {"before": before, **removed}
-            target = ("retention", str(before))
-            append_event(
-                connection, engine, now, "prune", None, details, target=target, after=removed
-            )
-    finally:
-        engine.dispose()
-    return counts
-
-
-def _all(database: Database, remove_some: Callable[[Connection], int]) -> int:
+def _prune_engine(settings: Settings, before: int, read_to: int | None) -> dict[str, int]:
     """Remove rows in small transactions, so that other work is not delayed; return how many."""
-    removed = 0
-    while True:
-        with database.write() as connection:
-            step = remove_some(connection)
-        removed += step
-        if step == 0:
-            return removed
+    counts: Counter[str] = Counter()
+    body = {"before": before, "upTo": read_to}
+    with internal_engine(settings) as engine:
+        while True:
+            removed = engine.call("POST", "operator", "prune", body=body)
+            counts.update(removed)
+            if not any(removed.values()):
+                return dict(counts)

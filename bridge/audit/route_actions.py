@@ -100,6 +100,11 @@ ENGINE: Final[Mapping[str, Mapping[str, str]]] = {
         "require_second_factor": "user-second-factor",
         "disable": "user-disable",
         "enable": "user-enable",
+        "reserve_account": "user-reserve",
+        "change_email": "user-email",
+        "set_signature": "signature-update",
+        "create_token": "token-create",
+        "revoke_token": "token-revoke",
     },
     "report_tools": {"set_macro": "macro-update", "delete_macro": "macro-delete"},
 }

@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from bridge.admin.engine_administration import EngineAdministration
+    from bridge.admin.report_engine import CommandEngine
     from bridge.admin.selection import RowQuery, Selection
 
 Home = Annotated[
@@ -165,9 +165,9 @@ def data_uri(path: Path) -> str:
     return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
 
 
-def open_engine(home: Path) -> "AbstractContextManager[EngineAdministration]":
-    """Open the internal engine's database for a command."""
-    from bridge.admin.engine_administration import administer
+def open_engine(home: Path) -> "AbstractContextManager[CommandEngine]":
+    """Open the internal engine for a command."""
+    from bridge.admin.report_engine import internal_engine
     from config import load
 
-    return administer(load(home))
+    return internal_engine(load(home))

@@ -55,7 +55,7 @@ def check(
 
 def migrate(home: Home) -> None:
     """Migrate the databases of a data directory to the schema of this release."""
-    from bridge.admin.access.commands import upgrade_databases
+    from bridge.admin.access.access_administration import upgrade_databases
 
     state = "each database is as before, or migrated completely; run the command again"
     with interruptible(state), shown_progress() as report:

@@ -1,5 +1,7 @@
 """`bridge site`: the sites of the internal report engine, with groups, templates and codes."""
 
+import csv
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -20,10 +22,8 @@ _File = Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=Fal
 @groups.command("list")
 def list_groups(site_id: _SiteId, home: Home, as_json: AsJson = False) -> None:
     """List a site's prelim groups."""
-    from bridge.admin import site_supplies
-
     with open_engine(home) as engine:
-        found = site_supplies.groups(engine, site_id)
+        found = engine.call("GET", "sites", site_id, "prelim-groups")
     print_rows(found, ("name", "tags", "members", "reviewers"), as_json=as_json)
 
 
@@ -41,20 +41,18 @@ def set_group(
     ] = None,
 ) -> None:
     """Create or replace a prelim group."""
-    from bridge.admin import site_supplies
-
+    body = {"name": name, "tags": tag, "members": member or [], "reviewers": reviewer}
     with open_engine(home) as engine:
-        site_supplies.set_group(engine, site_id, name, tag, member or (), reviewer)
+        engine.call("POST", "sites", site_id, "prelim-groups", body=body)
     print(f"set group {name} of site {site_id}")
 
 
 @templates.command("list")
 def list_templates(site_id: _SiteId, home: Home, as_json: AsJson = False) -> None:
     """List a site's templates; --json shows their documents."""
-    from bridge.admin import site_supplies
-
     with open_engine(home) as engine:
-        print_rows(site_supplies.templates(engine, site_id), ("number", "name"), as_json=as_json)
+        found = engine.call("GET", "sites", site_id, "templates")
+    print_rows(found, ("number", "name"), as_json=as_json)
 
 
 @templates.command("import")
@@ -66,50 +64,51 @@ def import_template(
     name: Annotated[str, typer.Option(help="Default: the file's own title.")] = "",
 ) -> None:
     """Create or replace a template from the text, sections and fields of a file."""
-    from bridge.admin import site_supplies
-
+    body = {"html": file.read_text("utf-8-sig", "replace"), "name": name}
+    path = ("sites", site_id, "templates")
     with open_engine(home) as engine:
-        text = file.read_text("utf-8-sig", "replace")
-        title = site_supplies.import_template(engine, site_id, number, text, name)
+        engine.call("PUT", *path, str(number), "mrrt", body=body)
+        found = engine.call("GET", *path)
+    title = next(template["name"] for template in found if template["number"] == number)
     print(f"template {number} of site {site_id} is {title}")
 
 
 @templates.command("export")
 def export_template(site_id: _SiteId, number: _Number, home: Home) -> None:
     """Write a template to standard output."""
-    from bridge.admin import site_supplies
-
     with open_engine(home) as engine:
-        print(site_supplies.export_template(engine, site_id, number))
+        found = engine.call("GET", "sites", site_id, "templates", str(number), "mrrt")
+    print(found["html"])
 
 
 @templates.command("remove")
 def remove_template(site_id: _SiteId, number: _Number, home: Home) -> None:
     """Remove a template."""
-    from bridge.admin import site_supplies
-
     with open_engine(home) as engine:
-        site_supplies.remove_template(engine, site_id, number)
+        engine.call("DELETE", "sites", site_id, "templates", str(number))
     print(f"removed template {number} of site {site_id}")
 
 
 @codes.command("import")
 def import_codes(site_id: _SiteId, file: _File, home: Home) -> None:
     """Replace the code map with a CSV: system,match,code,description."""
-    from bridge.admin import site_supplies
-
+    body = {"csv": file.read_text("utf-8-sig", "replace")}
     with open_engine(home) as engine:
-        count = site_supplies.import_codes(engine, site_id, file.read_text("utf-8-sig", "replace"))
+        engine.call("PUT", "sites", site_id, "code-map", body=body)
+        count = len(engine.call("GET", "sites", site_id, "code-map"))
     print(f"the code map of site {site_id} has {count} rows")
 
 
 @codes.command("export")
 def export_codes(site_id: _SiteId, home: Home) -> None:
     """Write the code map to standard output."""
-    from bridge.admin import site_supplies
-
     with open_engine(home) as engine:
-        print(site_supplies.code_map(engine, site_id), end="")
+        rows = engine.call("GET", "sites", site_id, "code-map")
+    writer = csv.DictWriter(
+        sys.stdout, ("system", "match", "code", "description"), lineterminator="\n"
+    )
+    writer.writeheader()
+    writer.writerows(rows)
 
 
 group = typer.Typer(help="Sites of the internal report engine.", no_args_is_help=True)
@@ -135,15 +134,16 @@ def add(
     ] = None,
 ) -> None:
     """Add a site; an existing site is refused and not changed."""
+    body = {
+        "SiteID": site_id,
+        "name": name or site_id,
+        "timeZone": time_zone,
+        "signDelay": sign_delay,
+        "locations": location or [],
+        "hostOrigins": host_origin or [],
+    }
     with open_engine(home) as engine:
-        engine.add_site(
-            site_id,
-            name=name or site_id,
-            time_zone=time_zone,
-            sign_delay=sign_delay,
-            locations=tuple(location or ()),
-            host_origins=tuple(host_origin or ()),
-        )
+        engine.call("POST", "sites", body=body)
     print(f"added site {site_id}")
 
 
@@ -151,14 +151,15 @@ def add(
 def list_(home: Home, as_json: AsJson = False) -> None:
     """List all sites."""
     with open_engine(home) as engine:
-        print_rows(engine.sites(), _COLUMNS, as_json=as_json)
+        found = engine.call("GET", "sites")
+    print_rows(found, _COLUMNS, as_json=as_json)
 
 
 @group.command()
 def show(site_id: _SiteId, home: Home, as_json: AsJson = False) -> None:
     """Show the settings of a site; images are shown with --json only."""
     with open_engine(home) as engine:
-        site = engine.site(site_id)
+        site = engine.call("GET", "sites", site_id)
     images = {name: site[name] for name in ("headerImg", "footerImg")}
     if not as_json:
         site |= {name: "set" if image else "none" for name, image in images.items()}
@@ -180,9 +181,13 @@ def set_(
     A value is JSON, or text if it is no JSON. `null` restores the default. Write an image as
     `headerImg=@FILE` or `footerImg=@FILE`, and locations and hostOrigins as JSON lists.
     """
+    from bridge.admin.errors import EngineRefusal
     from bridge.cli.options import read_assignments
 
     changes = read_assignments(settings)
     with open_engine(home) as engine:
-        engine.change_site(site_id, changes)
+        known = engine.call("GET", "sites", site_id).keys() - {"SiteID"}
+        if unknown := sorted(changes.keys() - known):
+            raise EngineRefusal(400, "invalid_request", f"a site has no {', '.join(unknown)}")
+        engine.call("PATCH", "sites", site_id, body=changes)
     print(f"changed site {site_id}: {', '.join(sorted(changes))}")

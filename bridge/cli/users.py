@@ -1,7 +1,6 @@
 """`bridge user`, `bridge token`, `bridge console`: accounts of the report engine, and roles."""
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -45,21 +44,24 @@ def add(
     Each new link ends the earlier ones. For a user of the console too, `--console ROLE` gives both
     rights with one link.
     """
-    from bridge.admin.access.commands import InvalidGrant, console_access, make_grant
+    from bridge.admin.access.access_administration import console_access
+    from bridge.admin.access.permissions import Grant, InvalidGrant
 
     if bodies and not console_role:
         raise typer.BadParameter("--bodies needs --console")
     try:
-        grant = make_grant(email, console_role, None, bodies=bodies) if console_role else None
+        grant = Grant.of(email, console_role, None, bodies=bodies) if console_role else None
     except InvalidGrant as error:
         raise typer.BadParameter(str(error)) from None
     password = sys.stdin.readline().rstrip("\r\n") if password_stdin else None
     if password == "":
         raise typer.BadParameter("standard input contains no password")
+    role = "administrator" if admin else "user"
+    body = {"email": email, "name": name, "role": role}
+    if password is not None:
+        body["password"] = password
     with open_engine(home) as engine:
-        link = engine.add_user(
-            email, name=name, site_id=site, administrator=admin, password=password
-        )
+        link = engine.call("POST", "sites", site, "users", body=body)["link"]
     print(f"added {email} to site {site}")
     if grant is not None:
         with console_access(home) as access:
@@ -79,8 +81,12 @@ def enrol(
     ] = False,
 ) -> None:
     """End a user's password, one-time codes and sessions; prints an enrolment link."""
-    with open_engine(home) as engine:
-        link = engine.enrol_user(email, end_tokens=end_tokens)
+    with open_engine(home) as opened:
+        account = opened.run(opened.engine.account(email))
+        required = account is not None and account.second_factor_required
+        link = opened.run(
+            opened.engine.enrol(email, second_factor=required, end_tokens=end_tokens)
+        ).link
     print(link or f"ended the sessions of {email}, who signs in through the provider")
 
 
@@ -93,16 +99,17 @@ def disable(
     ] = False,
 ) -> None:
     """Disable a user; their sessions, tokens and links end immediately and permanently."""
-    with open_engine(home) as engine:
-        engine.disable_user(email, force=force)
+    from bridge.admin.access.access_administration import disable_user
+
+    disable_user(home, email, force=force)
     print(f"disabled {email}")
 
 
 @users.command()
 def enable(email: _Email, home: Home) -> None:
     """Allow a disabled user to sign in again."""
-    with open_engine(home) as engine:
-        engine.enable_user(email)
+    with open_engine(home) as opened:
+        opened.run(opened.engine.set_disabled(email, disabled=False))
     print(f"enabled {email}")
 
 
@@ -112,7 +119,8 @@ def change_email(
 ) -> None:
     """Change the e-mail address of a user; their sessions end."""
     with open_engine(home) as engine:
-        engine.change_email(email, wanted)
+        body = {"accountId": email, "email": wanted}
+        engine.call("POST", "operator", "accounts", "email", body=body)
     print(f"changed {email} to {wanted}")
 
 
@@ -122,7 +130,8 @@ def list_(
 ) -> None:
     """List the users of a site."""
     with open_engine(home) as engine:
-        print_rows(engine.users(site), _USER_COLUMNS, as_json=as_json)
+        users = engine.call("GET", "sites", site, "users")
+    print_rows(users, _USER_COLUMNS, as_json=as_json)
 
 
 @users.command()
@@ -135,13 +144,13 @@ def signature(
     remove: Annotated[bool, typer.Option("--remove", help="Sign without an image.")] = False,
 ) -> None:
     """Set the signature image of a user for future reports; signed reports keep theirs."""
-    from bridge.admin.site_supplies import set_signature
     from bridge.cli.options import data_uri
 
     if (image is None) is not remove:
         raise typer.BadParameter("give either --image or --remove")
     with open_engine(home) as engine:
-        set_signature(engine, email, None if image is None else data_uri(image))
+        body = {"email": email, "signature": None if image is None else data_uri(image)}
+        engine.call("PUT", "operator", "accounts", "signature", body=body)
     print(f"changed the signature of {email}")
 
 
@@ -154,7 +163,8 @@ def create_token(
 ) -> None:
     """Create an access token; prints the token and nothing else."""
     with open_engine(home) as engine:
-        print(engine.create_token(user, label=label, expires_days=expires_days))
+        body = {"email": user, "label": label, "expiresDays": expires_days}
+        print(engine.call("POST", "operator", "tokens", body=body)["token"])
 
 
 @tokens.command("list")
@@ -167,7 +177,8 @@ def list_tokens(
 ) -> None:
     """List tokens, newest first, without their secrets."""
     with open_engine(home) as engine:
-        found = [with_times(asdict(each)) for each in engine.tokens(site)]
+        found = engine.call("GET", "operator", "tokens", query={"site": site} if site else None)
+    found = [with_times(token) for token in found]
     print_rows(found, _TOKEN_COLUMNS, as_json=as_json)
 
 
@@ -178,7 +189,7 @@ def revoke_token(
 ) -> None:
     """Revoke a token, and the links that were created with it."""
     with open_engine(home) as engine:
-        engine.revoke_token(token_id)
+        engine.call("DELETE", "operator", "tokens", str(token_id))
     print(f"revoked token {token_id}")
 
 
@@ -223,10 +234,11 @@ def console_grant(
     """
     import json
 
-    from bridge.admin.access.commands import InvalidGrant, console_access, make_grant
+    from bridge.admin.access.access_administration import console_access
+    from bridge.admin.access.permissions import Grant, InvalidGrant
 
     try:
-        wanted = make_grant(email, role, site, bodies=bodies)
+        wanted = Grant.of(email, role, site, bodies=bodies)
     except InvalidGrant as error:
         raise typer.BadParameter(str(error)) from None
     with console_access(home) as console:
@@ -245,7 +257,7 @@ def console_grant(
 @console.command("revoke")
 def console_revoke(email: _AccountEmail, home: Home, force: Force = False) -> None:
     """Revoke the role of an account in the console."""
-    from bridge.admin.access.commands import console_access
+    from bridge.admin.access.access_administration import console_access
 
     with console_access(home) as console:
         revoked = console.revoke(email, force=force)
@@ -258,21 +270,21 @@ def console_revoke(email: _AccountEmail, home: Home, force: Force = False) -> No
 @console.command("list")
 def console_list(home: Home, as_json: AsJson = False) -> None:
     """List the accounts with a role, and whether they can use it."""
-    from bridge.admin.access.commands import console_access
+    from bridge.admin.access.access_administration import console_access
 
     with console_access(home) as console:
         entries = console.entries()
     found = [
         {
-            "account_id": each.grant.account_id,
-            "email": each.email,
-            "role": each.grant.role.value,
-            "bodies": each.grant.bodies,
-            "sites": sorted(each.grant.sites or ()),
-            "pending": each.pending,
-            "second_factor": each.second_factor,
-            "disabled": each.disabled,
+            "account_id": entry.grant.account_id,
+            "email": entry.email,
+            "role": entry.grant.role.value,
+            "bodies": entry.grant.bodies,
+            "sites": sorted(entry.grant.sites or ()),
+            "pending": entry.pending,
+            "second_factor": entry.second_factor,
+            "disabled": entry.disabled,
         }
-        for each in entries
+        for entry in entries
     ]
     print_rows(found, _GRANT_COLUMNS, as_json=as_json)

@@ -456,6 +456,7 @@ class AccountInfo(ResponseBody):
     enrolled: StrictBool = False
     sites: frozenset[str] = frozenset()
     second_factor: StrictBool = False
+    second_factor_required: StrictBool = False
     password: StrictBool = False
 
 

@@ -14,8 +14,8 @@ import structlog
 from fastapi import FastAPI
 
 from bridge import banner
-from bridge.admin.access.commands import resolve_grants
-from bridge.admin.access.granted_roles import GrantedRoles
+from bridge.admin.access.access_administration import resolve_grants
+from bridge.admin.access.grants import GrantedRoles
 from bridge.admin.audit_events import AuditRelay
 from bridge.admin.checks.descriptors import Descriptors, allocate_descriptors, raise_limit
 from bridge.admin.definitions.activation import activate_at_start

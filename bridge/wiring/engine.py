@@ -1,5 +1,6 @@
 """The internal engine as an ASGI application, and the transport to the configured engine."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Final
 import httpx
 from fastapi import FastAPI
 
+from bridge.audit.events import operator
 from bridge.engine.http.engine_application import create_application
 from bridge.engine.http.html_pages import ASSET_PATH
 from bridge.engine.http.static_files import entry
@@ -24,7 +26,13 @@ from bridge.engine.settings import (
 )
 from bridge.engine_client.client import AccessTokens, in_process, over_http
 from bridge.store.database import Database
-from bridge.wiring.secrets import WatchedKeys, read_link_keys, read_secret, read_token
+from bridge.wiring.secrets import (
+    KEY_BYTES,
+    WatchedKeys,
+    read_link_keys,
+    read_secret,
+    read_token,
+)
 from config import Settings
 
 Clock = Callable[[], int]
@@ -50,10 +58,13 @@ def engine_settings(settings: Settings) -> EngineSettings:
         second_factor=settings.sign_in.second_factor == "required",
         rates=_rates(settings),
         sizes=SizeLimits(**settings.sizes.model_dump()),
-        lifetimes=AccessLifetimes(
-            **{name: int(value) for name, value in settings.lifetimes.model_dump().items()}
-        ),
+        lifetimes=_lifetimes(settings),
     )
+
+
+def _lifetimes(settings: Settings) -> AccessLifetimes:
+    seconds = {name: int(value) for name, value in settings.lifetimes.model_dump().items()}
+    return AccessLifetimes(**seconds)
 
 
 def _assistance(settings: Settings) -> WritingAids:
@@ -120,6 +131,25 @@ def engine_application(
         clock=clock,
         roles=roles,
     )
+
+
+def operator_application(
+    settings: Settings, database: Database, clock: Clock, roles: ConsoleRoles
+) -> FastAPI:
+    """
+    Build the internal engine for a command, which calls it in its own process as the operator.
+
+    A command also runs where the secrets of the service are missing: it seals nothing but what
+    `rotate-keys` seals again, so its key ring may be a temporary one.
+    """
+    keys = settings.path(settings.engine.link_keys_file)
+    engine = EngineSettings(
+        link_keys=read_link_keys(keys) if keys.exists() else (("", os.urandom(KEY_BYTES)),),
+        public_url=settings.http.public_url,
+        passwords=settings.sign_in.passwords,
+        lifetimes=_lifetimes(settings),
+    )
+    return create_application(engine, database, clock=clock, roles=roles, operator=operator())
 
 
 @dataclass(frozen=True, slots=True)

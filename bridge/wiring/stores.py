@@ -34,7 +34,13 @@ def open_bridge_database(settings: Settings) -> Database:
 @contextmanager
 def bridge_database(home: Path) -> Iterator[Database]:
     """Open and migrate the bridge's database for a command."""
-    database = open_bridge_database(load(home))
+    with bridge_database_of(load(home)) as database:
+        yield database
+
+
+@contextmanager
+def bridge_database_of(settings: Settings) -> Iterator[Database]:
+    database = open_bridge_database(settings)
     try:
         migrate_bridge(database)
         yield database

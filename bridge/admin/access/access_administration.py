@@ -1,18 +1,24 @@
 """
-Access administration: grants, enrolment links and disabled accounts, for console and command line.
+Access administration: grants, enrolment links and disabled accounts, for console and commands.
 
 `bridge.authority` decides which actor may do what to which account. `bridge.admin.access.grants`
 ensures that a system administrator remains. A grant with more rights first ends the password, the
 sessions and the tokens of the account, so nobody who used the account before obtains the rights.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from pathlib import Path
+from typing import Final
 
 from bridge.admin.access import grants
 from bridge.admin.access.permissions import ConsoleRole, Grant
+from bridge.admin.audit_events import recorded
 from bridge.admin.errors import GrantRefused, NoSuchItem
+from bridge.admin.report_engine import CommandEngine, ReportEngine, internal_engine, report_engine
+from bridge.audit.events import operator
 from bridge.authority import (
     NO_RIGHTS,
     TEXTS,
@@ -27,6 +33,8 @@ from bridge.authority import (
 from bridge.contract.responses import AccountInfo, EnrolmentLink
 from bridge.executors import Threads
 from bridge.store.database import Database
+from bridge.wiring.stores import bridge_database, migrate_all
+from config import Settings, load
 
 _STATUS: Final = {
     AccountRefusal.UNKNOWN_ACCOUNT: 404,
@@ -35,27 +43,6 @@ _STATUS: Final = {
     AccountRefusal.LAST_ADMINISTRATOR: 409,
 }
 _FORBIDDEN: Final = 403
-
-
-class AccountDirectory(Protocol):
-    """The accounts of the report engine, by HTTP or in its database."""
-
-    async def account(self, email_or_id: str) -> AccountInfo | None:
-        """Find an account by its e-mail address or its id."""
-
-    async def enrol(
-        self, account_id: str, *, second_factor: bool, end_tokens: bool
-    ) -> EnrolmentLink:
-        """End password, second factor and sessions of an account; return an enrolment link."""
-
-    async def require_second_factor(self, account_id: str, *, required: bool) -> None:
-        """Set whether the account needs a second factor."""
-
-    async def set_disabled(self, account_id: str, *, disabled: bool) -> None:
-        """Disable or enable an account; the engine refuses to disable the last administrator."""
-
-    async def sites(self) -> frozenset[str]:
-        """List the ids of all sites."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +87,7 @@ class AccessAdministration:
     def __init__(
         self,
         database: Database,
-        accounts: AccountDirectory,
+        accounts: ReportEngine,
         clock: Callable[[], int],
         *,
         provider: bool = False,
@@ -237,3 +224,96 @@ def require_authority(
 def _refused(refusal: AccountRefusal, detail: str = "") -> GrantRefused:
     text = f"{TEXTS[refusal]}: {detail}" if detail else TEXTS[refusal]
     return GrantRefused(refusal.value, text, _STATUS.get(refusal, _FORBIDDEN))
+
+
+class ConsoleAccess:
+    """Use cases of `bridge console`; each change writes one audit event of the operator."""
+
+    def __init__(self, settings: Settings, database: Database, engine: CommandEngine) -> None:
+        self._settings = settings
+        self._database = database
+        self._engine = engine
+        provider = settings.sign_in.oidc is not None
+        self._access = AccessAdministration(database, engine.engine, _now_ms, provider=provider)
+
+    def grant(
+        self, email: str, wanted: Grant, *, pending: bool, force: bool
+    ) -> EnrolmentLink | None:
+        """Grant a role; `pending` creates the account if it does not exist."""
+
+        async def work() -> EnrolmentLink | None:
+            if pending and await self._engine.engine.account(email) is None:
+                if not self._settings.engine.is_internal:
+                    detail = "create the account at the service of engine.base_url first"
+                    raise GrantRefused("unknown_account", detail, 404)
+                await self._engine.engine.reserve(email)
+            return await self._access.grant(Administrator(operator(), force=force), email, wanted)
+
+        with recorded(self._database, "grant", ("user", email)):
+            return self._engine.run(work())
+
+    def revoke(self, email: str, *, force: bool) -> bool:
+        """Revoke a role; return whether the account had one."""
+        try:
+            with recorded(self._database, "revoke", ("user", email)):
+                by = Administrator(operator(), force=force)
+                self._engine.run(self._access.revoke(by, email))
+        except NoSuchItem:
+            return False
+        return True
+
+    def entries(self) -> list[GrantEntry]:
+        return self._engine.run(self._access.entries())
+
+
+@contextmanager
+def console_access(home: Path) -> Iterator[ConsoleAccess]:
+    """Open the database and the report engine. First bind grants of older releases to accounts."""
+    settings = load(home)
+    with bridge_database(home) as database, report_engine(settings) as engine:
+        if settings.engine.is_internal:
+            _bind_grants(database, engine)
+        yield ConsoleAccess(settings, database, engine)
+
+
+def disable_user(home: Path, email: str, *, force: bool) -> None:
+    """Disable a user of the internal engine, also the last system administrator if `force`."""
+    with internal_engine(load(home)) as opened:
+        account = opened.run(opened.engine.account(email))
+        if force and account is not None:
+            with bridge_database(home) as database:
+                grants.suspend_grant(database, account.account_id, force=True)
+        opened.run(opened.engine.set_disabled(email, disabled=True))
+
+
+def resolve_grants(settings: Settings, database: Database) -> None:
+    """Bind grants of older releases, which have e-mail addresses only, to account ids."""
+    if settings.engine.is_internal and grants.grants_without_account(database):
+        with internal_engine(settings) as engine:
+            _bind_grants(database, engine)
+
+
+def upgrade_databases(home: Path) -> dict[str, tuple[str, ...]]:
+    """Migrate the databases of a data directory; return the revisions of each."""
+    settings = load(home)
+    revisions = migrate_all(settings)
+    with bridge_database(home) as database:
+        resolve_grants(settings, database)
+    return revisions
+
+
+def _bind_grants(database: Database, engine: CommandEngine) -> None:
+    """
+    Bind each old grant to the account of its address; reserve an account if there is none.
+
+    A reserved account belongs to no site, and only a system administrator can create an enrolment
+    link for it. Nobody else can obtain the grant.
+    """
+    for email in grants.grants_without_account(database):
+        account = engine.run(engine.engine.reserve(email))
+        engine.run(engine.engine.require_second_factor(account.account_id, required=True))
+        grants.bind_account(database, email, account.account_id, suspended=account.disabled)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

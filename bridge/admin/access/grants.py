@@ -16,6 +16,8 @@ from bridge.admin.errors import GrantRefused
 from bridge.audit.outbox import describe
 from bridge.authority import TEXTS, AccountRefusal
 from bridge.store.database import Database
+from bridge.wiring.stores import bridge_database_of
+from config import Settings
 
 _LOCK: Final = "console grants"
 _COLUMNS: Final = "account_id, email, role, bodies, sites, granted_at, suspended"
@@ -32,6 +34,7 @@ _SELECT_OTHER_ADMINISTRATOR = text("""
     SELECT 1 FROM console_grant WHERE role = :role AND suspended = 0 AND account_id <> :account
     LIMIT 1
 """)
+_SELECT_ACTIVE = text("SELECT 1 FROM console_grant WHERE account_id = :account AND suspended = 0")
 _SET_SUSPENDED = text("UPDATE console_grant SET suspended = :suspended WHERE account_id = :account")
 _SELECT_UNBOUND = text("SELECT email FROM console_grant WHERE account_id IS NULL ORDER BY id")
 _BIND = text("""
@@ -100,13 +103,39 @@ def suspend_grant(database: Database, account_id: str, *, force: bool = False) -
     """
     Suspend the grant of an account; call it before disabling the account.
 
-    Raises GrantRefused for the last system administrator, unless `force`.
+    Raises GrantRefused for the last system administrator, unless `force`. The grant may be
+    suspended already.
     """
     with database.write() as connection:
         before = _lock_and_find(database, connection, account_id)
-        if not force:
+        if not force and connection.execute(_SELECT_ACTIVE, {"account": account_id}).first():
             _require_another(connection, before)
         connection.execute(_SET_SUSPENDED, {"account": account_id, "suspended": 1})
+
+
+class GrantedRoles:
+    """
+    Suspends and restores the roles of accounts that the engine disables and enables.
+
+    It opens the bridge's database for each call: accounts are rarely disabled, and an engine
+    process may run without that database.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def suspend(self, account_id: int) -> bool:
+        """Suspend the role of an account; False if it is the last system administrator."""
+        with bridge_database_of(self._settings) as database:
+            try:
+                suspend_grant(database, str(account_id))
+            except GrantRefused:
+                return False
+        return True
+
+    def resume(self, account_id: int) -> None:
+        with bridge_database_of(self._settings) as database:
+            resume_grant(database, str(account_id))
 
 
 def resume_grant(database: Database, account_id: str) -> None:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from bridge.admin.errors import PermissionDenied, ReauthRequired, SessionRefused
 from bridge.authority import Rights, is_fresh
+from bridge.errors import BridgeError
 
 
 class ConsoleRole(StrEnum):
@@ -47,6 +48,10 @@ ALL_SITES_ROLES = frozenset({ConsoleRole.MAPPING_AUTHOR, ConsoleRole.SYSTEM_ADMI
 """Roles for all sites, because definitions and settings serve all sites."""
 
 
+class InvalidGrant(BridgeError):
+    """A role that does not exist, or sites that do not fit the role."""
+
+
 @dataclass(frozen=True, slots=True)
 class Grant:
     """
@@ -63,6 +68,19 @@ class Grant:
     sites: frozenset[str] | None = None
     account_id: str = ""
     granted_at: int = 0
+
+    @classmethod
+    def of(
+        cls, email: str, role: str, sites: Collection[str] | None, *, bodies: bool = False
+    ) -> "Grant":
+        """Return the grant of a command's options. Raises InvalidGrant."""
+        if role not in set(ConsoleRole):
+            raise InvalidGrant(f"--role must be one of {', '.join(ConsoleRole)}")
+        if role == ConsoleRole.SITE_ADMINISTRATOR and not sites:
+            raise InvalidGrant("a site administrator needs --site")
+        if role in ALL_SITES_ROLES and sites:
+            raise InvalidGrant(f"--site does not apply to {role}, a role for all sites")
+        return cls(email, ConsoleRole(role), bodies, frozenset(sites) if sites else None)
 
     @property
     def permissions(self) -> frozenset[Permission]:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from pydantic import BaseModel
 from sqlalchemy.engine import make_url
 
 from bridge.admin.backup.copies import urls_of
-from bridge.engine.service.sites import site_settings
+from bridge.admin.report_engine import CommandEngine, EngineNotReady, internal_engine
 from bridge.monitoring.channels import ChannelKind
 from bridge.store import migration
 from bridge.store.database import Database
@@ -24,7 +25,6 @@ from bridge.wiring.active_settings import all_sources
 from bridge.wiring.stores import (
     ENGINE_PACKAGE,
     ENGINE_VERSIONS,
-    engine_is_ready,
     open_bridge_database,
     open_engine_database,
 )
@@ -93,10 +93,10 @@ def _facts(home: Path) -> Facts:
         engine = open_engine_database(settings)
         try:
             facts |= _schema_facts("engine", engine, ENGINE_PACKAGE, ENGINE_VERSIONS)
-            if engine_is_ready(engine):
-                facts |= dict(_site_facts(engine))
         finally:
             engine.dispose()
+        with suppress(EngineNotReady), internal_engine(settings, migrate=False) as opened:
+            facts |= dict(_site_facts(opened))
     return facts
 
 
@@ -133,18 +133,18 @@ def _connection_facts(settings: Settings) -> Iterator[tuple[str, Any]]:
                     yield f"{kind} {section.name}: {key}", value
 
 
-def _site_facts(engine: Database) -> Iterator[tuple[str, Any]]:
-    with engine.read() as connection:
-        for site in site_settings.list_sites(connection, None):
-            name = f"site {site.site_id}"
-            for key, value in _flat(site_settings.site_json(site)):
-                is_large = isinstance(value, str) and len(value) > _SHORT
-                yield f"{name}: {key}", _hidden(value.encode()) if is_large else value
-            for template in site_settings.list_templates(connection, site.site_id):
-                content = json.dumps(template, sort_keys=True, default=str)
-                yield f"{name}: template {template.get('number')}", _hidden(content.encode())
-            for group in site_settings.list_prelim_groups(connection, site.site_id):
-                yield f"{name}: prelim group {group.get('name')}", group
+def _site_facts(engine: CommandEngine) -> Iterator[tuple[str, Any]]:
+    for site in engine.call("GET", "sites"):
+        path = ("sites", site["SiteID"])
+        name = f"site {site['SiteID']}"
+        for key, value in _flat(site):
+            is_large = isinstance(value, str) and len(value) > _SHORT
+            yield f"{name}: {key}", _hidden(value.encode()) if is_large else value
+        for template in engine.call("GET", *path, "templates"):
+            content = json.dumps(template, sort_keys=True, default=str)
+            yield f"{name}: template {template.get('number')}", _hidden(content.encode())
+        for group in engine.call("GET", *path, "prelim-groups"):
+            yield f"{name}: prelim group {group.get('name')}", group
 
 
 def _schema_facts(name: str, database: Database, package: str, table: str) -> Facts:

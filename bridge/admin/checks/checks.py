@@ -20,7 +20,7 @@ from bridge.admin.checks.descriptors import TooFewDescriptors, allocate_descript
 from bridge.admin.checks.findings import CheckFinding, CheckSeverity, with_positions
 from bridge.admin.checks.security import check_sign_in
 from bridge.admin.definitions.activation import differing_definitions
-from bridge.engine.service.sites.site_settings import list_sites
+from bridge.admin.report_engine import internal_engine
 from bridge.errors import BridgeError
 from bridge.monitoring import channels, tracing
 from bridge.monitoring.channels import ChannelKind
@@ -275,14 +275,11 @@ def _sites(settings: Settings) -> Iterator[CheckFinding]:
     url = settings.engine_database_url()
     if not settings.engine.is_internal or is_missing(url):
         return
-    database = Database(url)
     try:
-        with database.read() as connection:
-            known = {site.site_id for site in list_sites(connection, None)}
-    except BridgeError:
+        with internal_engine(settings, migrate=False) as engine:
+            known = {site["SiteID"] for site in engine.call("GET", "sites")}
+    except (BridgeError, SettingsError):
         return  # `check_databases` reports the reason
-    finally:
-        database.dispose()
     for listener in settings.listener:
         if listener.site and listener.site not in known:
             message = f"there is no site {listener.site}; `bridge site add` creates it"

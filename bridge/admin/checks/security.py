@@ -6,10 +6,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from bridge.admin.checks.findings import CheckFinding, CheckSeverity
-from bridge.engine.service.accounts.sign_in_limit import undeclared_proxies
+from bridge.admin.report_engine import internal_engine
 from bridge.errors import BridgeError
 from bridge.network_source import Proxies
-from bridge.wiring.stores import engine_is_ready, open_engine_database
 from bridge.workers.confinement import ALL_PROTECTIONS, FILTER, NAMESPACES
 from bridge.workers.host import WorkerError
 from bridge.workers.pool import HOOKS
@@ -75,18 +74,11 @@ def check_sign_in(settings: Settings) -> Iterator[CheckFinding]:
 
 def _undeclared_proxies(settings: Settings) -> list[str]:
     try:
-        database = open_engine_database(settings)
+        with internal_engine(settings, migrate=False) as engine:
+            found: list[str] = engine.call("GET", "operator", "undeclared-proxies")
     except (BridgeError, SettingsError):
         return []  # `check_databases` reports the reason
-    try:
-        if not engine_is_ready(database):
-            return []
-        with database.read() as connection:
-            return undeclared_proxies(connection)
-    except (BridgeError, SettingsError):
-        return []  # `check_databases` reports the reason
-    finally:
-        database.dispose()
+    return found
 
 
 def _is_loopback(host: str) -> bool:

@@ -35,7 +35,6 @@ async def undo(body: UndoneMergeBody, call: CallDep) -> dict[str, Any]:
             found = await Threads.CONSOLE.run(merges.find, database, body.number, body.site)
         except merges.NoSuchMerge:
             raise NoSuchItem from None
-        await client.undo_merge(found.site, found.mrn, found.prior_mrn)
-        return await Threads.CONSOLE.run(merges.undo_in_bridge, database, found)
+        return await merges.undo_pointer(database, client, found)
 
     return {"orders": await await_audited(call, action, work)}

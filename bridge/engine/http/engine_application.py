@@ -41,7 +41,12 @@ from bridge.engine.http.requests.response_bodies import (
     too_large,
     unauthorized,
 )
-from bridge.engine.http.routes.admin import administration, site_files, system_accounts
+from bridge.engine.http.routes.admin import (
+    administration,
+    site_files,
+    system_accounts,
+    upkeep,
+)
 from bridge.engine.http.routes.api import exports, orders, report_queries, signing
 from bridge.engine.http.routes.app import (
     account,
@@ -111,6 +116,7 @@ ROUTERS = (
     worklist.router,
     _account_administration(),
 )
+OPERATOR_ROUTERS = (system_accounts.operator_router, upkeep.router)
 
 
 def create_application(
@@ -119,11 +125,15 @@ def create_application(
     *,
     clock: Callable[[], int],
     roles: ConsoleRoles | None = None,
+    operator: str = "",
 ) -> FastAPI:
     """
     Return the application; `clock` returns milliseconds since the epoch.
 
     `roles` are the roles of the console: its last system administrator cannot be disabled.
+    `operator` is the person whose command calls the application in its own process: each request is
+    theirs, needs no token, and may do what only an operator with the data directory may. Such an
+    application is never served.
     """
     application = FastAPI(
         title="Clinical report service",
@@ -140,11 +150,12 @@ def create_application(
         redirect_slashes=False,  # each route has one address, and no Location repeats a Host header
         separate_input_output_schemas=False,
     )
-    application.state.engine = EngineState(settings, database, clock, roles)
+    application.state.engine = EngineState(settings, database, clock, roles, operator)
+    routers = (*ROUTERS, *OPERATOR_ROUTERS) if operator else ROUTERS
     error_handlers.install_error_handlers(
-        application, [route for router in ROUTERS for route in router.routes]
+        application, [route for router in routers for route in router.routes]
     )
-    for router in ROUTERS:
+    for router in routers:
         application.include_router(router)
     describe = application.openapi
     application.openapi = lambda: _described(application, describe)  # type: ignore[method-assign]  # FastAPI's documented way

@@ -114,9 +114,11 @@ class EngineState:
         database: Database,
         clock: Clock,
         roles: ConsoleRoles | None = None,
+        operator: str = "",
     ) -> None:
         self.settings = settings
         self.roles = roles
+        self.operator = operator
         self.clock = clock
         self.random = secrets.token_bytes
         self.work = DatabaseExecutor(

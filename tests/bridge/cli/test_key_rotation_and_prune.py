@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import insert, select, text
 
 from bridge.admin import key_rotation
-from bridge.admin.access.granted_roles import GrantedRoles
+from bridge.admin.access.grants import GrantedRoles
 from bridge.admin.key_rotation import NotRotated, rotate_keys
 from bridge.engine.links import KeyRing
 from bridge.engine.service.accounts import second_factor

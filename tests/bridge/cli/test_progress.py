@@ -71,7 +71,7 @@ def test_nothing_in_a_pipe(home: Path, tmp_path: Path) -> None:
     ("use_case", "arguments", "said"),
     [
         (
-            "bridge.admin.access.commands.upgrade_databases",
+            "bridge.admin.access.access_administration.upgrade_databases",
             ("migrate",),
             "each database is as before, or migrated completely",
         ),

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, StrictBool, StrictInt, model_validator
 
+from bridge.audit.trail import TrailQuery
 from bridge.engine.http.models.fields import Body, Identifier, OptionalIdentifier
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.timestamps import parse_iso
-from bridge.engine.service.accounts.audit_queries import TrailQuery
 from bridge.engine.service.caller import TokenScope
 from bridge.engine.service.sites.preferences import Language, Preferences
 from bridge.engine.service.sites.site_settings import (

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import Request
 
-from bridge.audit.events import AuditEvent, AuditOrigin, Outcome
+from bridge.audit.events import AuditEvent, AuditOrigin, Outcome, command_event
 from bridge.audit.route_actions import ENGINE, action_of
 from bridge.email import is_email
 from bridge.engine.http.engine_state import engine_of
@@ -32,6 +32,15 @@ def audit_event(
     **details: Any,
 ) -> AuditEvent:
     """Return an audit event of the caller, or of `account_id` for a request of a session."""
+    if engine_of(request).operator:
+        return command_event(
+            action,
+            site_id=site_id,
+            report_id=report_id,
+            outcome=outcome,
+            details=details,
+            target=target,
+        )
     caller: Caller | None = getattr(request.state, "caller", None)
     return AuditEvent(
         action,
@@ -104,7 +113,7 @@ def record_refused_request(request: Request, code: str, *, forbidden: bool) -> N
         outcome=Outcome.REFUSED,
         target=target,
         code=code,
-        path=_route(request),
+        **({} if engine_of(request).operator else {"path": _route(request)}),
     )
     engine_of(request).audit_buffer.add([event])
 

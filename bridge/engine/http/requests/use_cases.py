@@ -6,8 +6,9 @@ A request that repeats an Idempotency-Key gets the stored response and changes n
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -115,7 +116,7 @@ async def read_as_administrator(
 
     engine = engine_of(request)
     result = await engine.work.read_session(check_and_read)
-    if not unrecorded:
+    if not unrecorded and not engine.operator:
         engine.audit_buffer.add(access_events(request, action, site_ids, shown(result)))
     return result
 
@@ -149,6 +150,7 @@ async def change_as_administrator(
     urgent: bool = False,
     target: tuple[str, str] | None = None,
     state: StateReader | None = None,
+    command: Mapping[str, Any] = MappingProxyType({}),
 ) -> Response:
     """
     Change something as an administrator of the site; respond with 200.
@@ -156,7 +158,7 @@ async def change_as_administrator(
     `apply` returns the changed report (no body), the JSON of the body, both with warnings
     (`ReportResult`), or a refusal that is raised after the commit. `state` reads the audited
     members before and after the change. `urgent`: a receiver waits for the result
-    (`DatabaseExecutor.change`).
+    (`DatabaseExecutor.change`). `command` are further details of the event of a command.
     """
     engine, caller = engine_of(request), request.state.caller
     request.state.audited = (action, site.site_id, target)
@@ -176,6 +178,7 @@ async def change_as_administrator(
         done = _report_result(result)
         warnings = [each.audit_members() for each in done.warnings]
         details: dict[str, Any] = {"warnings": warnings} if warnings else {}
+        details |= command if engine.operator else {}
         report_id = done.report.report_id if done.report else None
         event = audit_event(request, action, site.site_id, report_id, target=target, **details)
         work.audit(replace(event, **work.audit_members))

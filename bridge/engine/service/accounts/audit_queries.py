@@ -1,7 +1,5 @@
 """
-The audit trail: queries, and counts of refused anonymous requests.
-
-Events identify reports by id. The patients are looked up only when a caller needs them.
+What the audit trail asks the engine: the sites and patients of reports, and anonymous refusals.
 
 Anybody can cause refused anonymous requests. They are therefore counted: each minute has a bounded
 number of rows, independent of the number of requests and addresses, and further sources are counted
@@ -9,250 +7,50 @@ as `others`. These rows are not part of the hash chain and can be pruned.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    FromClause,
-    Select,
-    String,
-    and_,
-    case,
-    delete,
-    insert,
-    literal,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import Connection, delete, insert, select, update
 
-from bridge.audit.chain import ENGINE_CHAIN, Chain
-from bridge.audit.events import AuditEvent, AuditOrigin, Outcome
-from bridge.engine.documents.fhir_audit_event import AuditedPatient, AuditEntry
+from bridge.audit.events import AuditEvent, Outcome
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.timestamps import iso
 from bridge.network_source import parse_address, source_of_parsed
 
-ACCOUNTS = metadata.tables["engine_account"]
 REPORTS = metadata.tables["engine_report"]
 TOMBSTONES = metadata.tables["engine_tombstone"]
 ORDERS = metadata.tables["engine_report_order"]
 
-PAGE = 500
-_PEOPLE = (AuditOrigin.API, AuditOrigin.APP, AuditOrigin.CONSOLE)
+_PAGE: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
-class TrailQuery:
-    """A query of the trail. None does not restrict; times are in ms, `until` is excluded."""
-
-    site_id: str | None = None
-    since: int | None = None
-    until: int | None = None
-    report_id: str | None = None
-    action: str | None = None
-    user: str | None = None
-    before: int | None = None
-    """A sequence number: only events before it."""
-    target: tuple[str, str] | None = None
-    origins: tuple[str, ...] = ()
-    sites: Collection[str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AuditRow:
-    """One event of the trail; `user` is an account's address, `actor` may be a system user."""
-
-    sequence: int
-    at: int
-    site_id: str
-    action: str
-    outcome: str
-    user: str
-    token_id: int | None
-    report_id: str
-    details: dict[str, Any]
-    hash: str
-    account_id: int | None = None
-    actor: str = ""
-    origin: str = ""
-    source: str = ""
-    node: str = ""
-    target_type: str = ""
-    target_id: str = ""
-    changed_from: dict[str, Any] | None = None
-    changed_to: dict[str, Any] | None = None
-    previous_hash: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the event as the API shows it."""
-        return {
-            "sequence": self.sequence,
-            "at": iso(self.at),
-            "SiteID": self.site_id,
-            "action": self.action,
-            "outcome": self.outcome,
-            "userEmail": self.user,
-            "tokenId": self.token_id,
-            "reportId": self.report_id or None,
-            "details": self.details,
-            "accountId": self.account_id,
-            "actor": self.actor,
-            "origin": self.origin,
-            "source": self.source,
-            "node": self.node,
-            "target": {"type": self.target_type, "id": self.target_id},
-            "before": self.changed_from,
-            "after": self.changed_to,
-            "previousHash": self.previous_hash,
-            "hash": self.hash,
-        }
-
-    @property
-    def reports(self) -> tuple[str, ...]:
-        """The ids of all reports of the event."""
-        more = self.details.get("reports", ())
-        return (self.report_id, *more) if self.report_id else tuple(more)
-
-    def entry(self) -> AuditEntry:
-        """Return the event in the form that the FHIR export needs."""
-        return AuditEntry(
-            str(self.sequence),
-            self.at,
-            self.action,
-            self.outcome == Outcome.SUCCESS,
-            self.site_id,
-            self.user or ("" if self.origin == AuditOrigin.SERVICE else self.actor),
-            self.token_id,
-            self.reports,
-            self.details,
-            self.source,
-            (self.target_type, self.target_id),
-            {"before": self.changed_from, "after": self.changed_to},
-        )
-
-
-def read_page(
-    connection: Connection,
-    query: TrailQuery,
-    after: int = 0,
-    limit: int = PAGE,
-    chain: Chain = ENGINE_CHAIN,
-) -> list[AuditRow]:
-    """Return at most `limit` events after the sequence number `after`, oldest first."""
-    column = chain.table.c.sequence
-    statement = _query(query, chain).where(column > after).order_by(column).limit(limit)
-    return [_row(row) for row in connection.execute(statement)]
-
-
-def read_newest(
-    connection: Connection, query: TrailQuery, limit: int = PAGE, chain: Chain = ENGINE_CHAIN
-) -> list[AuditRow]:
-    """Return the newest events, newest first."""
-    statement = _query(query, chain).order_by(chain.table.c.sequence.desc()).limit(limit)
-    return [_row(row) for row in connection.execute(statement)]
-
-
-def iterate(
-    connection: Connection, query: TrailQuery, chain: Chain = ENGINE_CHAIN
-) -> Iterator[AuditRow]:
-    """Yield all events of a query, oldest first; only one page is in memory at a time."""
-    after = 0
-    while rows := read_page(connection, query, after, chain=chain):
-        yield from rows
-        after = rows[-1].sequence
-
-
-def patients_of(connection: Connection, report_ids: Sequence[str]) -> list[AuditedPatient]:
-    """Return the patients of reports that still exist, each once."""
-    found: dict[AuditedPatient, None] = {}
-    for start in range(0, len(report_ids), PAGE):
+def patients_of(
+    connection: Connection, report_ids: Sequence[str]
+) -> dict[str, list[tuple[str, str]]]:
+    """Return the patients (site, MRN) of reports that still exist, in the order of linking."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for start in range(0, len(report_ids), _PAGE):
         query = (
-            select(ORDERS.c.site_id, ORDERS.c.mrn)
+            select(REPORTS.c.report_id, ORDERS.c.site_id, ORDERS.c.mrn)
             .join_from(ORDERS, REPORTS, ORDERS.c.report_pk == REPORTS.c.pk)
-            .where(REPORTS.c.report_id.in_(report_ids[start : start + PAGE]))
+            .where(REPORTS.c.report_id.in_(report_ids[start : start + _PAGE]))
             .order_by(ORDERS.c.pk)
         )
-        found.update(
-            (AuditedPatient(row.site_id, row.mrn), None) for row in connection.execute(query)
-        )
-    return list(found)
+        for row in connection.execute(query):
+            found.setdefault(row.report_id, []).append((row.site_id, row.mrn))
+    return found
 
 
 def sites_of(connection: Connection, report_ids: Sequence[str]) -> dict[str, str]:
     """Return the sites of reports, including deleted ones."""
     found: dict[str, str] = {}
     for table in (TOMBSTONES, REPORTS):
-        query = select(table.c.report_id, table.c.site_id).where(table.c.report_id.in_(report_ids))
-        found.update((row.report_id, row.site_id) for row in connection.execute(query))
+        for start in range(0, len(report_ids), _PAGE):
+            some = report_ids[start : start + _PAGE]
+            query = select(table.c.report_id, table.c.site_id).where(table.c.report_id.in_(some))
+            found.update((row.report_id, row.site_id) for row in connection.execute(query))
     return found
-
-
-def _query(query: TrailQuery, chain: Chain) -> Select[Any]:
-    """Build the query. Events of version 1 name an account only by its number."""
-    events = chain.table.c
-    email: ColumnElement[Any]
-    if chain is ENGINE_CHAIN:
-        source: FromClause = chain.table.outerjoin(ACCOUNTS, events.account_id == ACCOUNTS.c.id)
-        email = ACCOUNTS.c.email
-    else:
-        source, email = chain.table, literal(None, String)
-    # A person's address at the time of the event takes precedence over the account's current one.
-    email = case(
-        (and_(events.origin.in_(_PEOPLE), events.actor.like("%@%")), events.actor), else_=email
-    )
-    statement = select(chain.table, email.label("email")).select_from(source)
-    exact = (
-        (events.site_id, query.site_id),
-        (events.report_id, query.report_id),
-        (events.action, query.action),
-    )
-    conditions = [column == value for column, value in exact if value is not None]
-    if query.user is not None:
-        user = query.user.strip().lower()
-        conditions.append(or_(email == user, events.actor == user))
-    if query.target is not None:
-        conditions += [events.target_type == query.target[0], events.target_id == query.target[1]]
-    if query.origins:
-        conditions.append(events.origin.in_(query.origins))
-    if query.sites is not None:
-        conditions.append(events.site_id.in_(sorted(query.sites)))
-    if query.before is not None:
-        conditions.append(events.sequence < query.before)
-    if query.since is not None:
-        conditions.append(events.at >= query.since)
-    if query.until is not None:
-        conditions.append(events.at < query.until)
-    return statement.where(*conditions)
-
-
-def _row(row: Any) -> AuditRow:
-    email = row.email or ""
-    return AuditRow(
-        row.sequence,
-        row.at,
-        row.site_id or "",
-        row.action,
-        row.outcome,
-        email,
-        row.token_id,
-        row.report_id or "",
-        dict(row.details),
-        row.hash,
-        row.account_id,
-        row.actor or email,
-        row.origin or "",
-        row.source or str(row.details.get("client", "")),
-        row.node or "",
-        row.target_type or "",
-        row.target_id or "",
-        row.before,
-        row.after,
-        row.previous_hash,
-    )
 
 
 ROWS = metadata.tables["engine_audit_anonymous"]

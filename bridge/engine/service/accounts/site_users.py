@@ -16,7 +16,8 @@ from bridge.engine.errors import EngineError, NotFound
 from bridge.engine.links import RandomBytes
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.timestamps import iso, iso_or_none
-from bridge.engine.service.accounts import sessions, tokens, users
+from bridge.engine.service.accounts import enrolment, passwords, sessions, tokens, users
+from bridge.engine.service.accounts.enrolment import IssuedEnrolment
 from bridge.engine.service.accounts.tokens import TokenView
 from bridge.engine.service.accounts.users import SiteUser
 from bridge.engine.service.caller import Caller, TokenScope, administered_sites
@@ -97,6 +98,31 @@ def add_member(
     after = users.membership(work.connection, site_id, email)
     work.audit_members = {"before": before, "after": after}
     return {"email": person.email, "name": person.name, "role": role.value}
+
+
+def give_access(
+    work: Work,
+    caller: Caller,
+    site_id: str,
+    email: str,
+    password_hash: str | None,
+    random_bytes: RandomBytes,
+    link_seconds: int | None,
+) -> IssuedEnrolment | None:
+    """
+    Store the first password of a user, or issue an enrolment link; for operators only.
+
+    No link is issued if the user has enrolled, or if passwords are off (`link_seconds` None).
+    """
+    account_id = _member(work, site_id, email).id
+    if password_hash is not None:
+        require_allowed(work, caller, AccountAction.SET_PASSWORD, site_id, account_id)
+        sessions.end_enrolments(work.connection, account_id, work.now)
+        passwords.store_hash(work.connection, account_id, password_hash, work.now)
+        return None
+    if link_seconds is None or target_of(work.connection, account_id).enrolled:
+        return None
+    return enrolment.issue(work.connection, account_id, random_bytes, work.now, link_seconds)
 
 
 def remove_member(work: Work, caller: Caller, site_id: str, email: str) -> None:

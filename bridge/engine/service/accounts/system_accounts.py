@@ -42,8 +42,12 @@ class LastAdministrator(EngineError):
 class ConsoleRoles(Protocol):
     """The console roles of accounts; blocking. A disabled account has none."""
 
-    def suspend(self, account_id: int, *, force: bool = False) -> None:
-        """Suspend the role of an account before it is disabled. Raises LastAdministrator."""
+    def suspend(self, account_id: int) -> bool:
+        """
+        Suspend the role of an account before it is disabled.
+
+        False if the account is the last system administrator; then nothing changes.
+        """
 
     def resume(self, account_id: int) -> None:
         """Restore the role of an account after it was enabled."""

@@ -1,8 +1,9 @@
 """
 Grants of the console belong to account ids, no longer to e-mail addresses.
 
-An older grant has no account id, and permits nothing, until `bridge.admin.access.commands` resolves
-its address. `suspended` is 1 while the account is disabled.
+An older grant has no account id, and permits nothing, until `resolve_grants` of
+`bridge.admin.access.access_administration` resolves its address. `suspended` is 1
+while the account is disabled.
 """
 
 import sqlalchemy as sa

@@ -11,6 +11,7 @@ from bridge.admin.access import grants
 from bridge.admin.access.access_administration import AccessAdministration, Administrator
 from bridge.admin.access.permissions import ConsoleRole, Grant
 from bridge.admin.errors import GrantRefused
+from bridge.admin.report_engine import ReportEngine
 from bridge.contract.responses import AccountInfo, EnrolmentLink
 from bridge.store.database import Database
 
@@ -19,7 +20,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Engine:
+class Engine(ReportEngine):
     """
     The engine's accounts in memory; `calls` in order, with the role that was stored then.
 

@@ -17,8 +17,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from bridge.admin.access.granted_roles import GrantedRoles
-from bridge.admin.access.grants import save_grant
+from bridge.admin.access.grants import GrantedRoles, save_grant
 from bridge.admin.access.permissions import ConsoleRole, Grant
 from bridge.admin.search.message_index import MessageIndexer
 from bridge.admin.selection import MessageSubjects

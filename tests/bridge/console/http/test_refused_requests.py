@@ -4,7 +4,7 @@ import pytest
 
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditOrigin
-from bridge.engine.service.accounts.audit_queries import TrailQuery, read_newest
+from bridge.audit.trail import TrailQuery, read_newest
 from bridge.network_source import Proxies
 from bridge.wiring import stores
 from tests.bridge.console.http.running_console import BASE, RunningConsole

@@ -3,8 +3,8 @@
 import pytest
 import sqlalchemy
 
+from bridge.audit import trail
 from bridge.engine.rules.timestamps import iso
-from bridge.engine.service.accounts import audit_queries
 from bridge.network_source import Proxies
 from tests.bridge.engine.http.engine_service import (
     ADMIN,
@@ -91,8 +91,8 @@ def test_a_page_of_another_origin_changes_nothing(reader: Service, headers: dict
     assert "x" not in labels
     reader.runner.run(reader.application.state.engine.audit_buffer.flush())
     with reader.database.read() as connection:
-        query = audit_queries.TrailQuery(action="token-create")
-        (event,) = audit_queries.read_page(connection, query)
+        query = trail.TrailQuery(action="token-create")
+        (event,) = trail.read_page(connection, query)
     assert (event.user, event.details["code"]) == (READER, "foreign_origin")
 
 
@@ -116,7 +116,7 @@ def test_a_forbidden_read_in_the_app_is_recorded(reader: Service) -> None:
     assert reader.account("GET", "/rows?SiteID=SITE2").status_code == 403
     reader.runner.run(reader.application.state.engine.audit_buffer.flush())
     with reader.database.read() as connection:
-        (event,) = audit_queries.read_page(connection, audit_queries.TrailQuery(action="worklist"))
+        (event,) = trail.read_page(connection, trail.TrailQuery(action="worklist"))
     assert (event.user, event.outcome) == (READER, "refused")
 
 
@@ -289,10 +289,7 @@ def test_the_audit_trail_has_the_changes_of_a_user(reader: Service) -> None:
     body = {"present": PASSWORD, "wanted": wanted}
     assert reader.account("POST", "/password", body).status_code == 204
     with reader.database.read() as connection:
-        rows = [
-            each.as_json()
-            for each in audit_queries.read_page(connection, audit_queries.TrailQuery())
-        ]
+        rows = [each.as_json() for each in trail.read_page(connection, trail.TrailQuery())]
     (profile,) = [each for each in rows if each["action"] == "profile-update"]
     (password,) = [each for each in rows if each["action"] == "password-update"]
     assert profile["after"] == changed

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from bridge.audit import trail
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent, Outcome
-from bridge.engine.documents.fhir_audit_event import audit_events
+from bridge.audit.fhir import AuditedPatient, audit_events
 from bridge.engine.live.audit_buffer import AuditBuffer, merged
 from bridge.engine.service.accounts import audit_queries
 from tests.bridge.engine.http.engine_service import (
@@ -106,7 +107,7 @@ def test_refusals_are_recorded_or_counted(service: Service) -> None:
     service.post("report/status", {"clinicalInfo": [identity()]}, FOREIGN)
     service.runner.run(service.application.state.engine.audit_buffer.flush())
     with service.database.read() as connection:
-        (status,) = audit_queries.read_page(connection, audit_queries.TrailQuery())
+        (status,) = trail.read_page(connection, trail.TrailQuery())
         rows = audit_queries.newest_anonymous(connection, None, 100)
     assert (status.action, status.outcome, status.user) == ("status", "refused", FOREIGN)
     (token,) = rows
@@ -128,7 +129,7 @@ def test_a_flood_of_unknown_callers_adds_few_rows(service: Service) -> None:
     service.runner.run(buffer.flush())
     with service.database.read() as connection:
         rows = audit_queries.newest_anonymous(connection, None, 1000)
-        assert audit_queries.read_page(connection, audit_queries.TrailQuery()) == []
+        assert trail.read_page(connection, trail.TrailQuery()) == []
     assert len(rows) <= (service.clock() // 60_000 - before + 1) * (
         audit_queries.MAX_PER_MINUTE + 1
     )
@@ -295,7 +296,7 @@ def test_a_refused_takeover_names_the_person_at_whom_it_was_aimed(
     assert response.status_code in (400, 403), response.text
     service.runner.run(service.application.state.engine.audit_buffer.flush())
     with service.database.read() as connection:
-        (event,) = audit_queries.read_page(connection, audit_queries.TrailQuery())
+        (event,) = trail.read_page(connection, trail.TrailQuery())
     shown = event.as_json()
     assert (shown["actor"], shown["action"], shown["outcome"]) == (who, action, "refused")
     assert (shown["target"]["type"], shown["target"]["id"]) == (kind, person)
@@ -319,7 +320,7 @@ def test_an_early_refusal_has_the_action_of_the_route(service: Service) -> None:
     assert service.post("report/launch/clinical/batch", {}).status_code == 400
     service.runner.run(service.application.state.engine.audit_buffer.flush())
     with service.database.read() as connection:
-        rows = audit_queries.read_page(connection, audit_queries.TrailQuery())
+        rows = trail.read_page(connection, trail.TrailQuery())
     found = [(each.action, each.details["code"]) for each in rows if each.outcome == "refused"]
     assert found == [
         ("user-update", "forbidden"),
@@ -378,12 +379,13 @@ def test_the_audit_trail_contains_no_patient_data_and_no_secret(service: Service
     service.post("report/status", {"clinicalInfo": [order]}, "canary-token")
     events(service)
     with service.database.read() as connection:
-        rows = audit_queries.read_page(connection, audit_queries.TrailQuery())
+        rows = trail.read_page(connection, trail.TrailQuery())
         assert ENGINE_CHAIN.verify(connection).broken is None
-        named = audit_queries.patients_of(connection, rows[0].reports)
-    trail = json.dumps([each.as_json() for each in rows])
-    assert "canary" not in trail.lower()
-    assert "token=" not in trail
+        known = audit_queries.patients_of(connection, rows[0].reports)
+    named = [AuditedPatient(*patient) for report in rows[0].reports for patient in known[report]]
+    written = json.dumps([each.as_json() for each in rows])
+    assert "canary" not in written.lower()
+    assert "token=" not in written
     exported = [one for each in rows for one in audit_events(each.entry(), "http://e.test")]
     assert "canary" not in json.dumps(exported).lower()
     (with_patient,) = audit_events(rows[0].entry(), "http://e.test", named)

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from joserfc.jwk import RSAKey
 from sqlalchemy import text
 
+from bridge.audit import trail
 from bridge.engine.http.engine_application import create_application
 from bridge.engine.service.accounts import audit_queries, users
 from bridge.engine.service.sites import site_settings
@@ -91,7 +92,7 @@ def test_an_authenticated_user_is_signed_in(sign_on: SignOn) -> None:
     account = sign_on.get("/reporting/api/account", cookie_of(response))
     assert account.json()["email"] == ADA
     with sign_on.database.read() as connection:
-        (event,) = audit_queries.read_page(connection, audit_queries.TrailQuery(action="login"))
+        (event,) = trail.read_page(connection, trail.TrailQuery(action="login"))
     assert (event.user, event.outcome) == (ADA, "success")
 
 

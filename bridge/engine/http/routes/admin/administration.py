@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import JSONResponse, Response
 
+from bridge.audit import trail
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.engine.errors import Forbidden
 from bridge.engine.http.engine_state import engine_of
@@ -38,7 +39,7 @@ from bridge.engine.http.requests.use_cases import (
 from bridge.engine.http.sign_in.account_session import require_recent_proof
 from bridge.engine.rules.text.document import MAX_NODES, to_json
 from bridge.engine.rules.text.plain_text import from_outline
-from bridge.engine.service.accounts import audit_queries, site_users, users
+from bridge.engine.service.accounts import passwords, site_users, users
 from bridge.engine.service.caller import Caller, administered_sites
 from bridge.engine.service.launch.host_origins import observed_hosts
 from bridge.engine.service.signing.page_actions import read_document
@@ -81,6 +82,7 @@ async def add_site(body: NewSiteBody, request: Request) -> Response:
     engine, caller = engine_of(request), request.state.caller
     if not caller.service:
         raise Forbidden
+    request.state.audited = ("site-create", body.SiteID, None)
     site = await engine.work.run(lambda: body.to_settings(body.SiteID))
     now = engine.clock()
 
@@ -135,7 +137,13 @@ async def change_site(site_id: str, body: SiteChangeBody, request: Request) -> R
         work.audit_members = difference(current, site)
         return site_json(site)
 
-    return await change_as_administrator(request, "site-update", RequestSite(site_id), apply)
+    return await change_as_administrator(
+        request,
+        "site-update",
+        RequestSite(site_id),
+        apply,
+        command={"members": sorted(changes)},
+    )
 
 
 @router.put("/sites/{site_id}/users/{email}/signature", response_class=Response)
@@ -171,19 +179,37 @@ async def list_users(site_id: str, request: Request) -> Response:
 @router.post("/sites/{site_id}/users", response_model=dict[str, Any])
 async def add_user(site_id: str, body: UserBody, request: Request) -> Response:
     """Invite a user to a site, or change their name or role there."""
-    if "password" in body.model_fields_set:
+    engine = engine_of(request)
+    if "password" in body.model_fields_set and not engine.operator:
         raise bad_request(
             "only the owner of an account sets its password, by an enrolment link",
             FieldError("/password", "is not accepted"),
             code="password_not_accepted",
         )
     caller: Caller = request.state.caller
+    password_hash = None
+    if body.password is not None:
+        passwords.require_strong(body.password, body.email, body.name)
+        password_hash = await engine.hashing.run(lambda: passwords.hash_password(body.password))
+
+    def apply(work: Work) -> dict[str, Any]:
+        member = site_users.add_member(work, caller, site_id, body.email, body.name, body.role)
+        if not engine.operator:
+            return member
+        settings = engine.settings
+        seconds = settings.lifetimes.enrolment_link if settings.passwords else None
+        issued = site_users.give_access(
+            work, caller, site_id, body.email, password_hash, engine.random, seconds
+        )
+        return {**member, "link": issued and issued.address(engine.base_url(request))}
+
     return await change_as_administrator(
         request,
         "user-update",
         RequestSite(site_id),
-        lambda work: site_users.add_member(work, caller, site_id, body.email, body.name, body.role),
+        apply,
         target=("user", body.email),
+        command={"role": body.role.value},
     )
 
 
@@ -345,9 +371,9 @@ async def read_audit(
         "audit-read",
         site_id,
         lambda connection, _: (
-            audit_queries.read_newest(connection, query, limit)
+            trail.read_newest(connection, query, limit)
             if after is None
-            else audit_queries.read_page(connection, query, after, limit)
+            else trail.read_page(connection, query, after, limit)
         ),
     )
     return JSONResponse({"events": [each.as_json() for each in rows]})

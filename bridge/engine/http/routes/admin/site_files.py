@@ -98,6 +98,7 @@ async def set_code_map(site_id: str, body: CodeMapBody, request: Request) -> Res
         lambda work: billing.set_code_map(work.connection, site_id, rows),
         target=("code-map", site_id),
         state=audit_states.code_map(site_id),
+        command={"rows": len(rows)},
     )
 
 
