@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from bridge.admin.audit_events import audited
-from bridge.admin.definitions.definition_checks import check_cached
+from bridge.admin.definitions.drafts import check_cached
 from bridge.audit.events import operator
 from bridge.errors import BridgeError
 from bridge.monitoring import alerts, channels, handshakes

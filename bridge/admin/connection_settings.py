@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from bridge.admin.checks import connection_checks
 from bridge.admin.definitions.activation import ActivationResult, Author, activate, previous_version
-from bridge.admin.definitions.definition_checks import as_operator_errors
-from bridge.admin.definitions.overview import activation_json, definition_kinds
+from bridge.admin.definitions.drafts import as_operator_errors
+from bridge.admin.definitions.editor import activation_json, definition_kinds
 from bridge.admin.errors import InvalidContent, InvalidState, NoSuchItem
 from bridge.errors import BridgeError
 from bridge.executors import Threads

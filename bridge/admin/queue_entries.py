@@ -11,10 +11,9 @@ from bridge.admin import selection
 from bridge.admin.audit_events import audited, recorded, relayed
 from bridge.admin.channel_operations import charset_of, require_channel, stopped_destinations
 from bridge.admin.message_replay import BatchReplay
-from bridge.admin.search.delivery_search import exception_reason, with_reasons
-from bridge.admin.search.message_view import message_text
+from bridge.admin.search.message_content import error_line, message_text, reply_errors
 from bridge.admin.search.order_tracking import attempts_of
-from bridge.admin.search.reply_reasons import error_line, reply_errors
+from bridge.admin.search.queue_search import exception_reason, with_reasons
 from bridge.admin.selection import RequeueResult, RowQuery, Selection
 from bridge.audit.events import operator
 from bridge.monitoring.channels import ChannelKind

@@ -15,7 +15,7 @@ from typing import Final
 from sqlalchemy import func, select, text
 
 from bridge.admin.search.message_index import MessageOrigin, NumberKind
-from bridge.admin.search.message_search import (
+from bridge.admin.search.queue_search import (
     MessageQuery,
     find_orders_and_messages,
     search_messages,

@@ -35,9 +35,8 @@ def check(
     ] = False,
 ) -> None:
     """Check settings, mappings, keys, databases and connections; list every mistake."""
-    from bridge.admin.checks.checks import check_home, fix_home
+    from bridge.admin.checks.checks import check_home, check_protections, fix_home
     from bridge.admin.checks.findings import CheckSeverity
-    from bridge.admin.checks.security import check_protections
 
     if fix:
         fix_home(home)  # the check below lists the rest

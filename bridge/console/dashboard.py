@@ -26,7 +26,6 @@ from sqlalchemy import (
 
 from bridge.admin.errors import NoSuchItem
 from bridge.admin.search import order_tracking
-from bridge.admin.search.delivery_search import exception_reason
 from bridge.admin.search.message_index import (
     SubjectReader,
     delivery_sites,
@@ -34,6 +33,7 @@ from bridge.admin.search.message_index import (
     read_numbers,
     visible_sites_hashes,
 )
+from bridge.admin.search.queue_search import exception_reason
 from bridge.index_key import keyed64
 from bridge.queue import queries
 from bridge.queue.errors import NoSuchRow

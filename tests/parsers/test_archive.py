@@ -10,7 +10,7 @@ from io import BytesIO
 import pytest
 
 from bridge.admin.packages.activation import unpack_zip
-from bridge.admin.packages.differences import NotImported
+from bridge.admin.packages.folder import NotImported
 from parsers.archive import unpack
 from parsers.errors import DocumentRefused
 from parsers.limits import PACKAGE, TOML

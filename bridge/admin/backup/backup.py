@@ -25,8 +25,7 @@ from typing import IO, Any, Final
 
 from bridge import __version__
 from bridge.admin.audit_events import audited
-from bridge.admin.backup.copies import DatabaseCopy, copy_databases, staging, urls_of
-from bridge.admin.backup.errors import BackupFailed
+from bridge.admin.backup.copies import BackupFailed, DatabaseCopy, copy_databases, staging, urls_of
 from bridge.admin.progress import NOT_SHOWN, Report
 from bridge.wiring.stores import bridge_is_ready, open_bridge_database
 from config import Settings, load

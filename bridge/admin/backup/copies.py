@@ -24,14 +24,29 @@ import psycopg
 from psycopg import sql
 from sqlalchemy.engine import make_url
 
-from bridge.admin.backup.errors import BackupFailed, NotRestored
 from bridge.admin.progress import Report
+from bridge.errors import BridgeError
 from bridge.store import migration
 from bridge.store.database import Database
 from bridge.store.postgresql import partitions
 from bridge.wiring.stores import ENGINE_PACKAGE, ENGINE_VERSIONS
 from config import Settings
 from config.private_files import create_empty, make_folder, open_private
+
+
+class BackupFailed(BridgeError):
+    """A backup cannot be written, or is not complete."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"no backup: {reason}")
+
+
+class NotRestored(BridgeError):
+    """A backup cannot be restored; nothing is left of the attempt."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"not restored: {reason}")
+
 
 _PAGES: Final = 2_000  # of a SQLite file in one step
 _LOCK_SECONDS: Final = 30.0

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bridge.admin.audit_events import audited
+from bridge.admin.checks.checks import is_missing
 from bridge.admin.checks.connection_checks import used_definitions
-from bridge.admin.checks.databases import is_missing
 from bridge.admin.definitions import activation, drafts
 from bridge.admin.definitions.activation import ActivationResult, Author
 from bridge.admin.definitions.comparison import (

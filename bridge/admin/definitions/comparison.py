@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
-from bridge.admin.definitions.definition_checks import check_cached
+from bridge.admin.definitions.drafts import check_cached
 from bridge.errors import BridgeError
 from bridge.intake.receive.listener_policy import VersionFinder
 from bridge.queue import queries

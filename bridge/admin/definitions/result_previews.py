@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-from bridge.admin.definitions.definition_checks import issue_json
+from bridge.admin.definitions.drafts import issue_json
 from bridge.admin.errors import NoSuchItem
 from bridge.delivery.composer import Composer, MessagePlan, plan_message
 from bridge.delivery.destinations import CompiledDestination

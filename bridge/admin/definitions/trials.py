@@ -27,18 +27,20 @@ from bridge.admin.definitions.comparison import (
     samples_of,
     stored_samples,
 )
-from bridge.admin.definitions.definition_checks import (
+from bridge.admin.definitions.drafts import (
+    DRAFT,
+    NoDraft,
     as_operator_errors,
     check_cached,
     issue_json,
     require_code_permission,
+    sources_of,
 )
-from bridge.admin.definitions.drafts import DRAFT, NoDraft, sources_of
 from bridge.admin.definitions.result_previews import ResultPreviews
 from bridge.admin.errors import InvalidContent
+from bridge.admin.search.message_content import first_segments
 from bridge.admin.search.message_index import NumberKind
-from bridge.admin.search.message_search import MessageQuery, search_messages
-from bridge.admin.search.message_view import first_segments
+from bridge.admin.search.queue_search import MessageQuery, search_messages
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
 from bridge.queue.listing_rows import MessageDetail

@@ -22,32 +22,30 @@ from typing import Any, Final
 from bridge.admin.audit_events import audited
 from bridge.admin.checks import connection_checks
 from bridge.admin.definitions.activation import Author, activate
-from bridge.admin.definitions.definition_checks import as_operator_errors
+from bridge.admin.definitions.drafts import as_operator_errors
 from bridge.admin.errors import ChangeConflict, InvalidState, NoSuchItem
-from bridge.admin.packages.differences import (
-    ChangeKind,
-    FileChange,
-    NotImported,
-    PlannedConnection,
-    describe_changes,
-    plan_connections,
-    require_permitted_changes,
-    results,
-)
 from bridge.admin.packages.folder import (
     FILE,
     MAPPINGS,
+    ChangeKind,
     Confirmation,
+    FileChange,
     Files,
     NoSuchInterface,
+    NotImported,
+    PlannedConnection,
     as_toml,
     changed_files,
     contents,
     definitions_of,
+    describe_changes,
     mappings_of,
     packaged_settings,
+    plan_connections,
     read_package,
     require_files,
+    require_permitted_changes,
+    results,
 )
 from bridge.audit.events import operator
 from bridge.monitoring.channels import ChannelKind

@@ -16,7 +16,7 @@ from sqlalchemy import text
 from bridge.admin.audit_events import audited
 from bridge.admin.search import order_tracking
 from bridge.admin.search.message_index import NumberKind
-from bridge.admin.search.message_search import find_orders_and_messages
+from bridge.admin.search.queue_search import find_orders_and_messages
 from bridge.admin.selection import MessageSubjects
 from bridge.contract.responses import OrderKeyBody, StatusRecordBody
 from bridge.engine_client.client import EngineClient

@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, select, text
 
+from bridge.admin.search.message_content import DESCRIPTIONS, attempt_view
 from bridge.admin.search.message_index import spellings
-from bridge.admin.search.reply_reasons import DESCRIPTIONS, attempt_view
 from bridge.queue.attempts import AttemptKind, of_deliveries
 from bridge.queue.deliveries import NOT_CONNECTED
 from bridge.queue.listing_rows import DeliveryRow, MessageRow
@@ -146,7 +146,7 @@ _OPEN = frozenset({QueueState.QUEUED, QueueState.CLAIMED})
 
 
 Attempts = Mapping[int, Sequence[Mapping[str, Any]]]
-"""The attempts of deliveries, as `reply_reasons.attempt_view` returns them."""
+"""The attempts of deliveries, as `message_content.attempt_view` returns them."""
 
 
 def message_timeline(

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from bridge.admin.access.permissions import Permission
-from bridge.admin.search.delivery_search import accepted_deliveries
+from bridge.admin.search.queue_search import accepted_deliveries
 from bridge.console.http.bodies import (
     AcceptedDeliveryParameters,
     ConsoleEventParameters,

@@ -8,9 +8,8 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from bridge.admin.access.permissions import ALL_SITES_ROLES, ConsoleRole, Grant
 from bridge.admin.audit_events import ConsoleEventQuery
-from bridge.admin.search.delivery_search import AcceptedDeliveryQuery, DeliveryQuery
 from bridge.admin.search.message_index import NumberKind
-from bridge.admin.search.message_search import MessageQuery
+from bridge.admin.search.queue_search import AcceptedDeliveryQuery, DeliveryQuery, MessageQuery
 from bridge.queue.states import QueueState
 from bridge.web.bodies import Model
 from mappings.hl7.batch import MAX_MESSAGES, count_messages

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Path
 from bridge.admin.access.permissions import Permission
 from bridge.admin.errors import InvalidState, NoSuchItem
 from bridge.admin.search import order_tracking
-from bridge.admin.search.delivery_search import search_deliveries, with_reasons
+from bridge.admin.search.message_content import message_text, segment_tree
 from bridge.admin.search.message_index import delivery_sites
-from bridge.admin.search.message_view import message_text, segment_tree
+from bridge.admin.search.queue_search import search_deliveries, with_reasons
 from bridge.console.http.bodies import DeliverySearchBody
 from bridge.console.http.guard import (
     AuditedAction,

@@ -12,8 +12,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Path, Response
 
 from bridge.admin.access.permissions import Permission
-from bridge.admin.definitions.editor import ActivationRequest, CodeEntry, DraftEdit
-from bridge.admin.definitions.overview import overview
+from bridge.admin.definitions.editor import ActivationRequest, CodeEntry, DraftEdit, overview
 from bridge.admin.definitions.trials import ComparisonRequest, TrialMessage
 from bridge.console.context import ConsoleContext
 from bridge.console.http.bodies import (

@@ -17,15 +17,20 @@ from bridge.admin.definitions.trials import mapping_result
 from bridge.admin.errors import InvalidState, NoSuchItem, OperatorError
 from bridge.admin.message_replay import StoredMessageReplay
 from bridge.admin.search import order_tracking
-from bridge.admin.search.message_edits import editable_message, edits_of, encode_edit
+from bridge.admin.search.message_content import (
+    editable_message,
+    edits_of,
+    encode_edit,
+    message_text,
+    segment_tree,
+)
 from bridge.admin.search.message_index import NumberKind, origin_of, read_numbers
-from bridge.admin.search.message_search import (
+from bridge.admin.search.order_tracking import message_timeline, order_timeline
+from bridge.admin.search.queue_search import (
     MessageQuery,
     find_orders_and_messages,
     search_messages,
 )
-from bridge.admin.search.message_view import message_text, segment_tree
-from bridge.admin.search.order_tracking import message_timeline, order_timeline
 from bridge.console.context import ConsoleContext
 from bridge.console.http.bodies import (
     EditedMessageBody,

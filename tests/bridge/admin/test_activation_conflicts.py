@@ -9,8 +9,7 @@ import pytest
 from typing_extensions import override
 
 from bridge.admin.definitions.activation import Author, activate, activate_at_start
-from bridge.admin.definitions.editor import ActivationRequest, DefinitionEditor, DraftEdit
-from bridge.admin.definitions.overview import overview
+from bridge.admin.definitions.editor import ActivationRequest, DefinitionEditor, DraftEdit, overview
 from bridge.admin.errors import InvalidContent, OperatorError
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.admin.data_directory import create_data_directory
-from bridge.admin.definitions.editor import ActivationRequest, DefinitionEditor, DraftEdit
-from bridge.admin.definitions.overview import overview
+from bridge.admin.definitions.editor import ActivationRequest, DefinitionEditor, DraftEdit, overview
 from bridge.admin.errors import (
     ChangeConflict,
     InvalidContent,

@@ -16,8 +16,7 @@ from typing_extensions import override
 
 from bridge.admin.checks.checks import check_home
 from bridge.admin.checks.findings import CheckFinding, CheckSeverity
-from bridge.admin.checks.live import check_live
-from bridge.admin.checks.peers import PeerCheck, run_checks
+from bridge.admin.checks.live import PeerCheck, check_live, run_checks
 from bridge.admin.data_directory import create_data_directory
 from tests.conftest import ask_server
 from tests.eventually import PATIENCE

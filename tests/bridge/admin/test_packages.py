@@ -10,7 +10,7 @@ import pytest
 from bridge.admin.definitions.activation import Author, activate, activate_files
 from bridge.admin.errors import ChangeConflict, InvalidState, NoSuchItem, OperatorError
 from bridge.admin.packages.activation import InterfacePackages, PackageImport, pack_zip, unpack_zip
-from bridge.admin.packages.differences import NotImported
+from bridge.admin.packages.folder import NotImported
 from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.wiring import stores

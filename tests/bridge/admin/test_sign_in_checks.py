@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from bridge.admin.checks.checks import check_sign_in
 from bridge.admin.checks.findings import CheckSeverity
-from bridge.admin.checks.security import check_sign_in
 from bridge.admin.data_directory import create_data_directory
 from bridge.engine.service.accounts.sign_in_limit import SignInLimiter
 from bridge.engine.settings import Quota

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from bridge.admin.checks.checks import check_protections, protection_findings
 from bridge.admin.checks.findings import CheckSeverity
-from bridge.admin.checks.security import check_protections, protection_findings
 from bridge.admin.data_directory import create_data_directory
 from bridge.cli.application import application
 from bridge.workers.confinement import ALL_PROTECTIONS, FILTER, LANDLOCK, NAMESPACES

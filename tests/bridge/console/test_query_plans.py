@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from bridge.admin.search.message_index import NumberKind
-from bridge.admin.search.message_search import MessageQuery, search_messages
+from bridge.admin.search.queue_search import MessageQuery, search_messages
 from bridge.console.dashboard import read_figures
 from bridge.queue import queries
 from bridge.queue.states import QueueState

@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
-from bridge.admin.search import delivery_search
-from bridge.admin.search.delivery_search import DeliveryQuery
+from bridge.admin.search import queue_search
 from bridge.admin.search.message_index import NumberKind
-from bridge.admin.search.message_search import MessageQuery, search_messages
+from bridge.admin.search.queue_search import DeliveryQuery, MessageQuery, search_messages
 from bridge.console import dashboard
 from bridge.queue import queries
 from bridge.queue import statements as sql
@@ -341,7 +340,7 @@ QUERIES: dict[str, Query] = {
     "page: time": lambda store: search_messages(
         store, MessageQuery(since=_ROWS - 30, until=_ROWS - 10)
     ),
-    "page: deliveries": lambda store: delivery_search.search_deliveries(
+    "page: deliveries": lambda store: queue_search.search_deliveries(
         store, DeliveryQuery(state=QueueState.QUEUED)
     ),
     "retention": lambda store: prune(store, 0),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from bridge.admin.search.message_content import segment_tree
 from bridge.admin.search.message_index import (
     BUSY_BATCH,
     BUSY_PAUSE_FACTOR,
@@ -18,7 +19,6 @@ from bridge.admin.search.message_index import (
     pause_seconds,
     read_numbers,
 )
-from bridge.admin.search.message_view import segment_tree
 
 MESSAGE = (
     b"MSH|^~\\&|RIS|HOSP|BRIDGE|RAD|20260102||ORM^O01|C1|P|2.5.1\r"

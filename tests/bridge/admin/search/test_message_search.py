@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from bridge.admin.search import message_search
+from bridge.admin.search import queue_search
 from bridge.admin.search.message_index import (
     FULL_BATCH,
     MISSING_ID_MS,
@@ -13,7 +13,7 @@ from bridge.admin.search.message_index import (
     MessageOrigin,
     NumberKind,
 )
-from bridge.admin.search.message_search import MessageQuery, search_messages
+from bridge.admin.search.queue_search import MessageQuery, search_messages
 from bridge.queue.retention.policy import prune
 from bridge.queue.retention.rows import id_at
 from bridge.queue.statements import MESSAGE
@@ -48,7 +48,7 @@ def test_a_page_continues_where_the_previous_one_ended(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No row is missing or repeated, also across windows without a match."""
-    monkeypatch.setattr(message_search, "ID_WINDOW", 10)
+    monkeypatch.setattr(queue_search, "ID_WINDOW", 10)
     store.fill(1, 3, detail="Table is locked")
     store.fill(4, 40)
     store.fill(41, 45, detail="table is LOCKED again")
@@ -68,7 +68,7 @@ def test_a_page_examines_a_bounded_number_of_indexed_rows(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By state and by number: the following pages examine the rest."""
-    monkeypatch.setattr(message_search, "MAX_INDEXED_ROWS", 10)
+    monkeypatch.setattr(queue_search, "MAX_INDEXED_ROWS", 10)
     store.fill(1, 3, state="parked", detail="Table is locked")
     store.fill(4, 40, state="parked")
     index_all(MessageIndexer(store.database, site_by_listener, lambda: START))
@@ -96,7 +96,7 @@ def test_parked_messages_are_found_at_any_age(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They have an index, so the id window does not apply. A percent sign is a literal."""
-    monkeypatch.setattr(message_search, "ID_WINDOW", 10)
+    monkeypatch.setattr(queue_search, "ID_WINDOW", 10)
     store.fill(1, 2, state="parked", detail="100% full")
     store.fill(3, 40)
     assert ids(store, MessageQuery(state=QueueState.PARKED)) == [2, 1]
@@ -157,7 +157,7 @@ def test_a_limited_user_finds_only_messages_of_their_sites(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By time, state and number. A message without site is visible only to unlimited users."""
-    monkeypatch.setattr(message_search, "ID_WINDOW", 10)
+    monkeypatch.setattr(queue_search, "ID_WINDOW", 10)
     store.fill(1, 3, state="parked")
     store.fill(4, 12)
 

@@ -4,8 +4,12 @@ import pytest
 
 from bridge.admin.definitions.trials import is_shown_whole
 from bridge.admin.errors import InvalidEdit
-from bridge.admin.search.message_edits import editable_message, encode_edit
-from bridge.admin.search.message_view import MAX_PLACES, segment_tree
+from bridge.admin.search.message_content import (
+    MAX_PLACES,
+    editable_message,
+    encode_edit,
+    segment_tree,
+)
 
 MESSAGE = (
     b"MSH|^~\\&|RIS|HOSP|BRIDGE|RAD|20260102||ORM^O01|C1|P|2.5.1||||||8859/15\r"
