@@ -27,7 +27,6 @@ from bridge.engine.links import KeyRing
 from bridge.engine.live.audit_buffer import AuditBuffer
 from bridge.engine.live.credential_checks import HashingPool, TokenAuthenticator
 from bridge.engine.live.database_executor import DatabaseExecutor
-from bridge.engine.live.launch_batcher import LaunchBatcher
 from bridge.engine.live.release_scheduler import ReleaseScheduler
 from bridge.engine.live.stream_hub import StreamHub
 from bridge.engine.live.untouched_sweep import UntouchedSweep
@@ -137,7 +136,6 @@ class EngineState:
         self.untouched_sweep = UntouchedSweep(self.work, clock)
         self._listener = NotificationListener(database, FEED_CHANNEL, self.work.changed.notify)
         self._token_authenticator = TokenAuthenticator(self.work, clock)
-        self.launches = LaunchBatcher(self.work, clock)
         self.hashing = HashingPool()
         self.sign_in_limiter = SignInLimiter(database, settings.rates.failed_authentications)
         sso = settings.single_sign_on
@@ -169,7 +167,6 @@ class EngineState:
         await self.work.run(lambda: None)
         self.hashing.close()
         self.work.close()
-        self._token_authenticator.close()
 
     async def authenticate(self, secret: str) -> Caller | None:
         """Return the caller of a token, and record once a minute that the token is used."""

@@ -6,7 +6,6 @@ in worker threads, not on the event loop.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -32,9 +31,7 @@ from bridge.engine.http.window_handover import with_follow_outcome
 from bridge.engine.launch import LaunchInput, LaunchOutcome, NamedUser, file_lists
 from bridge.engine.launch_parser import LaunchParts, read_language, read_launch
 from bridge.engine.links import Purpose
-from bridge.engine.live.launch_batcher import PendingLaunch
 from bridge.engine.rules.timestamps import iso
-from bridge.engine.service.launch.batches import BatchRefused
 from bridge.engine.service.launch.launches import LaunchContext, audit_events_of, launch_all
 from bridge.engine.service.launch.links import InitLink, InitRequest, issue_init_link
 from bridge.engine.service.work import Work
@@ -77,8 +74,19 @@ async def launch(request: Request, body: LaunchBody) -> dict[str, Any]:
     engine, context = engine_of(request), launch_context_of(request)
     options = qr_options(body.response)
     launch_request = await _parse_launch(engine, body)
-    launched = await engine.launches.launch(
-        PendingLaunch(context, launch_request, request_origin(request))
+
+    def apply(work: Work) -> LaunchOutcome:
+        (outcome,) = launch_all(work, context, [launch_request])
+        if isinstance(outcome, EngineError):
+            raise outcome
+        work.audit_events += audit_events_of(
+            context, [launch_request], [outcome], request_origin(request)
+        )
+        return outcome
+
+    brief = not launch_request.attachments
+    launched = await engine.work.change(
+        actor_of(context.caller), engine.clock(), apply, brief=brief
     )
     outcome = await with_follow_outcome(engine, launched)
     base, kind = engine.base_url(request), body.response.type
@@ -110,18 +118,14 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
     )
     launches = [each[1] for each in parsed if isinstance(each, tuple)]
 
-    def apply(work: Work, *, without_savepoint: bool) -> list[LaunchOutcome | EngineError]:
-        outcomes = launch_all(work, context, launches, without_savepoint=without_savepoint)
+    def apply(work: Work) -> list[LaunchOutcome | EngineError]:
+        outcomes = launch_all(work, context, launches)
         work.audit_events += audit_events_of(context, launches, outcomes, request_origin(request))
         return outcomes
 
-    actor, now = actor_of(context.caller), engine.clock()
-    try:
-        outcomes = await engine.work.change(
-            actor, now, partial(apply, without_savepoint=True), brief=inline
-        )
-    except BatchRefused:  # rarely raised, so a retry is cheaper than a savepoint for each batch
-        outcomes = await engine.work.change(actor, now, partial(apply, without_savepoint=False))
+    outcomes = await engine.work.change(
+        actor_of(context.caller), engine.clock(), apply, brief=inline
+    )
     base, request_id = engine.base_url(request), request.state.request_id
 
     def responses() -> list[dict[str, Any]]:

@@ -50,13 +50,15 @@ from bridge.engine.launch_parser import read_language
 from bridge.engine.links import Purpose
 from bridge.engine.service.accounts.sessions import BrowserSession, find_session
 from bridge.engine.service.caller import SITES, BrowserUser, TokenScope, account_role_in
-from bridge.engine.service.launch.host_origins import FrameRequest, find_unproven, record_host
 from bridge.engine.service.launch.link_visits import (
+    FrameRequest,
     HandoverNeeded,
     LinkContext,
     LinkVisit,
     OpenedReport,
+    find_unproven,
     open_link,
+    record_host,
     reopen,
 )
 from bridge.engine.service.launch.links import InitRequest, PrewarmedSession, begin_prewarmed

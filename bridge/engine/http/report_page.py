@@ -31,7 +31,7 @@ from bridge.engine.service.accounts.sessions import (
     keep_alive,
 )
 from bridge.engine.service.caller import account_role
-from bridge.engine.service.signing import page_state
+from bridge.engine.service.signing import page_actions
 from bridge.engine.service.signing.lease import TAB, Editor
 from bridge.engine.service.sites.audit_states import StateReader, difference
 from bridge.engine.service.work import ActorRef, Work
@@ -50,7 +50,7 @@ class Control(StrEnum):
 
 
 def controls(page: Mapping[str, Any]) -> list[Control]:
-    """Return the controls for a page that `service.signing.page_state.load` describes."""
+    """Return the controls for a page that `service.signing.page_actions.load` describes."""
     status, permitted = Status(page["status"]), frozenset(page["permitted"])
     found = _signed(page) if status in SIGNED else _unsigned(page, status)
     return [control for control, action in found.items() if action in permitted]
@@ -177,7 +177,7 @@ class ReportPage:
     ) -> Response:
         def apply_and_load(work: Work, editor: Editor, report_id: str) -> dict[str, Any]:
             extra = apply(work, editor, report_id)
-            page = page_state.load(work, editor, report_id, take_over=take_over)
+            page = page_actions.load(work, editor, report_id, take_over=take_over)
             return page | extra
 
         page = await self._execute(apply_and_load)

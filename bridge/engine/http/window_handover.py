@@ -26,9 +26,9 @@ from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.launch import AwaitedWindow, LaunchOutcome, LaunchWarning
 from bridge.engine.live.change_notifier import wait_notified
 from bridge.engine.rules.sync_launch import FollowAnswer
-from bridge.engine.service.launch.link_visits import HandoverNeeded, OpenedReport
-from bridge.engine.service.live import sync_launch, window_switch
+from bridge.engine.service.launch.link_visits import HandoverNeeded, OpenedReport, follow_launch
 from bridge.engine.service.live.windows import (
+    current_target,
     handover_requested_at,
     request_handover,
     writing_window,
@@ -97,7 +97,7 @@ async def with_follow_outcome(engine: EngineState, outcome: LaunchOutcome) -> La
 
 async def _follow_answer(engine: EngineState, awaited: AwaitedWindow) -> FollowAnswer:
     def read(connection: Connection) -> FollowAnswer:
-        target = sync_launch.current_target(connection, awaited.site_id, awaited.account_id)
+        target = current_target(connection, awaited.site_id, awaited.account_id)
         # A newer launch has replaced this one: no window will answer it.
         superseded = target is None or target.sequence != awaited.sequence
         return FollowAnswer.FOLLOWED if superseded or target is None else target.answer
@@ -113,7 +113,7 @@ async def follow(page: ReportPage, request: Request, sequence: int) -> Response:
     context = engine.link_context()
 
     def apply(work: Work, *, handed_over: bool = False) -> OpenedReport:
-        opened = window_switch.switch(work, context, session, sequence, handed_over=handed_over)
+        opened = follow_launch(work, context, session, sequence, handed_over=handed_over)
         account_id = opened.account.id
         work.audit(
             audit_event(request, "follow", opened.site_id, opened.report_id, account_id=account_id)

@@ -1,22 +1,20 @@
 """
 Checks of credentials off the event loop: access tokens and password hashes.
 
-Tokens are authenticated at once if a database connection is free, otherwise in batches. Results are
-not cached, so a token that was revoked on any node is refused at once. Password hashes have their
-own thread pool with a short queue, so a flood of sign-in attempts delays no other request.
+Results are not cached, so a token that was revoked on any node is refused at once. Password hashes
+have their own thread pool with a short queue, so a flood of sign-in attempts delays no other
+request.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from bridge.engine.errors import EngineError
-from bridge.engine.live.database_executor import Batcher, DatabaseExecutor
+from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.service.accounts import tokens
 from bridge.engine.service.caller import Caller
-
-MAX_BATCH = 200
 
 
 class TokenAuthenticator:
@@ -25,17 +23,14 @@ class TokenAuthenticator:
     def __init__(self, executor: DatabaseExecutor, clock: Callable[[], int]) -> None:
         self._executor = executor
         self._clock = clock
-        self._reader = executor.database.reader()
-        self._batcher = Batcher[str, Caller | None](self._read, MAX_BATCH)
         self._use_recorded_at: dict[int, int] = {}
 
     async def bearer(self, secret: str) -> Caller | None:
         """Return the bearer of a token, and record once a minute that the token is used."""
-        if self._reader.is_local:
-            caller = self._authenticate([secret])[0]
-        else:
-            caller = await self._batcher.submit(secret)
         now = self._clock()
+        caller = await self._executor.read_inline(
+            lambda connection: tokens.authenticate(connection, secret, now)
+        )
         if caller is not None and now - self._use_recorded_at.get(caller.token_id, 0) >= (
             tokens.USE_RECORDED_EVERY_MS
         ):
@@ -43,15 +38,6 @@ class TokenAuthenticator:
             token_id = caller.token_id
             await self._executor.run(lambda: self._record_use(token_id, now))
         return caller
-
-    async def _read(self, secrets: Sequence[str]) -> list[Caller | None]:
-        return await self._executor.run(lambda: self._authenticate(secrets))
-
-    def _authenticate(self, secrets: Sequence[str]) -> list[Caller | None]:
-        return tokens.authenticate_all(self._reader, secrets, self._clock())
-
-    def close(self) -> None:
-        self._reader.close()
 
     def _record_use(self, token_id: int, now: int) -> None:
         # No report changes, so no waiter is notified.

@@ -17,11 +17,11 @@ from sqlalchemy import Connection, func, select
 from bridge.engine.live.change_notifier import wait_notified
 from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.service.accounts.sessions import SESSIONS, BrowserSession
-from bridge.engine.service.live.sync_launch import TARGETS
 from bridge.engine.service.live.windows import (
     HANDOVER,
     RENEWED_EVERY_MS,
     REPORTS,
+    TARGETS,
     WINDOWS,
     close_windows,
     renew,

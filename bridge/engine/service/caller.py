@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from bridge.engine.errors import Forbidden, RuleBroken, SiteNotFound
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.site_roles import SiteRole
-from bridge.store.statements import dialect_statement, execute, stored_json
 
 SITES = metadata.tables["engine_site"]
 MEMBERSHIPS = metadata.tables["engine_membership"]
@@ -118,26 +117,27 @@ class SiteAccess:
             raise RuleBroken(Reason.UNKNOWN_LOCATION, pointer=pointer)
 
 
-# Every request runs this statement: it bypasses SQLAlchemy's statement objects.
-_SITE_ACCESS: Final = dialect_statement(
-    """
-    SELECT s.locations, s.settings, m.role, m.name FROM engine_site AS s
-    LEFT JOIN engine_membership AS m
-        ON m.site_id = s.site_id AND m.account_id = :account_id AND m.left_at IS NULL
-    WHERE s.site_id = :site_id
-    """
+_SITE_ACCESS: Final = (
+    select(SITES.c.locations, SITES.c.settings, MEMBERSHIPS.c.role, MEMBERSHIPS.c.name)
+    .outerjoin(
+        MEMBERSHIPS,
+        (MEMBERSHIPS.c.site_id == SITES.c.site_id)
+        & (MEMBERSHIPS.c.account_id == bindparam("account_id"))
+        & MEMBERSHIPS.c.left_at.is_(None),
+    )
+    .where(SITES.c.site_id == bindparam("site_id"))
 )
 
 
 def read_site_access(connection: Connection, caller: Caller, site_id: str) -> SiteAccess:
     """Return the caller's role on a site, with the site's settings; raise `SiteNotFound`."""
-    row = execute(connection, _SITE_ACCESS, site_id=site_id, account_id=caller.account_id).first()
+    values = {"site_id": site_id, "account_id": caller.account_id}
+    row = connection.execute(_SITE_ACCESS, values).first()
     if row is None:
         raise SiteNotFound
     role = SiteRole(row.role) if row.role is not None and caller.is_valid_for(site_id) else None
     role = SiteRole.ADMINISTRATOR if caller.service else role
-    settings = stored_json(row.settings)
-    return SiteAccess(role, row.name or "", tuple(stored_json(row.locations)), settings)
+    return SiteAccess(role, row.name or "", tuple(row.locations), row.settings)
 
 
 def require_administrator(

@@ -17,82 +17,56 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any, Final
 
-from pydantic_core import to_json
-from sqlalchemy import Connection, Select, Text, bindparam, cast, delete, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Text,
+    bindparam,
+    cast,
+    column,
+    delete,
+    func,
+    select,
+    table,
+)
+from sqlalchemy.dialects.postgresql import REGCLASS
 
 from bridge.contract import MAX_MARKS, mark_cursor, split_cursor
 from bridge.engine.errors import CursorBeyondEnd, CursorOfAnotherFeed
-from bridge.engine.records.tables import Report, ReportRelease
+from bridge.engine.records.tables import Report
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.report_status import GroupOrder, ReportContext
 from bridge.engine.service.work import CHANGES, ChangeEvent, Work
-from bridge.store.statements import (
-    DialectStatement,
-    StatementResult,
-    bind,
-    dialect_statement,
-    execute_all,
-    execute_bound,
-    is_postgresql,
-    stored_json,
-)
 
 MAX_PAGE_CHARACTERS: Final = 16_000_000
 """Characters of the changes of a page, as JSON, after which the page ends."""
 
-# The bridge polls these statements: they bypass SQLAlchemy's statement objects.
-_NEWEST: Final = dialect_statement("SELECT max(cursor) AS newest FROM engine_change")
-_PAGE: Final = """
-    WITH page AS (
-        SELECT cursor, size, sum(size) OVER (ORDER BY cursor) AS total, count(*) OVER () AS found
-        FROM (
-            SELECT cursor, {size} AS size FROM engine_change
-            WHERE cursor > {after} AND {wanted} ORDER BY cursor LIMIT {limit}
-        ) AS changes
-    )
-    SELECT c.cursor, c.at, c.event, c.report_id, c.body, page.found
-    FROM page JOIN engine_change AS c ON c.cursor = page.cursor
-    WHERE page.total - page.size < {most} ORDER BY c.cursor
-"""
-"""The first change, and those after it that begin within the limit of the size."""
-
-_NEXT: Final = DialectStatement(
-    _PAGE.format(
-        size="length(body)",
-        wanted="event NOT IN (SELECT value FROM json_each(:without))",
-        **{name: f":{name}" for name in ("after", "limit", "most")},
+_NEWEST: Final = select(func.max(CHANGES.c.cursor))
+_CHANGE_AT: Final = select(CHANGES.c.report_id, CHANGES.c.at, CHANGES.c.event).where(
+    CHANGES.c.cursor == bindparam("cursor")
+)
+_SEQUENCE: Final = table("sqlite_sequence", column("name"), column("seq"))
+_LAST_ASSIGNED: Final[Mapping[str, ColumnElement[int]]] = {
+    "sqlite": select(_SEQUENCE.c.seq).where(_SEQUENCE.c.name == CHANGES.name).scalar_subquery(),
+    "postgresql": func.pg_sequence_last_value(
+        cast(func.pg_get_serial_sequence(CHANGES.name, "cursor"), REGCLASS)
     ),
-    _PAGE.format(
-        size="octet_length(body::text)",
-        wanted="event <> ALL(%(without)s::text[])",
-        **{name: f"%({name})s" for name in ("after", "limit", "most")},
-    ),
-)
-
-# The change at a cursor, and the highest number that was ever assigned, pruned changes included.
-_CHANGE_AT: Final = dialect_statement(
-    "SELECT report_id, at, event FROM engine_change WHERE cursor = :cursor"
-)
-_HIGHEST_CURSOR: Final = DialectStatement(
-    """
-    SELECT coalesce((SELECT max(cursor) FROM engine_change),
-        (SELECT seq FROM sqlite_sequence WHERE name = 'engine_change'), 0)
-    """,
-    """
-    SELECT coalesce((SELECT max(cursor) FROM engine_change),
-        pg_sequence_last_value(pg_get_serial_sequence('engine_change', 'cursor')::regclass), 0)
-    """,
-)
+}
+"""The highest number that was ever assigned, pruned changes included."""
 
 
 @cache
-def _changes_of_sites(without: bool) -> Select[Any]:
-    """Build the statement; cached because building costs more than executing."""
+def _changes(*, of_sites: bool, without: bool) -> Select[Any]:
+    """
+    Select the first change, and those after it that begin within the limit of the size.
+
+    Cached because building the statement costs more than executing it.
+    """
     size = func.length(cast(CHANGES.c.body, Text)).label("size")
-    query = select(CHANGES.c.cursor, size).where(
-        CHANGES.c.cursor > bindparam("after"),
-        CHANGES.c.site_id.in_(bindparam("sites", expanding=True)),
-    )
+    query = select(CHANGES.c.cursor, size).where(CHANGES.c.cursor > bindparam("after"))
+    if of_sites:
+        query = query.where(CHANGES.c.site_id.in_(bindparam("sites", expanding=True)))
     if without:
         query = query.where(CHANGES.c.event.not_in(bindparam("without", expanding=True)))
     first = query.order_by(CHANGES.c.cursor).limit(bindparam("limit")).subquery()
@@ -117,7 +91,7 @@ class FeedPage:
 
     def as_json(self) -> dict[str, Any]:
         """Return the page as HTTP sends it, with times in ISO 8601."""
-        changes = [{**each, "at": iso(each["at"])} for each in self.changes]
+        changes = [{**change, "at": iso(change["at"])} for change in self.changes]
         return {"changes": changes, "cursor": self.cursor}
 
 
@@ -131,14 +105,13 @@ def require_cursor(connection: Connection, cursor: int) -> int:
     position, mark = split_cursor(cursor)
     if position == 0:
         return position
-    statements = [
-        bind(connection, _HIGHEST_CURSOR),
-        bind(connection, _CHANGE_AT, cursor=position),
-    ]
-    highest, change = execute_all(connection, statements)
-    if position > (highest.scalar() or 0):
+    last_assigned = _LAST_ASSIGNED[connection.dialect.name]
+    highest = connection.execute(
+        select(func.coalesce(_NEWEST.scalar_subquery(), last_assigned, 0))
+    ).scalar_one()
+    if position > highest:
         raise CursorBeyondEnd(pointer="/after")
-    found = change.first()
+    found = connection.execute(_CHANGE_AT, {"cursor": position}).first()
     if mark is not None and found is not None and mark != _mark(found):
         raise CursorOfAnotherFeed(pointer="/after")
     return position
@@ -146,7 +119,7 @@ def require_cursor(connection: Connection, cursor: int) -> int:
 
 def cursor_at(connection: Connection, position: int) -> int:
     """Return the cursor of a change with its mark; without a mark if the change was pruned."""
-    found = execute_bound(connection, bind(connection, _CHANGE_AT, cursor=position)).first()
+    found = connection.execute(_CHANGE_AT, {"cursor": position}).first()
     return position if found is None else mark_cursor(position, _mark(found))
 
 
@@ -169,13 +142,13 @@ def order_json(order: GroupOrder) -> dict[str, Any]:
 
 
 def describe(
-    context: ReportContext, report: Report, now: int, release: ReportRelease | None = None
+    context: ReportContext, report: Report, now: int, release: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the body of a change: the current state of a report."""
+    """Return the body of a change: the current state of a report; `release` is {kind, sequence}."""
     return {
         "record": context.record(report, now).as_json(),
         "orders": [order_json(order) for order in context.orders],
-        "release": {"kind": release.kind.value, "sequence": release.sequence} if release else None,
+        "release": release,
     }
 
 
@@ -184,7 +157,7 @@ def announce(
     report: Report,
     event: ChangeEvent,
     *,
-    release: ReportRelease | None = None,
+    release: Mapping[str, Any] | None = None,
     context: ReportContext | None = None,
     **more: Any,
 ) -> None:
@@ -217,32 +190,18 @@ def read_changes(
     Events of `without` are left out, and the returned cursor is after them. Without changes the
     given cursor is returned.
     """
-    omitted = sorted(map(str, without))
-    # The newest cursor is read first, so that no later commit is skipped.
-    read_newest = bind(connection, _NEWEST)
-    if sites is None:
-        listed = omitted if is_postgresql(connection) else to_json(omitted).decode()
-        read_next = bind(
-            connection, _NEXT, after=after, limit=limit, without=listed, most=MAX_PAGE_CHARACTERS
-        )
-        newest, page = execute_all(connection, [read_newest, read_next])
-        return _page(newest, page.all(), after, limit, without)
-    newest = execute_bound(connection, read_newest)
     parameters = {
         "after": after,
         "limit": limit,
         "most": MAX_PAGE_CHARACTERS,
-        "sites": sorted(sites),
-        "without": omitted,
+        **({} if sites is None else {"sites": sorted(sites)}),
+        **({"without": sorted(map(str, without))} if without else {}),
     }
-    rows = list(connection.execute(_changes_of_sites(bool(without)), parameters))
-    return _page(newest, rows, after, limit, without)
-
-
-def _page(
-    newest: StatementResult, rows: Sequence[Any], after: int, limit: int, without: Collection[str]
-) -> FeedPage:
-    passed = max(after, newest.scalar() or 0) if without else after
+    # The newest cursor is read first, so that no later commit is skipped.
+    newest = connection.execute(_NEWEST).scalar_one() or 0
+    query = _changes(of_sites=sites is not None, without=bool(without))
+    rows = connection.execute(query, parameters).all()
+    passed = max(after, newest) if without else after
     changes = tuple(_as_json(row) for row in rows)
     if rows and (len(rows) == limit or len(rows) < rows[-1].found):
         return FeedPage(changes, rows[-1].cursor)
@@ -256,7 +215,7 @@ def _as_json(row: Any) -> dict[str, Any]:
         "event": row.event,
         "reportId": row.report_id,
     }
-    return {**head, **stored_json(row.body)}
+    return {**head, **row.body}
 
 
 def prune_changes(connection: Connection, before: int, limit: int, up_to: int | None = None) -> int:

@@ -8,60 +8,53 @@ statements read them for all reports of a page.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection
+from sqlalchemy import BindParameter, Connection, bindparam, func, select
 
 from bridge.engine.documents.exports.json_record import timestamp
+from bridge.engine.records.tables import Addendum, Report, metadata
 from bridge.engine.rules.lifecycle import AddendumState, ReleaseKind
 from bridge.engine.rules.text.document import from_text
 from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.service.change_feed import FeedPage, read_changes
 from bridge.engine.service.reports.export import utc_time
-from bridge.store.statements import (
-    StatementResult,
-    bind_keys,
-    execute_all,
-    execute_keys,
-    key_statement,
-    stored_json,
-)
 
+REPORTS = metadata.tables[str(Report.__tablename__)]
+ADDENDA = metadata.tables[str(Addendum.__tablename__)]
 TEXT_RELEASES = frozenset({ReleaseKind.FINAL.value, ReleaseKind.ADDENDUM.value})
 """Kinds of releases that have a text. A retraction has none."""
 
 MAX_CHARACTERS: Final = 16_000_000
 """Maximum number of characters of the texts of several reports; the others get no text."""
 
-# Each release is read with these statements: they bypass SQLAlchemy's statement objects.
-_REPORT_TEXTS: Final = key_statement(
-    """
-    SELECT pk, report_id, content_text, document IS NULL AS is_plain, signed_at, signed_by
-    FROM engine_report
-    WHERE report_id IN :reports AND signed_at IS NOT NULL
-    """,
-    "reports",
-    "text",
+_REPORT_IDS: Final[BindParameter[str]] = bindparam("reports", expanding=True)
+_IS_SIGNED: Final = ADDENDA.c.state == AddendumState.SIGNED
+_REPORT_TEXTS: Final = select(
+    REPORTS.c.pk,
+    REPORTS.c.report_id,
+    REPORTS.c.content_text,
+    REPORTS.c.document.is_(None).label("is_plain"),
+    REPORTS.c.signed_at,
+    REPORTS.c.signed_by,
+).where(REPORTS.c.report_id.in_(_REPORT_IDS), REPORTS.c.signed_at.is_not(None))
+_ADDENDUM_TEXTS: Final = (
+    select(
+        ADDENDA.c.report_pk,
+        ADDENDA.c.content_text,
+        ADDENDA.c.document.is_(None).label("is_plain"),
+        ADDENDA.c.signed_at,
+        ADDENDA.c.signed_by,
+    )
+    .join_from(REPORTS, ADDENDA, ADDENDA.c.report_pk == REPORTS.c.pk)
+    .where(REPORTS.c.report_id.in_(_REPORT_IDS), _IS_SIGNED)
+    .order_by(ADDENDA.c.report_pk, ADDENDA.c.signed_at, ADDENDA.c.number)
 )
-_ADDENDUM_TEXTS: Final = key_statement(
-    """
-    SELECT d.report_pk, d.content_text, d.document IS NULL AS is_plain, d.signed_at, d.signed_by
-    FROM engine_report AS r JOIN engine_addendum AS d ON d.report_pk = r.pk
-    WHERE r.report_id IN :reports AND d.state = :signed
-    ORDER BY d.report_pk, d.signed_at, d.number
-    """,
-    "reports",
-    "text",
-)
-_SIZES: Final = key_statement(
-    """
-    SELECT r.report_id, length(r.content_text) + (
-        SELECT coalesce(sum(length(d.content_text)), 0) FROM engine_addendum AS d
-        WHERE d.report_pk = r.pk AND d.state = :signed
-    ) AS characters
-    FROM engine_report AS r WHERE r.report_id IN :reports AND r.signed_at IS NOT NULL
-    """,
-    "reports",
-    "text",
-)
+_SIZES: Final = select(
+    REPORTS.c.report_id,
+    func.length(REPORTS.c.content_text)
+    + select(func.coalesce(func.sum(func.length(ADDENDA.c.content_text)), 0))
+    .where(ADDENDA.c.report_pk == REPORTS.c.pk, _IS_SIGNED)
+    .scalar_subquery(),
+).where(REPORTS.c.report_id.in_(_REPORT_IDS), REPORTS.c.signed_at.is_not(None))
 
 
 def read_with_texts(
@@ -78,7 +71,9 @@ def read_with_texts(
 
 def released_reports(changes: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the ids of the reports whose text a page of the feed releases."""
-    return list(dict.fromkeys(str(each["reportId"]) for each in changes if _releases_text(each)))
+    return list(
+        dict.fromkeys(str(change["reportId"]) for change in changes if _releases_text(change))
+    )
 
 
 def report_texts(connection: Connection, reports: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -91,29 +86,10 @@ def report_texts(connection: Connection, reports: Sequence[str]) -> dict[str, di
         reports = _select_fitting(connection, reports)
     if not reports:
         return {}
-    statements = [
-        bind_keys(connection, _REPORT_TEXTS, reports),
-        bind_keys(connection, _ADDENDUM_TEXTS, reports, signed=AddendumState.SIGNED.value),
-    ]
-    return _by_report(*execute_all(connection, statements))
-
-
-def _select_fitting(connection: Connection, reports: Sequence[str]) -> list[str]:
-    """Return the reports whose texts have at most MAX_CHARACTERS together, earlier ones first."""
-    rows = execute_keys(connection, _SIZES, reports, signed=AddendumState.SIGNED.value)
-    sizes = {row.report_id: int(row.characters) for row in rows}
-    fitting, left = [], MAX_CHARACTERS
-    for each in reports:
-        if sizes.get(each, 0) <= left:
-            left -= sizes.get(each, 0)
-            fitting.append(each)
-    return fitting
-
-
-def _by_report(found: StatementResult, added: StatementResult) -> dict[str, dict[str, Any]]:
-    signed = {row.pk: row for row in found}
+    values = {"reports": reports}
+    signed = {row.pk: row for row in connection.execute(_REPORT_TEXTS, values)}
     addenda: dict[int, list[dict[str, Any]]] = {key: [] for key in signed}
-    for row in added:
+    for row in connection.execute(_ADDENDUM_TEXTS, values):
         if row.report_pk in addenda:
             addenda[row.report_pk].append(_text_json(row))
     return {
@@ -122,15 +98,26 @@ def _by_report(found: StatementResult, added: StatementResult) -> dict[str, dict
     }
 
 
+def _select_fitting(connection: Connection, reports: Sequence[str]) -> list[str]:
+    """Return the reports whose texts have at most MAX_CHARACTERS together, earlier ones first."""
+    sizes = dict(map(tuple, connection.execute(_SIZES, {"reports": reports})))
+    fitting, left = [], MAX_CHARACTERS
+    for report_id in reports:
+        if sizes.get(report_id, 0) <= left:
+            left -= sizes.get(report_id, 0)
+            fitting.append(report_id)
+    return fitting
+
+
 def with_texts(
     changes: Iterable[Mapping[str, Any]], found: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], ...]:
     """Add `text` to the changes that release one of the given texts."""
     return tuple(
-        {**each, "text": found[each["reportId"]]}
-        if _releases_text(each) and each["reportId"] in found
-        else each
-        for each in changes
+        {**change, "text": found[change["reportId"]]}
+        if _releases_text(change) and change["reportId"] in found
+        else change
+        for change in changes
     )
 
 
@@ -143,7 +130,7 @@ def _text_json(row: Any) -> dict[str, Any]:
     return {
         "content": plain_text(from_text(text)) if row.is_plain else text,
         "signedAt": timestamp(utc_time(row.signed_at)),
-        "signedBy": _person(stored_json(row.signed_by)),
+        "signedBy": _person(row.signed_by),
     }
 
 

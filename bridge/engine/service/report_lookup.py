@@ -5,33 +5,22 @@ Reports are locked in the order of their primary keys, independent of the order 
 requests for the same reports can therefore never deadlock.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam
+from sqlalchemy import ARRAY, BindParameter, Connection, Text, bindparam, func
+from sqlalchemy import select as select_columns
 from sqlmodel import Session, col, select
 
 from bridge.engine.errors import OrderChanged, ReportNotFound, RuleBroken
-from bridge.engine.records.tables import Report, ReportOrder, metadata
+from bridge.engine.records.tables import PatientPointer, Report, ReportOrder, metadata
 from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.order import OrderId
 from bridge.engine.service.work import Work
 from bridge.store.errors import Busy
-from bridge.store.statements import (
-    BoundStatement,
-    BulkStatement,
-    bind_keys,
-    execute_all,
-    execute_keys,
-    execute_rows,
-    is_postgresql,
-    key_statement,
-    unnest,
-)
 
 SITES = metadata.tables["engine_site"]
 ATTEMPTS = 3
@@ -45,56 +34,33 @@ REFUSE_MERGED = "refuseMergedIdentifiers"
 """Site setting: if true, requests with a merged patient identifier are refused."""
 
 # Built once: building a statement costs more than executing it.
-_POINTERS: Final = key_statement(
-    """
-    SELECT prior_mrn, mrn FROM engine_patient_pointer
-    WHERE site_id = :site_id AND prior_mrn IN :mrns
-    """,
-    "mrns",
-    "text",
+_SITE_ID: Final[BindParameter[str]] = bindparam("site_id")
+_MRNS: Final[BindParameter[str]] = bindparam("mrns", expanding=True)
+_POINTERS: Final = select_columns(col(PatientPointer.prior_mrn), col(PatientPointer.mrn)).where(
+    col(PatientPointer.site_id) == _SITE_ID, col(PatientPointer.prior_mrn).in_(_MRNS)
 )
 # SQLite scans the whole table for `(a, b, c) IN (VALUES …)` with several rows, and tries each
 # patient with each accession for two INs on indexed columns. `accession || ''` is not indexed.
-_REPORT_KEYS: Final = key_statement(
-    """
-    SELECT mrn, accession, report_pk FROM engine_report_order WHERE site_id = :site_id
-        AND mrn IN :mrns AND accession || '' IN (SELECT value FROM json_each(:accessions))
-    """,
-    "mrns",
-    "text",
+_WANTED: Final = (
+    col(ReportOrder.site_id) == _SITE_ID,
+    col(ReportOrder.mrn).in_(_MRNS),
+    col(ReportOrder.accession).concat("").in_(bindparam("accessions", expanding=True)),
 )
+_REPORT_KEYS: Final = select_columns(
+    col(ReportOrder.mrn), col(ReportOrder.accession), col(ReportOrder.report_pk)
+).where(*_WANTED)
+_ORDERS: Final = select(ReportOrder).where(*_WANTED).execution_options(populate_existing=True)
 # The inner query orders the locks by key: transactions over several patients never deadlock.
-_PATIENT_LOCKS: Final = """
-    SELECT patient.mrn, pg_advisory_xact_lock(patient.key) FROM (
-        SELECT DISTINCT coalesce(p.mrn, requested.mrn) AS mrn, hashtextextended(
-            concat_ws(chr(31), 'patient', %(site_id)s::text, coalesce(p.mrn, requested.mrn)), 0
-        ) AS key
-        FROM unnest(%(mrns)s::text[]) AS requested (mrn)
-        LEFT JOIN engine_patient_pointer AS p
-            ON p.site_id = %(site_id)s::text AND p.prior_mrn = requested.mrn
-        ORDER BY key
-    ) AS patient
-"""
-_IDENTITY_TYPES: Final = ("text", "text", "text")
-_REPORT_KEYS_POSTGRES: Final = BulkStatement(
-    _IDENTITY_TYPES,
-    "",
-    f"""
-    SELECT o.site_id, o.mrn, o.accession, o.report_pk
-    FROM {unnest(_IDENTITY_TYPES)} AS requested (site_id, mrn, accession)
-    JOIN engine_report_order AS o USING (site_id, mrn, accession)
-    """,  # noqa: S608  # our own names
-)
-"""The same for PostgreSQL, which looks up each order in the index."""
-_ORDERS: Final = (
-    select(ReportOrder)
-    .where(
-        col(ReportOrder.site_id) == bindparam("site_id"),
-        col(ReportOrder.mrn).in_(bindparam("mrns", expanding=True)),
-        col(ReportOrder.accession).concat("").in_(bindparam("accessions", expanding=True)),
+_LOCK_KEYS: Final = (
+    select_columns(
+        func.hashtextextended(
+            func.unnest(bindparam("patients", type_=ARRAY(Text))).column_valued("patient"), 0
+        ).label("key")
     )
-    .execution_options(populate_existing=True)
+    .order_by("key")
+    .subquery()
 )
+_LOCK_PATIENTS: Final = select_columns(func.pg_advisory_xact_lock(_LOCK_KEYS.c.key))
 _LOCK_REPORTS: Final = (
     select(Report)
     .where(col(Report.pk).in_(bindparam("keys", expanding=True)))
@@ -129,10 +95,15 @@ def follow_pointers(connection: Connection, site_id: str, mrns: Iterable[str]) -
     wanted = sorted(set(mrns))
     for start in range(0, len(wanted), _CHUNK):
         some = wanted[start : start + _CHUNK]
-        found.update(execute_keys(connection, _POINTERS, some, site_id=site_id))
+        found |= _read_pointers(connection, site_id, some)
     if found and _refuses_merged(connection, site_id):
         raise RuleBroken(Reason.IDENTIFIER_MERGED, pointer="/clinicalInfo/PatientMRN")
     return found
+
+
+def _read_pointers(connection: Connection, site_id: str, mrns: Sequence[str]) -> dict[str, str]:
+    rows = connection.execute(_POINTERS, {"site_id": site_id, "mrns": mrns})
+    return {row.prior_mrn: row.mrn for row in rows}
 
 
 def lock_patients(work: Work, site_id: str, mrns: Iterable[str]) -> None:
@@ -146,13 +117,13 @@ def lock_patients(work: Work, site_id: str, mrns: Iterable[str]) -> None:
     connection, wanted = work.connection, sorted(set(mrns))
     if connection.dialect.name == _ONE_WRITER or not wanted:
         return
-    locks = BoundStatement(_PATIENT_LOCKS, {"site_id": site_id, "mrns": wanted})
-    locked, pointed = execute_all(
-        connection, [locks, bind_keys(connection, _POINTERS, wanted, site_id=site_id)]
-    )
-    pointers = {row.prior_mrn: row.mrn for row in pointed}
-    if not {pointers.get(mrn, mrn) for mrn in wanted} <= set(locked.scalars()):
-        raise Busy("a patient was merged meanwhile")
+    pointers = _read_pointers(connection, site_id, wanted)
+    patients = {pointers.get(mrn, mrn) for mrn in wanted}
+    names = [f"patient\x1f{site_id}\x1f{patient}" for patient in patients]
+    connection.execute(_LOCK_PATIENTS, {"patients": names})
+    pointers = _read_pointers(connection, site_id, wanted)
+    if not {pointers.get(mrn, mrn) for mrn in wanted} <= patients:
+        raise Busy("a patient was merged before it was locked")
 
 
 def _refuses_merged(connection: Connection, site_id: str) -> bool:
@@ -227,17 +198,9 @@ def current_report_keys(
 ) -> dict[OrderId, int]:
     found: dict[OrderId, int] = {}
     wanted = set(identities)
-    if is_postgresql(connection):
-        rows: Iterable[Any] = (
-            execute_rows(connection, _REPORT_KEYS_POSTGRES, [*map(_as_tuple, wanted)]) or ()
-        )
-        return {OrderId(*identity): key for *identity, key in rows}
     for some in _parameters(wanted):
-        site_id, accessions = some["site_id"], json.dumps(some["accessions"])
-        rows = execute_keys(
-            connection, _REPORT_KEYS, some["mrns"], site_id=site_id, accessions=accessions
-        )
-        found |= {OrderId(site_id, mrn, accession): key for mrn, accession, key in rows}
+        for mrn, accession, key in connection.execute(_REPORT_KEYS, some):
+            found[OrderId(some["site_id"], mrn, accession)] = key
     return {identity: found[identity] for identity in wanted if identity in found}
 
 
@@ -262,8 +225,8 @@ def _parameters(identities: Iterable[OrderId]) -> Iterator[dict[str, Any]]:
             some = here[start : start + _CHUNK]
             yield {
                 "site_id": site_id,
-                "mrns": list(dict.fromkeys(each.mrn for each in some)),
-                "accessions": list(dict.fromkeys(each.accession for each in some)),
+                "mrns": list(dict.fromkeys(order.mrn for order in some)),
+                "accessions": list(dict.fromkeys(order.accession for order in some)),
             }
 
 
@@ -295,7 +258,7 @@ def lock_orders(
             return [None] * len(identities)
         reports = lock_reports(work, (order.report_pk for order in seen.values()))
         before = _places(seen)
-        if work.connection.dialect.name != _ONE_WRITER:  # an order may have moved meanwhile
+        if work.connection.dialect.name != _ONE_WRITER:  # an order may have moved
             seen = find_orders(work.session, identities)
         if _places(seen) == before:  # the locks prevent changes until the commit
             return [
@@ -355,4 +318,4 @@ def mark_updated(work: Work, report: Report) -> None:
 
     The version stays, so open pages may continue to write.
     """
-    report.updated_at = work.now  # written by the session or by `DetachedReport`
+    report.updated_at = work.now

@@ -9,27 +9,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from sqlalchemy import Connection, bindparam
+from sqlalchemy import BindParameter, Connection, bindparam, exists, func, or_
+from sqlalchemy import select as select_columns
 from sqlalchemy.orm import defer
 from sqlmodel import Session, col, select
 
 from bridge.engine.errors import ReportNotFound
-from bridge.engine.records.tables import Report, ReportOrder
+from bridge.engine.records.tables import (
+    Account,
+    Addendum,
+    PrelimRead,
+    Report,
+    ReportOrder,
+    Site,
+)
 from bridge.engine.rules.lifecycle import AddendumState, Status
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.signing import is_cooling
 from bridge.engine.service.report_lookup import find_orders, find_report_keys, key_of
-from bridge.store.statements import (
-    BoundStatement,
-    StatementResult,
-    bind,
-    dialect_statement,
-    execute,
-    execute_bound,
-    execute_keys,
-    key_statement,
-    stored_json,
-)
 
 # Built once: building a statement costs more than executing it.
 _ORDERS = (
@@ -37,11 +34,17 @@ _ORDERS = (
     .where(col(ReportOrder.report_pk).in_(bindparam("keys", expanding=True)))
     .order_by(col(ReportOrder.position), col(ReportOrder.pk))
 )
-_GROUP: Final = dialect_statement(
-    """
-    SELECT site_id, location, mrn, accession, tags, order_metadata FROM engine_report_order
-    WHERE report_pk = :report ORDER BY position, pk
-    """
+_GROUP: Final = (
+    select_columns(
+        col(ReportOrder.site_id),
+        col(ReportOrder.location),
+        col(ReportOrder.mrn),
+        col(ReportOrder.accession),
+        col(ReportOrder.tags),
+        col(ReportOrder.order_metadata),
+    )
+    .where(col(ReportOrder.report_pk) == bindparam("report"))
+    .order_by(col(ReportOrder.position), col(ReportOrder.pk))
 )
 
 
@@ -69,8 +72,8 @@ class ReportStatusRecord:
             "userEmail": self.user_email,
             "unsignUntil": self.unsign_until,
             "clinicalInfo": [
-                {"SiteID": each.site_id, "PatientMRN": each.mrn, "Accession": each.accession}
-                for each in self.orders
+                {"SiteID": order.site_id, "PatientMRN": order.mrn, "Accession": order.accession}
+                for order in self.orders
             ],
             "hasContent": self.has_content,
             "addendumUnsignUntil": self.addendum_unsign_until,
@@ -119,15 +122,16 @@ class GroupOrder(Protocol):
         """The order's Metadata."""
 
 
-_SUMMARY: Final = dialect_statement(
-    """
-    SELECT s.sign_delay,
-        (SELECT a.email FROM engine_account AS a WHERE a.id = :owner) AS email,
-        EXISTS (SELECT 1 FROM engine_prelim_read AS p WHERE p.report_pk = :report) AS prelims,
-        EXISTS (SELECT 1 FROM engine_addendum AS d WHERE d.report_pk = :report) AS addenda
-    FROM engine_site AS s WHERE s.site_id = :site
-    """
-)
+_REPORT: Final[BindParameter[int]] = bindparam("report")
+_SUMMARY: Final = select_columns(
+    col(Site.sign_delay),
+    select(Account.email)
+    .where(col(Account.id) == bindparam("owner"))
+    .scalar_subquery()
+    .label("email"),
+    exists().where(col(PrelimRead.report_pk) == _REPORT).label("prelims"),
+    exists().where(col(Addendum.report_pk) == _REPORT).label("addenda"),
+).where(col(Site.site_id) == bindparam("site"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,22 +150,9 @@ class ReportSummary:
 
     @classmethod
     def of(cls, connection: Connection, report: Report) -> "ReportSummary":
-        return cls.read(execute(connection, _SUMMARY, **_parameters(report)))
-
-    @classmethod
-    def statement(cls, connection: Connection, report: Report) -> BoundStatement:
-        """Return the statement for a batch; `read` reads its result."""
-        return bind(connection, _SUMMARY, **_parameters(report))
-
-    @classmethod
-    def read(cls, result: StatementResult) -> "ReportSummary":
-        """Read the result of `statement`."""
-        row: Any = result.first()
-        return cls(int(row.sign_delay or 0), row.email or "", bool(row.prelims), bool(row.addenda))
-
-
-def _parameters(report: Report) -> dict[str, Any]:
-    return {"site": report.site_id, "owner": report.owner_id, "report": report.pk}
+        values = {"site": report.site_id, "owner": report.owner_id, "report": report.pk}
+        row = connection.execute(_SUMMARY, values).one()
+        return cls(row.sign_delay or 0, row.email or "", row.prelims, row.addenda)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,22 +169,9 @@ class ReportContext:
     ) -> "ReportContext":
         """Read the context of one report; `summary` must be from the same transaction."""
         session.flush()
-        connection = session.connection()
+        connection, key = session.connection(), key_of(report)
         summary = summary or ReportSummary.of(connection, report)
-        orders = read_orders(execute_bound(connection, orders_statement(connection, report)))
-        return cls.by(connection, report, now, summary, orders)
-
-    @classmethod
-    def by(
-        cls,
-        connection: Connection,
-        report: Report,
-        now: int,
-        summary: ReportSummary,
-        orders: Sequence[GroupOrder],
-    ) -> "ReportContext":
-        """Make the context of rows that were read in this transaction."""
-        key = key_of(report)
+        orders: Sequence[Any] = connection.execute(_GROUP, {"report": key}).all()
         ends = _addendum_cooling_ends(connection, [key], now) if summary.has_addenda else {}
         return cls(orders, summary.user_email, ends.get(key))
 
@@ -203,22 +181,14 @@ class ReportContext:
             status=report.status,
             user_email=self.user_email,
             unsign_until=report.cooling_until if is_cooling(report.cooling_until, now) else None,
-            orders=tuple(OrderId(each.site_id, each.mrn, each.accession) for each in self.orders),
+            orders=tuple(map(identity_of, self.orders)),
             has_content=has_content(report),
             addendum_unsign_until=self.addendum_unsign_until,
         )
 
 
-def orders_statement(connection: Connection, report: Report) -> BoundStatement:
-    return bind(connection, _GROUP, report=report.pk)
-
-
-def read_orders(result: StatementResult) -> list[GroupOrder]:
-    """Read the result of `orders_statement`: the anchor first, then in linking order."""
-    return [
-        row._replace(tags=stored_json(row.tags), order_metadata=stored_json(row.order_metadata))
-        for row in result.all()
-    ]
+def identity_of(order: GroupOrder) -> OrderId:
+    return OrderId(order.site_id, order.mrn, order.accession)
 
 
 def orders_by_report(session: Session, keys: Sequence[int]) -> dict[int, list[ReportOrder]]:
@@ -253,29 +223,36 @@ def read_report(session: Session, identity: OrderId) -> Report:
 _BLANK = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
 """The characters that `str.strip` removes: text of these alone is no content."""
 
-# The statement text does not depend on the number of reports, so the database plans it once.
-_REPORTS: Final = key_statement(
-    """
-    SELECT r.pk, r.report_id, r.status, r.cooling_until,
-        ltrim(r.content_text, :blank) != '' OR r.template_number IS NOT NULL, a.email
-    FROM engine_report AS r LEFT JOIN engine_account AS a ON a.id = r.owner_id
-    WHERE r.pk IN :keys
-    """,
-    "keys",
+_KEYS: Final[BindParameter[int]] = bindparam("keys", expanding=True)
+_RECORDS: Final = (
+    select_columns(
+        col(Report.pk),
+        col(Report.report_id),
+        col(Report.status),
+        col(Report.cooling_until),
+        or_(
+            func.ltrim(col(Report.content_text), _BLANK) != "",
+            col(Report.template_number).is_not(None),
+        ),
+        col(Account.email),
+    )
+    .outerjoin(Account, col(Account.id) == col(Report.owner_id))
+    .where(col(Report.pk).in_(_KEYS))
 )
-_GROUPS: Final = key_statement(
-    """
-    SELECT o.report_pk, o.site_id, o.mrn, o.accession FROM engine_report_order AS o
-    WHERE o.report_pk IN :keys ORDER BY o.position, o.pk
-    """,
-    "keys",
+_GROUPS: Final = (
+    select_columns(
+        col(ReportOrder.report_pk),
+        col(ReportOrder.site_id),
+        col(ReportOrder.mrn),
+        col(ReportOrder.accession),
+    )
+    .where(col(ReportOrder.report_pk).in_(_KEYS))
+    .order_by(col(ReportOrder.position), col(ReportOrder.pk))
 )
-_ADDENDUM_COOLING: Final = key_statement(
-    """
-    SELECT a.report_pk, a.cooling_until FROM engine_addendum AS a
-    WHERE a.report_pk IN :keys AND a.state = :signed ORDER BY a.signed_at, a.pk
-    """,
-    "keys",
+_ADDENDUM_COOLING: Final = (
+    select_columns(col(Addendum.report_pk), col(Addendum.cooling_until))
+    .where(col(Addendum.report_pk).in_(_KEYS), col(Addendum.state) == AddendumState.SIGNED)
+    .order_by(col(Addendum.signed_at), col(Addendum.pk))
 )
 
 
@@ -290,7 +267,7 @@ def query_status(
     found = find_report_keys(connection, identities)
     if not found and len(set(identities)) == 1:
         raise ReportNotFound
-    keys = dict.fromkeys(found[each] for each in identities if each in found)
+    keys = dict.fromkeys(found[order] for order in identities if order in found)
     records = records_by_key(connection, list(keys), now)
     return [records[key] for key in keys if key in records]
 
@@ -301,16 +278,15 @@ def records_by_key(
     """Return the status records of reports by their keys; the texts of the reports are not read."""
     groups = _groups(connection, keys)
     cooling_ends = _addendum_cooling_ends(connection, keys, now)
-    # `all()` here and below: fetching rows one by one doubles the cost.
-    rows: Sequence[Any] = execute_keys(connection, _REPORTS, keys, blank=_BLANK).all()
+    rows = connection.execute(_RECORDS, {"keys": keys})
     return {
         key: ReportStatusRecord(
             report_id=report_id,
-            status=Status(status),
+            status=status,
             user_email=email or "",
             unsign_until=until if is_cooling(until, now) else None,
             orders=tuple(groups[key]),
-            has_content=bool(written),
+            has_content=written,
             addendum_unsign_until=cooling_ends.get(key),
         )
         for key, report_id, status, until, written, email in rows
@@ -321,16 +297,13 @@ def records_by_key(
 def _groups(connection: Connection, keys: Sequence[int]) -> dict[int, list[OrderId]]:
     """Return the orders of reports, each list with its anchor first."""
     groups: dict[int, list[OrderId]] = {}
-    rows: Sequence[Any] = execute_keys(connection, _GROUPS, keys).all()
-    for key, *identity in rows:
+    for key, *identity in connection.execute(_GROUPS, {"keys": keys}):
         groups.setdefault(key, []).append(OrderId(*identity))
     return groups
 
 
 def _addendum_cooling_ends(connection: Connection, keys: Sequence[int], now: int) -> dict[int, int]:
-    """Return until when the newest signed addendum of each report can be recalled."""
-    rows: Sequence[Any] = execute_keys(
-        connection, _ADDENDUM_COOLING, keys, signed=AddendumState.SIGNED.value
-    ).all()
-    newest = dict(map(tuple, rows))
+    """Return until when the newest signed addendum of each report can be unsigned."""
+    rows = connection.execute(_ADDENDUM_COOLING, {"keys": keys})
+    newest = {row.report_pk: row.cooling_until for row in rows}
     return {key: until for key, until in newest.items() if until is not None and now < until}

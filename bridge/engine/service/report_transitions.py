@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from sqlalchemy import bindparam, delete
+from sqlalchemy import select as select_columns
 from sqlmodel import col, select
 
 from bridge.engine.errors import (
@@ -22,6 +23,7 @@ from bridge.engine.errors import (
     SignDelayDisabled,
 )
 from bridge.engine.records.tables import (
+    Account,
     Addendum,
     Billing,
     PrelimRead,
@@ -29,6 +31,7 @@ from bridge.engine.records.tables import (
     ReportFile,
     Share,
     Site,
+    SiteMembership,
 )
 from bridge.engine.rules.lifecycle import (
     AddendumState,
@@ -48,14 +51,6 @@ from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.report_lookup import bump_version, key_of
 from bridge.engine.service.report_status import ReportSummary, has_content
 from bridge.engine.service.work import Work
-from bridge.store.statements import (
-    BoundStatement,
-    StatementResult,
-    bind,
-    dialect_statement,
-    execute_bound,
-    stored_json,
-)
 
 # Built once: building a statement costs more than executing it.
 _ADDENDA = (
@@ -66,12 +61,21 @@ _ADDENDA = (
     .execution_options(populate_existing=True)
 )
 _SIGN_DELAY = select(Site.sign_delay).where(col(Site.site_id) == bindparam("site"))
-_PERSON: Final = dialect_statement(
-    """
-    SELECT m.name, m.signature, m.settings, m.role, m.left_at, a.email, a.disabled_at
-    FROM engine_membership AS m JOIN engine_account AS a ON a.id = m.account_id
-    WHERE m.site_id = :site AND m.account_id = :account
-    """
+_PERSON: Final = (
+    select_columns(
+        col(SiteMembership.name),
+        col(SiteMembership.signature),
+        col(SiteMembership.settings),
+        col(SiteMembership.role),
+        col(SiteMembership.left_at),
+        col(Account.email),
+        col(Account.disabled_at),
+    )
+    .join(Account, col(Account.id) == col(SiteMembership.account_id))
+    .where(
+        col(SiteMembership.site_id) == bindparam("site"),
+        col(SiteMembership.account_id) == bindparam("account"),
+    )
 )
 _PRELIM_READS = (
     select(PrelimRead)
@@ -95,25 +99,23 @@ def sign_delay(work: Work, report: Report) -> int:
 
 
 def describe_person(work: Work, site_id: str, account_id: int | None) -> dict[str, Any]:
-    """Return the signer as the signature stores it: {name, email, signature[, text]}."""
-    return read_person(execute_bound(work.connection, person_statement(work, site_id, account_id)))
+    """Return a person as a signature stores it: {name, email, signature[, text]}; '' if unknown."""
+    return find_author(work, site_id, account_id)[0]
 
 
-def person_statement(work: Work, site_id: str, account_id: int | None) -> BoundStatement:
-    """Return the statement of `describe_person` for a batch; `read_person` reads its result."""
-    return bind(work.connection, _PERSON, site=site_id, account=account_id)
-
-
-def read_person(result: StatementResult) -> dict[str, Any]:
-    """Read the result of `person_statement`; empty values for an unknown person."""
-    return _person(result.first())
-
-
-def read_author(result: StatementResult) -> tuple[dict[str, Any], SiteRole | None]:
-    """Read a person with their role; the role is None for a former member or a disabled account."""
-    found: Any = result.first()
-    inactive = found is None or found.left_at is not None or found.disabled_at is not None
-    return _person(found), None if inactive else SiteRole(found.role)
+def find_author(
+    work: Work, site_id: str, account_id: int | None
+) -> tuple[dict[str, Any], SiteRole | None]:
+    """Return a person with their role: None for a former member or a disabled account."""
+    values = {"site": site_id, "account": account_id}
+    found = work.connection.execute(_PERSON, values).first()
+    if found is None:
+        return {"name": "", "email": "", "signature": None}, None
+    person = {"name": found.name, "email": found.email, "signature": found.signature}
+    if text := str(found.settings.get("signatureText", "")):
+        person["text"] = text
+    is_active = found.left_at is None and found.disabled_at is None
+    return person, SiteRole(found.role) if is_active else None
 
 
 def require_author(
@@ -124,24 +126,10 @@ def require_author(
 
     Raise `AuthorNotPermitted`.
     """
-    statement = person_statement(work, report.site_id, account_id)
-    person, role = read_author(execute_bound(work.connection, statement))
-    return person, require_permitted(role, action, owner=account_id == report.owner_id)
-
-
-def require_permitted(role: SiteRole | None, action: ReportAction, *, owner: bool) -> SiteRole:
-    """Raise `AuthorNotPermitted` unless the role permits the action; return the role."""
-    if role is None or not permits(role, action, owner=owner):
+    person, role = find_author(work, report.site_id, account_id)
+    if role is None or not permits(role, action, owner=account_id == report.owner_id):
         raise AuthorNotPermitted(action)
-    return role
-
-
-def _person(found: Any) -> dict[str, Any]:
-    if found is None:
-        return {"name": "", "email": "", "signature": None}
-    signer = {"name": found.name, "email": found.email, "signature": found.signature}
-    text = str(stored_json(found.settings).get("signatureText", ""))
-    return {**signer, "text": text} if text else signer
+    return person, role
 
 
 def document_json(row: Report | Addendum) -> dict[str, Any]:
@@ -155,13 +143,13 @@ def addenda_of(work: Work, report: Report) -> list[Addendum]:
 
 
 def signed_addenda(addenda: list[Addendum]) -> list[Addendum]:
-    signed = [each for each in addenda if each.state is AddendumState.SIGNED]
-    return sorted(signed, key=lambda each: (each.signed_at or 0, each.number))
+    signed = [addendum for addendum in addenda if addendum.state is AddendumState.SIGNED]
+    return sorted(signed, key=lambda addendum: (addendum.signed_at or 0, addendum.number))
 
 
 def open_addendum(addenda: list[Addendum]) -> Addendum | None:
     """Return the newest addendum that is still a draft."""
-    drafts = [each for each in addenda if each.state is AddendumState.DRAFT]
+    drafts = [addendum for addendum in addenda if addendum.state is AddendumState.DRAFT]
     return drafts[-1] if drafts else None
 
 

@@ -6,7 +6,7 @@ events and feed changes are appended in the statement batch that commits. Both t
 commit order, and no row lock is requested while their locks are held.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,7 +19,7 @@ from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent
 from bridge.engine.records.tables import FeedChange, metadata
 from bridge.store.database import Database
-from bridge.store.statements import BoundStatement, bind_insert_values, execute_all, prepare_insert
+from bridge.store.statements import bind_insert_values, prepare_insert
 
 FEED_LOCK = "engine change feed"
 FEED_CHANNEL = "engine_changes"
@@ -74,18 +74,13 @@ class ChangeEvent(StrEnum):
 
 @dataclass(slots=True)
 class Work:
-    """
-    One transaction. `now` is the server time in milliseconds since the epoch.
-
-    `final_statements` are executed last, and their results are not read.
-    """
+    """One transaction. `now` is the server time in milliseconds since the epoch."""
 
     connection: Connection
     actor: ActorRef
     now: int
     announced: list[dict[str, Any]] = field(default_factory=list, repr=False)
     audit_events: list[AuditEvent] = field(default_factory=list)
-    final_statements: list[BoundStatement] = field(default_factory=list, repr=False)
     audit_members: dict[str, Any] = field(default_factory=dict, repr=False)
     """
     Members `target`, `before` and `after` of the audit event, set by use cases that know them.
@@ -163,7 +158,7 @@ class Work:
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """Run a block in a savepoint. An error rolls back the block and drops what it announced."""
-        lists: tuple[list[Any], ...] = (self.announced, self.audit_events, self.final_statements)
+        lists: tuple[list[Any], ...] = (self.announced, self.audit_events)
         lengths = [len(each) for each in lists]
         try:
             with self.session.begin_nested():
@@ -179,7 +174,7 @@ class Work:
 
 
 def event_kinds(announced: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    return frozenset(each["event"] for each in announced)
+    return frozenset(change["event"] for change in announced)
 
 
 @dataclass(slots=True)
@@ -194,11 +189,8 @@ class CommitRecords:
         self.audit_events += [(work.now, event) for event in work.audit_events]
         self.announced += work.announced
 
-    def append(
-        self, connection: Connection, database: Database, before: Sequence[BoundStatement] = ()
-    ) -> None:
-        """Execute `before`, then append the records at the commit (`Database.append_at_commit`)."""
-        execute_all(connection, before)
+    def append(self, connection: Connection, database: Database) -> None:
+        """Append the records at the commit (`Database.append_at_commit`)."""
         ENGINE_CHAIN.record_all(connection, database, self.audit_events)
         if self.announced:
             changes = bind_insert_values(connection, _INSERT, self.announced)
@@ -212,7 +204,6 @@ def nested_work(connection: Connection, actor: ActorRef, now: int) -> Iterator[W
         yield work
         work.describe_announced()
         work.flush()
-        execute_all(connection, work.final_statements)
 
 
 @contextmanager
@@ -226,7 +217,7 @@ def work_within(
         work.describe_announced()
         work.flush()
     records.add(work)
-    records.append(connection, database, work.final_statements)
+    records.append(connection, database)
 
 
 @contextmanager

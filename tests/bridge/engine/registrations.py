@@ -2,9 +2,20 @@
 
 from collections.abc import Sequence
 
+from sqlmodel import select
+
+from bridge.engine.records.tables import Report
+from bridge.engine.rules.lifecycle import ReportOrigin, Status
 from bridge.engine.rules.order import OrderId
-from bridge.engine.service.launch.creation import OrderInput
-from bridge.engine.service.launch.registration import RegisteredOrder, register_current
+from bridge.engine.service.accounts.users import SiteUser
+from bridge.engine.service.launch.registration import (
+    NewReport,
+    OrderInput,
+    RegisteredOrder,
+    create_reports,
+    first_text_of,
+    register_orders,
+)
 from bridge.engine.service.report_lookup import follow_pointers, lock_patients
 from bridge.engine.service.work import Work
 
@@ -20,4 +31,15 @@ def register_many(work: Work, site_id: str, orders: Sequence[OrderInput]) -> lis
     identities = [
         OrderId(site_id, pointers.get(order.mrn, order.mrn), order.accession) for order in orders
     ]
-    return register_current(work, identities, orders)
+    return register_orders(work, identities, orders)
+
+
+def create_draft(work: Work, site_id: str, order: OrderInput, owner: SiteUser, text: str) -> Report:
+    """Create a Draft for a user, as a launch does."""
+    first = first_text_of(work.connection, site_id, order.reporting, text)
+    identity = OrderId(site_id, order.mrn, order.accession)
+    new = NewReport(
+        identity, order, Status.DRAFT, ReportOrigin.LAUNCH, owner.id, owner.email, first
+    )
+    (report_id,) = create_reports(work, [new])
+    return work.session.exec(select(Report).where(Report.report_id == report_id)).one()

@@ -10,16 +10,24 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pydantic_core import from_json
-from sqlalchemy import ColumnElement, Connection, Table, func, insert, or_, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    bindparam,
+    func,
+    insert,
+    or_,
+    select,
+    true,
+    update,
+)
 
 from bridge.engine.errors import NotFound, RuleBroken
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.timestamps import iso, iso_or_none
 from bridge.engine.service.caller import Caller, TokenScope
-from bridge.store.connections import KeyReader
-from bridge.store.statements import execute_keys, key_statement
 
 PREFIX = "rbt_"
 SECRET_BYTES = 32
@@ -32,15 +40,23 @@ ACCOUNTS = metadata.tables["engine_account"]
 
 RandomBytes = Callable[[int], bytes]
 
-VALID: Final = key_statement(
-    """
-    SELECT t.token_hash, t.id, t.account_id, a.email, t.service, t.scopes, t.site_id
-    FROM engine_access_token AS t LEFT JOIN engine_account AS a ON a.id = t.account_id
-    WHERE t.token_hash IN :hashes AND t.revoked_at IS NULL
-        AND (t.expires_at IS NULL OR t.expires_at > :now) AND a.disabled_at IS NULL
-    """,
-    "hashes",
-    "text",
+# Every request runs this statement; it is built once.
+_VALID: Final = (
+    select(
+        TOKENS.c.id,
+        TOKENS.c.account_id,
+        ACCOUNTS.c.email,
+        TOKENS.c.service,
+        TOKENS.c.scopes,
+        TOKENS.c.site_id,
+    )
+    .outerjoin(ACCOUNTS, ACCOUNTS.c.id == TOKENS.c.account_id)
+    .where(
+        TOKENS.c.token_hash == bindparam("hash"),
+        TOKENS.c.revoked_at.is_(None),
+        or_(TOKENS.c.expires_at.is_(None), TOKENS.c.expires_at > bindparam("now")),
+        ACCOUNTS.c.disabled_at.is_(None),
+    )
 )
 
 
@@ -66,26 +82,11 @@ def token_hash(secret: str) -> str:
 
 def authenticate(connection: Connection, secret: str, now: int) -> Caller | None:
     """Return the bearer of a known, unexpired, unrevoked token of an enabled account."""
-    hashed = token_hash(secret)
-    return _bearers(execute_keys(connection, VALID, [hashed], now=now)).get(hashed)
-
-
-def authenticate_all(reader: KeyReader, secrets: Sequence[str], now: int) -> list[Caller | None]:
-    hashes = [token_hash(secret) for secret in secrets]
-    found = _bearers(reader.rows(VALID, list(dict.fromkeys(hashes)), now=now))
-    return [found.get(hashed) for hashed in hashes]
-
-
-def _bearers(rows: Iterable[Any]) -> dict[str, Caller]:
-    return {
-        hashed: Caller(key, account, email or "", bool(service), _scopes(scopes), site_id)
-        for hashed, key, account, email, service, scopes, site_id in rows
-    }
-
-
-def _scopes(stored: str | list[str]) -> frozenset[TokenScope]:
-    """Parse a JSON list; psycopg has parsed it already."""
-    return frozenset(map(TokenScope, from_json(stored) if isinstance(stored, str) else stored))
+    row = connection.execute(_VALID, {"hash": token_hash(secret), "now": now}).first()
+    if row is None:
+        return None
+    scopes = frozenset(map(TokenScope, row.scopes))
+    return Caller(row.id, row.account_id, row.email or "", row.service, scopes, row.site_id)
 
 
 def record_use(connection: Connection, token_id: int, now: int) -> None:

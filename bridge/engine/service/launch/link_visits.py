@@ -4,32 +4,45 @@ Opens report links (interface reference, States and transitions).
 The first opening of a lazy launch creates its report. A Draft of another user is taken over only
 after the user has confirmed, or if the launch forces it. The options of the window (frame, host,
 languages, whether it follows launches) are stored in the details of the session.
+
+The browser enforces `frame-ancestors` after the request. Therefore a request from a foreign frame
+changes nothing until a page of ours was shown there, or the browser names an allowed host. Observed
+hosts help administrators to set up host origins. If origins are configured, the browser has refused
+the others; if none are, every listed host embeds reports.
+
+A window leaves its report to follow a launch, or because its user signs out. Its page saves its
+text first.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
+from sqlmodel import select as select_rows
 
 from bridge.engine.errors import Forbidden, FrameForbidden, LinkGone, LoginNeeded
 from bridge.engine.launch import LaunchInput, ReportingOptions, first_language
 from bridge.engine.links import Purpose
 from bridge.engine.records.tables import FeedChange, Report, metadata
 from bridge.engine.rules.lifecycle import SIGNED
-from bridge.engine.rules.sync_launch import FollowAnswer, is_persistent
+from bridge.engine.rules.site_roles import SiteRole
+from bridge.engine.rules.sync_launch import FollowAnswer, FollowRefusal, is_persistent
 from bridge.engine.service.accounts.sessions import (
+    SESSIONS,
     BrowserSession,
     NewSession,
     begin_session,
+    end_session,
     idle_seconds,
 )
 from bridge.engine.service.accounts.users import SiteUser, get_user, settings_of
 from bridge.engine.service.caller import SITES, BrowserUser, account_role
 from bridge.engine.service.launch import links
 from bridge.engine.service.launch.report_updates import (
+    NewDraft,
     assign_report,
-    create_report,
+    create_drafts,
     keep_newer_name,
     known_names,
     merge_launch,
@@ -37,16 +50,19 @@ from bridge.engine.service.launch.report_updates import (
     require_matching_name,
     require_same_person,
 )
-from bridge.engine.service.live import sync_launch
-from bridge.engine.service.live.windows import writing_window
+from bridge.engine.service.live import untouched, windows
+from bridge.engine.service.live.page_events import event_time
 from bridge.engine.service.report_lookup import (
     current_identity,
     lock_orders,
     lock_patients,
     lock_report_by_id,
 )
-from bridge.engine.service.reports.file_screening import screen_launch
+from bridge.engine.service.reports.files import screen_launch
+from bridge.engine.service.signing import lease
+from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.sites.preferences import preferences_of, read_preferences
+from bridge.engine.service.sites.site_settings import get_site
 from bridge.engine.service.work import Work
 from bridge.engine.settings import AccessLifetimes
 
@@ -136,13 +152,13 @@ def _sequence(work: Work, link: links.FoundLink, account_id: int) -> int:
     The first window of a link follows launches that came later; a window that opens the link again
     stays at this report.
     """
-    target = sync_launch.current_target(work.connection, link.site_id, account_id)
+    target = windows.current_target(work.connection, link.site_id, account_id)
     if target is None:
         return 0
     own_sequence = int(link.payload.get("sync_sequence", 0))
     if own_sequence == target.sequence:
         owner = (link.site_id, account_id)
-        sync_launch.record_answer(work.connection, owner, own_sequence, FollowAnswer.FOLLOWED)
+        windows.record_answer(work.connection, owner, own_sequence, FollowAnswer.FOLLOWED)
     return target.sequence if link.opened or not own_sequence else own_sequence
 
 
@@ -261,7 +277,7 @@ def _require_handover(work: Work, report: Report, account_id: int, visit: LinkVi
     taken = report.status not in SIGNED and report.owner_id not in (None, account_id)
     if not taken or visit.handed_over:
         return
-    if writing_window(work.connection, report.report_id, None, work.now) is not None:
+    if windows.writing_window(work.connection, report.report_id, None, work.now) is not None:
         raise HandoverNeeded(report.report_id)
 
 
@@ -301,7 +317,9 @@ def _report(work: Work, link: links.FoundLink, request: LaunchInput, account: Si
         require_same_person(work, request, identity)  # or merged
         if found is not None:
             merge_launch(work, found.report, found.order, request)
-    return create_report(work, request, identity, account) if found is None else found.report
+    if found is not None:
+        return found.report
+    return create_drafts(work, [NewDraft(request, identity, account)])[0]
 
 
 def reopen(work: Work, context: LinkContext, session: BrowserSession) -> OpenedReport:
@@ -389,3 +407,115 @@ def _groups(work: Work, site_id: str) -> list[dict[str, Any]]:
     query = select(GROUPS.c.name, GROUPS.c.tags).where(GROUPS.c.site_id == site_id)
     rows = work.connection.execute(query.order_by(GROUPS.c.name))
     return [{"name": row.name, "tags": list(row.tags)} for row in rows]
+
+
+def follow_launch(
+    work: Work,
+    context: LinkContext,
+    session: BrowserSession,
+    sequence: int,
+    *,
+    handed_over: bool = False,
+) -> OpenedReport:
+    """
+    Open the launch that a window follows, and end the window's session.
+
+    Raise `LaunchSuperseded` if a newer launch exists, or the errors of opening the link, including
+    `HandoverNeeded`.
+    """
+    target = windows.lock_target(work.connection, session, sequence)
+    link = links.find_hashed(
+        work.connection, context.link_keys, target.handle_hash, Purpose.LAUNCH, work.now
+    )
+    visit = LinkVisit(
+        "",
+        in_frame=bool(session.details.get("in_frame")),
+        browser_user=BrowserUser(session.account_id, session.site_id, session.identity),
+        session=session,
+        host=str(session.details.get("host", "")),
+        handed_over=handed_over,
+    )
+    leave_report(work, session)
+    return open_found_link(work, context, link, visit)
+
+
+def refuse_launch(
+    work: Work, session: BrowserSession, sequence: int, reason: FollowRefusal
+) -> None:
+    """Store that a window stays at its report, and why."""
+    owner = (session.site_id, session.account_id)
+    windows.record_answer(work.connection, owner, sequence, FollowAnswer.REFUSED, reason.value)
+
+
+def leave_report(work: Work, session: BrowserSession) -> None:
+    """End a session and release its write lease."""
+    query = select_rows(Report).where(Report.report_id == session.report_id).with_for_update()
+    report = work.session.exec(query).first()
+    if report is not None:
+        lease.release(work, session.holder, report)
+        editor = Editor(session.account_id, SiteRole.USER, session.holder)
+        untouched.return_left(work, editor, report)
+    end_session(work.connection, session, work.now)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRequest:
+    """A frame that requests a link: `host` is the embedding page, if the browser names it."""
+
+    handle: str
+    purpose: Purpose
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnprovenLink:
+    """A link of a site with host origins, before the browser has named one of them."""
+
+    link: links.FoundLink
+    hosts: Sequence[str]
+
+
+def find_unproven(
+    connection: Connection, context: LinkContext, framing: FrameRequest, now: int
+) -> UnprovenLink | None:
+    """
+    Return the link if its host is still to be proven; None for an allowed host or a site without
+    host origins.
+
+    Raise `LinkGone` and its subclasses.
+    """
+    link = links.find(connection, context.link_keys, framing.handle, framing.purpose, now)
+    query = select(SITES.c.host_origins).where(SITES.c.site_id == link.site_id)
+    hosts: list[str] = connection.execute(query).scalar_one()
+    if not hosts or not link.framed or framing.host in hosts:
+        return None
+    return UnprovenLink(link, hosts)
+
+
+def record_host(work: Work, context: LinkContext, link: links.FoundLink, host: str) -> None:
+    """Record a host for `observed_hosts`, as a session that has already ended."""
+    details = {"host": host}
+    new = NewSession(link.site_id, link.account_id or 0, True, link.pk, details, ended=True)
+    begin_session(work.connection, context.link_keys.random_bytes, new, work.now, context.lifetimes)
+
+
+def observed_hosts(connection: Connection, site_id: str) -> list[dict[str, Any]]:
+    """Return {origin, lastSeenAt, configured} of each host, newest first; raise `SiteNotFound`."""
+    configured = get_site(connection, site_id).host_origins
+    host = SESSIONS.c.details["host"].as_string()
+    newest = func.max(SESSIONS.c.created_at)
+    query = (
+        select(host.label("origin"), newest.label("at"))
+        .where(SESSIONS.c.site_id == site_id, host.is_not(None), host != "")
+        .group_by(host)
+        .order_by(newest.desc())
+        .limit(100)
+    )
+    return [
+        {
+            "origin": row.origin,
+            "lastSeenAt": event_time(row.at),
+            "configured": row.origin in configured,
+        }
+        for row in connection.execute(query)
+    ]

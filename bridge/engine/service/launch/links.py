@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_core import from_json, to_json
-from sqlalchemy import Connection, delete, exists, func, or_, select, update
+from sqlalchemy import Connection, delete, exists, func, insert, or_, select, update
 
 from bridge.engine.errors import BadLaunch, Forbidden, LinkExpired, LinkGone, ReportDeleted
 from bridge.engine.launch import LaunchWarning, NamedUser, first_language
@@ -42,31 +42,12 @@ from bridge.engine.service.caller import Caller
 from bridge.engine.service.launch.launch_users import LaunchUsers
 from bridge.engine.service.work import Work
 from bridge.engine.settings import AccessLifetimes
-from bridge.store.statements import insert_rows, prepare_insert
 
 LINKS = metadata.tables["engine_link"]
 TOKENS = metadata.tables["engine_access_token"]
 SESSIONS = metadata.tables["engine_browser_session"]
 ACCOUNTS = metadata.tables["engine_account"]
 MEMBERSHIPS = metadata.tables["engine_membership"]
-
-_INSERT = prepare_insert(
-    LINKS,
-    (
-        "handle_hash",
-        "purpose",
-        "site_id",
-        "key_id",
-        "sealed",
-        "target",
-        "account_id",
-        "token_id",
-        "authority_token_id",
-        "framed",
-        "created_at",
-        "expires_at",
-    ),
-)
 
 KEPT_AFTER_EXPIRY_MS = 7 * 24 * 3600 * 1000
 """How long an expired link is stored, so that its bearer learns that it has expired."""
@@ -117,7 +98,7 @@ def issue(
     handles = [new_handle(link_keys.random_bytes) for _ in links]
     if links:
         rows = [_row(link_keys, *pair, now) for pair in zip(links, handles, strict=True)]
-        insert_rows(connection, _INSERT, rows)
+        connection.execute(insert(LINKS), rows)
     return handles
 
 

@@ -7,22 +7,25 @@ the user has confirmed.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from sqlmodel import select
+from sqlalchemy import Select, bindparam
+from sqlmodel import col, select
 
 from bridge.engine.errors import PatientNameMismatch
-from bridge.engine.launch import Attachment, LaunchInput
-from bridge.engine.records.tables import Report, ReportOrder, Template
-from bridge.engine.rules.lifecycle import SIGNED, FileKind, LifecycleEvent, Status
+from bridge.engine.launch import LaunchInput
+from bridge.engine.records.tables import Report, ReportOrder, Template, metadata
+from bridge.engine.rules.lifecycle import SIGNED, FileKind, LifecycleEvent, ReportOrigin, Status
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.patients import names_conflict, unambiguous_date
 from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.users import SiteUser
-from bridge.engine.service.launch.creation import (
+from bridge.engine.service.launch.registration import (
+    NewReport,
     OrderInput,
-    create_draft,
+    create_reports,
+    first_text_of,
     join_texts,
     update_order,
     write_first_text,
@@ -30,7 +33,6 @@ from bridge.engine.service.launch.creation import (
 from bridge.engine.service.report_lookup import bump_version, key_of, lock_report, orders_of
 from bridge.engine.service.report_status import has_content
 from bridge.engine.service.report_transitions import apply_event, clear
-from bridge.engine.service.reports.file_screening import warnings_about
 from bridge.engine.service.reports.files import (
     announce_files,
     attach,
@@ -38,10 +40,10 @@ from bridge.engine.service.reports.files import (
     initial_text,
     measurement_groups,
     refresh_findings,
+    warnings_about,
 )
 from bridge.engine.service.signing.prelims import may_own
 from bridge.engine.service.work import ChangeEvent, Work
-from bridge.store.statements import execute_keys, key_statement
 
 
 def needs_transfer(report: Report, account_id: int) -> bool:
@@ -92,23 +94,23 @@ def unassign_report(work: Work, report: Report) -> Report:
     return report
 
 
-_NAMES: Final = key_statement(
-    """
-    SELECT DISTINCT mrn, tags ->> 'PatientName' AS name FROM engine_report_order
-    WHERE site_id = :site_id AND mrn IN :mrns
-    """,
-    "mrns",
-    "text",
-).with_sqlite_part("tags ->> 'PatientName'", "json_extract(tags, '$.PatientName')")
+ORDERS = metadata.tables[str(ReportOrder.__tablename__)]
 
-_BIRTH_DATES: Final = key_statement(
-    """
-    SELECT DISTINCT mrn, tags ->> 'PatientBirthDate' AS born FROM engine_report_order
-    WHERE site_id = :site_id AND mrn IN :mrns
-    """,
-    "mrns",
-    "text",
-).with_sqlite_part("tags ->> 'PatientBirthDate'", "json_extract(tags, '$.PatientBirthDate')")
+
+def _values_of_patients(tag: str) -> Select[Any]:
+    """Build the query for the values that a site has stored for a tag of some patients."""
+    return (
+        select(ORDERS.c.mrn, ORDERS.c.tags[tag].as_string())
+        .distinct()
+        .where(
+            ORDERS.c.site_id == bindparam("site_id"),
+            ORDERS.c.mrn.in_(bindparam("mrns", expanding=True)),
+        )
+    )
+
+
+_NAMES: Final = _values_of_patients("PatientName")
+_BIRTH_DATES: Final = _values_of_patients("PatientBirthDate")
 
 
 def order_input(request: LaunchInput, identity: OrderId) -> OrderInput:
@@ -126,7 +128,8 @@ def order_input(request: LaunchInput, identity: OrderId) -> OrderInput:
 def known_names(work: Work, site_id: str, mrns: Iterable[str]) -> dict[str, set[str]]:
     """Return the PatientNames that a site has stored for each of these identifiers."""
     found: dict[str, set[str]] = {}
-    for mrn, name in execute_keys(work.connection, _NAMES, sorted(set(mrns)), site_id=site_id):
+    values = {"site_id": site_id, "mrns": sorted(set(mrns))}
+    for mrn, name in work.connection.execute(_NAMES, values):
         if name:
             found.setdefault(mrn, set()).add(name)
     return found
@@ -149,7 +152,8 @@ def require_same_person(work: Work, request: LaunchInput, identity: OrderId) -> 
     born = unambiguous_date(str(request.tags.get("PatientBirthDate", "")))
     if identity.mrn == request.identity.mrn or born is None:
         return
-    rows = execute_keys(work.connection, _BIRTH_DATES, [identity.mrn], site_id=identity.site_id)
+    values = {"site_id": identity.site_id, "mrns": [identity.mrn]}
+    rows = work.connection.execute(_BIRTH_DATES, values)
     known = {day for _, text in rows if (day := unambiguous_date(text or ""))}
     if known and born not in known:
         raise PatientNameMismatch(pointer="/clinicalInfo/PatientBirthDate")
@@ -166,16 +170,40 @@ def keep_newer_name(names: Collection[str], request: LaunchInput) -> LaunchInput
     return replace(request, tags={**request.tags, "PatientName": min(names)})
 
 
-def create_report(work: Work, request: LaunchInput, identity: OrderId, owner: SiteUser) -> Report:
-    """Create a Draft for a user, with the data of the launch."""
-    text = join_texts(request.key_findings, *_texts(request.attachments))
-    order = order_input(request, identity)
-    reports = [each for each in request.attachments if each.kind is FileKind.STRUCTURED_REPORT]
-    groups = groups_in(each.details for each in reports)
-    report = create_draft(work, identity.site_id, order, owner, text, groups)
-    if request.attachments:
-        attach(work, report, request.attachments, orders_of(work.session, key_of(report))[0])
-    return report
+@dataclass(frozen=True, slots=True)
+class NewDraft:
+    """A launch that creates the Draft of a user; `identity` is the current one of its order."""
+
+    request: LaunchInput
+    identity: OrderId
+    owner: SiteUser
+
+
+def create_drafts(work: Work, drafts: Sequence[NewDraft]) -> list[Report]:
+    """Create Drafts with the data of their launches."""
+    ids = create_reports(work, [_new_report(work, draft) for draft in drafts])
+    query = select(Report).where(col(Report.report_id).in_(ids))
+    reports = {report.report_id: report for report in work.session.exec(query)} if ids else {}
+    for draft, report_id in zip(drafts, ids, strict=True):
+        if files := draft.request.attachments:
+            report = reports[report_id]
+            attach(work, report, files, orders_of(work.session, key_of(report))[0])
+    return [reports[report_id] for report_id in ids]
+
+
+def _new_report(work: Work, draft: NewDraft) -> NewReport:
+    request, owner = draft.request, draft.owner
+    order = order_input(request, draft.identity)
+    details = [
+        file.details for file in request.attachments if file.kind is FileKind.STRUCTURED_REPORT
+    ]
+    text = join_texts(request.key_findings, *(str(file.get("text", "")) for file in details))
+    first = first_text_of(
+        work.connection, draft.identity.site_id, order.reporting, text, groups_in(details)
+    )
+    return NewReport(
+        draft.identity, order, Status.DRAFT, ReportOrigin.LAUNCH, owner.id, owner.email, first
+    )
 
 
 def merge_launch(work: Work, report: Report, order: ReportOrder, request: LaunchInput) -> None:
@@ -214,7 +242,7 @@ def assign_report(work: Work, report: Report, owner_id: int, *, untouched: bool 
 
 
 def fill_empty_report(work: Work, report: Report) -> bool:
-    """Write key findings and SR texts into an empty report; tell whether text was written."""
+    """Write key findings and SR texts into an empty report; return whether text was written."""
     if has_content(report):
         return False
     text, groups = initial_text(work, report), measurement_groups(work, key_of(report))
@@ -224,8 +252,3 @@ def fill_empty_report(work: Work, report: Report) -> bool:
 def has_template(work: Work, site_id: str, number: int) -> bool:
     query = select(Template.id).where(Template.site_id == site_id, Template.number == number)
     return work.session.exec(query).first() is not None
-
-
-def _texts(files: Sequence[Attachment]) -> list[str]:
-    kind = FileKind.STRUCTURED_REPORT
-    return [str(each.details.get("text", "")) for each in files if each.kind is kind]

@@ -22,7 +22,7 @@ from bridge.engine.rules.order_relations import (
     refuse_unlink,
 )
 from bridge.engine.service import change_feed
-from bridge.engine.service.launch.creation import create_ordered
+from bridge.engine.service.launch.registration import create_ordered
 from bridge.engine.service.report_lookup import key_of, lock_orders, mark_updated, orders_of
 from bridge.engine.service.report_status import ReportStatusRecord, has_content, status_records
 from bridge.engine.service.report_transitions import keep_registration

@@ -39,14 +39,12 @@ from bridge.engine.service.report_transitions import (
     apply_event,
     describe_person,
     document_json,
-    person_statement,
+    find_author,
     prelim_reads,
-    read_author,
     require_author,
 )
 from bridge.engine.service.stored_texts import require_room_for_states
 from bridge.engine.service.work import ChangeEvent, Work
-from bridge.store.statements import execute_bound
 
 MAX_GROUPS, MAX_TAGS = 1000, 100
 """Maximum number of groups of a site, and of tags of a group, that their first use adds."""
@@ -140,8 +138,7 @@ def _is_reviewer(work: Work, report: Report, account_id: int | None) -> bool:
     newest = _newest(work, report)
     if newest is None or account_id is None or newest.read_by_id == account_id:
         return False
-    statement = person_statement(work, report.site_id, account_id)
-    person, role = read_author(execute_bound(work.connection, statement))
+    person, role = find_author(work, report.site_id, account_id)
     groups = site_groups(work.session, report.site_id)
     policies = {name: _as_policy(row) for name, row in groups.items()}
     return may_review(policies, newest.group_name, PrelimReader(person["email"], role))

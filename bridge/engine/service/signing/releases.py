@@ -8,9 +8,8 @@ any more, and receivers of results count the released addenda.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
 
-from sqlalchemy import Connection, func
+from sqlalchemy import Connection, bindparam, func, insert
 from sqlalchemy import select as select_columns
 from sqlmodel import col, select
 
@@ -24,20 +23,11 @@ from bridge.engine.service.report_transitions import addenda_of, signed_addenda
 from bridge.engine.service.work import ActorRef, ChangeEvent, Work, transaction
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
-from bridge.store.statements import BoundStatement, bind, dialect_statement, execute_all
 
 RELEASES = metadata.tables[str(ReportRelease.__tablename__)]
 
-# PostgreSQL needs the types of parameters that may be NULL.
-_INSERT: Final = dialect_statement(
-    """
-    INSERT INTO engine_release (report_pk, addendum_pk, kind, due_at, released_at, sequence)
-    SELECT CAST(:report_pk AS bigint), CAST(:addendum_pk AS bigint), CAST(:kind AS text),
-        CAST(:due_at AS bigint), CAST(:released_at AS bigint),
-        coalesce(CAST(:sequence AS bigint), max(sequence) + 1, 1)
-    FROM engine_release WHERE report_pk = :report_pk AND kind = :kind
-    RETURNING sequence
-    """
+_LAST_SEQUENCE = select_columns(func.max(RELEASES.c.sequence)).where(
+    RELEASES.c.report_pk == bindparam("report"), RELEASES.c.kind == bindparam("kind")
 )
 _NEXT_DUE = select_columns(func.min(RELEASES.c.due_at)).where(RELEASES.c.released_at.is_(None))
 
@@ -56,55 +46,60 @@ def schedule(
     due_at: int | None = None,
     addendum: Addendum | None = None,
     context: ReportContext | None = None,
-    before: Sequence[BoundStatement] = (),
 ) -> None:
     """
     Schedule a release at a moment, or release at once (`due_at` None).
 
     The sequence of an addendum's release is the number of the addendum. `context` must be from this
-    transaction; statements of `before` are executed in the same batch.
+    transaction.
     """
-    row: dict[str, Any] = {
-        "report_pk": key_of(report),
+    report_pk = key_of(report)
+    if addendum is None:
+        last = work.connection.execute(_LAST_SEQUENCE, {"report": report_pk, "kind": kind})
+        sequence = (last.scalar_one() or 0) + 1
+    else:
+        sequence = addendum.number
+    row = {
+        "report_pk": report_pk,
         "addendum_pk": addendum.pk if addendum else None,
         "kind": kind,
+        "sequence": sequence,
         "due_at": work.now if due_at is None else due_at,
         "released_at": work.now if due_at is None else None,
     }
-    number = addendum.number if addendum else None
-    connection = work.connection
-    insert = bind(connection, _INSERT, **{**row, "kind": kind.value, "sequence": number})
-    row["sequence"] = execute_all(connection, [*before, insert])[-1].scalar()
+    work.connection.execute(insert(RELEASES), row)
     if due_at is None:
-        _announce(work, report, ReportRelease(**row), addendum, context)
+        _announce(work, report, kind, sequence, addendum, context)
 
 
 def _release(work: Work, report: Report, release: ReportRelease) -> None:
     addendum = release.addendum_pk and work.session.get(Addendum, release.addendum_pk)
     release.released_at = work.now
     work.session.add(release)
-    _announce(work, report, release, addendum or None)
+    _announce(work, report, release.kind, release.sequence, addendum or None)
 
 
 def _announce(
     work: Work,
     report: Report,
-    release: ReportRelease,
+    kind: ReleaseKind,
+    sequence: int,
     addendum: Addendum | None,
     context: ReportContext | None = None,
 ) -> None:
     """Announce a release, and end the cooling period."""
     more: dict[str, int] = {}
     if addendum is not None:
-        signed = [each.pk for each in signed_addenda(addenda_of(work, report))]
+        signed = [row.pk for row in signed_addenda(addenda_of(work, report))]
         more["addenda"] = signed.index(addendum.pk) + 1  # its position in the export
-    if release.kind is ReleaseKind.FINAL:
+    if kind is ReleaseKind.FINAL:
         report.cooling_until = None
-    if release.kind is ReleaseKind.ADDENDUM and addendum is not None:
+    if kind is ReleaseKind.ADDENDUM and addendum is not None:
         addendum.cooling_until = None
         addendum.released_at = work.now
         work.session.add(addendum)
     mark_updated(work, report)
+    release = {"kind": kind.value, "sequence": sequence}
     work.audit(
         AuditEvent(
             "release",
@@ -112,12 +107,10 @@ def _announce(
             report.report_id,
             work.actor.account_id,
             work.actor.token_id,
-            details={"kind": release.kind.value, "sequence": release.sequence},
+            details=release,
         )
     )
-    change_feed.announce(
-        work, report, _EVENTS[release.kind], release=release, context=context, **more
-    )
+    change_feed.announce(work, report, _EVENTS[kind], release=release, context=context, **more)
 
 
 def pending(work: Work, report: Report, addendum: Addendum | None = None) -> list[ReportRelease]:
@@ -200,12 +193,17 @@ def _release_report(database: Database, report_pk: int, now: int) -> int:
 
 def _due(waiting: Sequence[ReportRelease], now: int) -> list[ReportRelease]:
     newest = max(
-        (each.sequence for each in waiting if _is_addendum(each) and each.due_at <= now), default=0
+        (
+            release.sequence
+            for release in waiting
+            if _is_addendum(release) and release.due_at <= now
+        ),
+        default=0,
     )
     return [
-        each
-        for each in waiting
-        if each.due_at <= now or (_is_addendum(each) and each.sequence < newest)
+        release
+        for release in waiting
+        if release.due_at <= now or (_is_addendum(release) and release.sequence < newest)
     ]
 
 

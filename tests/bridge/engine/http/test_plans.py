@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from bridge.engine.service.accounts.tokens import VALID
 from tests.bridge.engine.http.engine_service import (
     ADMIN,
     READER,
@@ -92,17 +91,6 @@ def test_no_hot_statement_scans_a_growing_table(
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
         slow = {each[0]: found for each in statements if (found := scans(plan(connection, each)))}
     assert slow == {}
-
-
-def test_a_token_is_found_by_its_index(service: Service) -> None:
-    """The query of the test itself is not collected."""
-    with service.database.write() as connection:
-        if connection.dialect.name == "sqlite":
-            statement: Statement = (VALID.sqlite, {"hashes": '["a"]', "now": 0})
-        else:
-            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
-            statement = (VALID.postgres, {"hashes": ["a"], "now": 0})
-        assert scans(plan(connection, statement)) == []
 
 
 def test_a_scan_is_found(service: Service) -> None:

@@ -13,7 +13,7 @@ from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.records.tables import Site, metadata
 from bridge.engine.rules.order import OrderId
 from bridge.engine.service import change_feed
-from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import ActorRef, Work

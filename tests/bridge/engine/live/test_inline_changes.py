@@ -11,7 +11,7 @@ import pytest
 from bridge.engine.errors import EngineError, ReportNotFound
 from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.service import change_feed as feed
-from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.work import ActorRef, Work
 from bridge.store.database import Database
 from bridge.store.errors import Conflict

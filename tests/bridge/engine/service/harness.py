@@ -12,12 +12,12 @@ from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service import change_feed, report_status
 from bridge.engine.service.accounts.users import SiteUser
-from bridge.engine.service.launch.creation import OrderInput, create_draft
+from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.work import ActorRef, Work, transaction
 from bridge.store.database import Database
-from tests.bridge.engine.registrations import register
+from tests.bridge.engine.registrations import create_draft, register
 from tests.eventually import eventually
 
 SITE = "SITE1"

@@ -1,6 +1,6 @@
 """Report ids are unique and random; the ids of a batch are adjacent in an index."""
 
-from bridge.engine.service.launch.creation import report_ids
+from bridge.engine.service.launch.registration import report_ids
 
 COMMON = 8
 

@@ -8,8 +8,7 @@ from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import ReportFile
 from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.rules.order import OrderId
-from bridge.engine.service.launch.creation import OrderInput
-from bridge.engine.service.launch.registration import register_current
+from bridge.engine.service.launch.registration import OrderInput, register_orders
 from bridge.engine.service.report_lookup import key_of, lock_report
 from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.reports.order_links import link_orders, unlink_orders
@@ -65,7 +64,7 @@ def test_a_large_link_group_of_a_batch_gets_several_reports(harness: ServiceHarn
     """A report of a link group has at most a hundred orders too."""
     identities = [harness.identity(f"A{number}") for number in range(MAX_REPORT_ORDERS + 1)]
     inputs = [OrderInput("M1", each.accession, tags=PATIENT) for each in identities]
-    harness.do(register_current, identities, inputs, ["one"] * len(inputs))
+    harness.do(register_orders, identities, inputs, ["one"] * len(inputs))
     assert len(harness.record(identities[0]).orders) == MAX_REPORT_ORDERS
     assert accessions(harness.record(identities[-1])) == [f"A{MAX_REPORT_ORDERS}"]
 

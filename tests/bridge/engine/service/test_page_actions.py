@@ -8,13 +8,13 @@ from bridge.engine.errors import BeingEdited, Forbidden, ReportVersionConflict, 
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import from_text, to_json
-from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.launch.report_updates import open_for
 from bridge.engine.service.report_status import read_report
 from bridge.engine.service.reports.export import export_report
 from bridge.engine.service.reports.order_links import link_orders
 from bridge.engine.service.reports.patients import update_patient
-from bridge.engine.service.signing import lease, page_actions, page_state
+from bridge.engine.service.signing import lease, page_actions
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.signing.sign import unsign
@@ -27,7 +27,7 @@ def editor(harness: ServiceHarness, session: str = "s1", role: SiteRole = SiteRo
 
 
 def page(harness: ServiceHarness, order: OrderId, user: Editor, **options: Any) -> dict[str, Any]:
-    return harness.do(page_state.load, user, harness.record(order).report_id, **options)
+    return harness.do(page_actions.load, user, harness.record(order).report_id, **options)
 
 
 def text(value: str) -> dict[str, Any]:

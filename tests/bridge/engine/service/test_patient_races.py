@@ -13,9 +13,9 @@ from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.text.billing import CodeRow, CodeSystem
 from bridge.engine.rules.text.document import from_text
 from bridge.engine.service.caller import Caller
-from bridge.engine.service.launch.batches import execute_all
-from bridge.engine.service.launch.creation import OrderInput
 from bridge.engine.service.launch.launch_users import LaunchUsers
+from bridge.engine.service.launch.launches import execute_all
+from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.launch.report_updates import assign_report
 from bridge.engine.service.report_lookup import find_orders, lock_patients, lock_report
 from bridge.engine.service.reports.patients import merge_patients, update_patient

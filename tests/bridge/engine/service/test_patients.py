@@ -7,7 +7,7 @@ from bridge.engine.errors import MergeConflict, RuleBroken
 from bridge.engine.records.tables import IssuedLink, PatientPointer, ReportFile, Site
 from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.rules.order import OrderId, link_target
-from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.launch.report_updates import unassign
 from bridge.engine.service.report_lookup import REFUSE_MERGED, key_of, lock_report
 from bridge.engine.service.reports.deletion import delete_report

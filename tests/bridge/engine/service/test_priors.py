@@ -7,11 +7,12 @@ from bridge.engine.records.tables import Site
 from bridge.engine.rules.lifecycle import Status
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts.users import SiteUser
-from bridge.engine.service.launch.creation import OrderInput, create_draft
+from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.reports import priors
 from bridge.engine.service.reports.priors import list_priors, read_prior
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.sign import sign
+from tests.bridge.engine.registrations import create_draft
 from tests.bridge.engine.service.harness import PATIENT, ServiceHarness
 
 

@@ -5,7 +5,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 import pytest
 
 from bridge.engine.service import change_feed
-from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.work import ActorRef, transaction
 from bridge.store.database import Database
 from tests.bridge.engine.registrations import register

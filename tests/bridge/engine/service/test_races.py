@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.engine.errors import EngineError
-from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.launch.report_updates import assign_report, unassign
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.reports.deletion import delete_report

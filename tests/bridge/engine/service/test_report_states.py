@@ -14,8 +14,7 @@ from bridge.engine.records.tables import (
 )
 from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.rules.site_roles import SiteRole
-from bridge.engine.service.launch.creation import MAX_METADATA, OrderInput
-from bridge.engine.service.launch.registration import Registration
+from bridge.engine.service.launch.registration import MAX_METADATA, OrderInput, Registration
 from bridge.engine.service.launch.report_updates import open_for
 from bridge.engine.service.report_lookup import key_of, lock_report
 from bridge.engine.service.reports.deletion import reset_order
@@ -24,7 +23,7 @@ from bridge.engine.service.signing import lease, prelims
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.prelims import list_waiting, prelim, withdraw
 from bridge.engine.service.signing.sign import sign, unsign
-from bridge.engine.service.worklist.ownership import assign_order
+from bridge.engine.service.worklist import assign_order
 from tests.bridge.engine.registrations import register, register_many
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
 

@@ -3,7 +3,7 @@
 from bridge.engine.records.tables import Report, ReportOrder
 from bridge.engine.rules.lifecycle import ReportOrigin, Status
 from bridge.engine.rules.order import OrderId
-from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.report_lookup import lock_report
 from tests.bridge.engine.service.harness import ServiceHarness
 

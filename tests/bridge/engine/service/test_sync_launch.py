@@ -6,8 +6,8 @@ from bridge.engine.records.tables import Site
 from bridge.engine.rules.sync_launch import FollowAnswer, follows
 from bridge.engine.service.accounts import sessions
 from bridge.engine.service.accounts.sessions import BrowserSession, NewSession
-from bridge.engine.service.live import sync_launch, windows
-from bridge.engine.service.live.sync_launch import LaunchTarget, NewTarget
+from bridge.engine.service.live import windows
+from bridge.engine.service.live.windows import LaunchTarget, NewTarget
 from bridge.engine.settings import AccessLifetimes
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
 
@@ -30,14 +30,14 @@ def window(harness: ServiceHarness, report_id: str, site_id: str = SITE) -> Brow
 def launch(harness: ServiceHarness, report_id: str, sequence: int | None = None) -> Any:
     """Launch a report; return the window that has to follow."""
     with harness.database.write() as connection:
-        number = sequence or sync_launch.reserve(connection, SITE, harness.ann, harness.now)
+        number = sequence or windows.reserve_sequence(connection, SITE, harness.ann, harness.now)
         new = NewTarget(SITE, harness.ann, number, f"hash of {report_id}", report_id, "A1")
-        return sync_launch.set_target(connection, new, harness.now)
+        return windows.set_target(connection, new, harness.now)
 
 
 def target(harness: ServiceHarness) -> LaunchTarget:
     with harness.database.read() as connection:
-        found = sync_launch.current_target(connection, SITE, harness.ann)
+        found = windows.current_target(connection, SITE, harness.ann)
     assert found is not None
     return found
 
@@ -50,7 +50,7 @@ def test_an_older_launch_replaces_no_newer_one(harness: ServiceHarness) -> None:
 
     assert launch(harness, "R1", sequence=1) is None
     with harness.database.write() as connection:
-        sync_launch.record_answer(connection, (SITE, harness.ann), 1, FollowAnswer.REFUSED)
+        windows.record_answer(connection, (SITE, harness.ann), 1, FollowAnswer.REFUSED)
 
     found = target(harness)
     assert (found.sequence, found.report_id, found.answer) == (2, "R2", FollowAnswer.PENDING)
@@ -74,7 +74,7 @@ def test_a_window_of_another_site_does_not_count(harness: ServiceHarness) -> Non
     window(harness, "R9", "SITE2")
     launch(harness, "R2")
     with harness.database.read() as connection:
-        assert sync_launch.pending_target(connection, own, harness.now) == target(harness)
+        assert windows.pending_target(connection, own, harness.now) == target(harness)
 
 
 def test_a_launch_that_the_window_knows() -> None:

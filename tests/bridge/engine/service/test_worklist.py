@@ -8,19 +8,20 @@ import pytest
 from bridge.engine.errors import RuleBroken
 from bridge.engine.rules.lifecycle import Status
 from bridge.engine.service import change_feed
-from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.launch.report_updates import open_for
 from bridge.engine.service.reports.order_links import link_orders
 from bridge.engine.service.reports.patients import merge_patients
 from bridge.engine.service.signing.prelims import list_waiting, prelim
 from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import ActorRef, Work, work_within
-from bridge.engine.service.worklist.rows import RowsQuery, read_rows
-from bridge.engine.service.worklist.worklist import (
+from bridge.engine.service.worklist import (
     MAX_WORDS,
+    RowsQuery,
     Sort,
     WorklistQuery,
     WorklistResult,
+    read_rows,
     read_worklist,
 )
 from tests.bridge.engine.registrations import register

@@ -5,10 +5,16 @@ from typing import Any
 import pytest
 
 from bridge.engine.rules.order import Priority
-from bridge.engine.service.launch.creation import OrderInput
+from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.reports.order_links import link_orders, unlink_orders
-from bridge.engine.service.worklist.rows import RowsQuery, SortColumn, read_rows
-from bridge.engine.service.worklist.worklist import Sort, WorklistQuery, read_worklist
+from bridge.engine.service.worklist import (
+    RowsQuery,
+    Sort,
+    SortColumn,
+    WorklistQuery,
+    read_rows,
+    read_worklist,
+)
 from tests.bridge.engine.registrations import register
 from tests.bridge.engine.service.harness import ServiceHarness
 

@@ -41,7 +41,7 @@ from bridge.engine.rules.text.document import MAX_NODES, to_json
 from bridge.engine.rules.text.plain_text import from_outline
 from bridge.engine.service.accounts import passwords, site_users, users
 from bridge.engine.service.caller import Caller, administered_sites
-from bridge.engine.service.launch.host_origins import observed_hosts
+from bridge.engine.service.launch.link_visits import observed_hosts
 from bridge.engine.service.signing.page_actions import read_document
 from bridge.engine.service.sites import audit_states, site_settings
 from bridge.engine.service.sites.site_settings import (

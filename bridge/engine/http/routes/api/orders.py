@@ -53,7 +53,7 @@ from bridge.engine.service.reports.files import update_structured_reports
 from bridge.engine.service.reports.order_links import link_orders, unlink_orders
 from bridge.engine.service.reports.patients import merge_patients, undo_merge, update_patient
 from bridge.engine.service.work import Work
-from bridge.engine.service.worklist.ownership import assign_order
+from bridge.engine.service.worklist import assign_order
 from bridge.executors import Threads
 
 router = APIRouter(prefix="/api/report", tags=["Orders"], route_class=WriteRoute)

@@ -38,7 +38,7 @@ from bridge.engine.service import released_texts
 from bridge.engine.service.report_status import ReportStatusRecord, query_status, read_report
 from bridge.engine.service.signing.prelims import list_waiting
 from bridge.engine.service.work import ChangeEvent
-from bridge.engine.service.worklist.worklist import Sort, WorklistQuery, read_worklist
+from bridge.engine.service.worklist import Sort, WorklistQuery, read_worklist
 
 router = APIRouter(prefix="/api", tags=["Reading"], route_class=GuardedRoute)
 

@@ -35,7 +35,7 @@ from bridge.engine.service.launch.link_visits import OpenedReport
 from bridge.engine.service.sites import audit_states
 from bridge.engine.service.sites.site_settings import image_uri
 from bridge.engine.service.work import ActorRef, Work
-from bridge.engine.service.worklist.ownership import open_from_worklist
+from bridge.engine.service.worklist import open_from_worklist
 
 router = APIRouter(
     prefix="/reporting/api/account", route_class=AccountRoute, include_in_schema=False

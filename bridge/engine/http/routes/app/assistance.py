@@ -24,7 +24,7 @@ from bridge.engine.launch import LANGUAGES, supported_language
 from bridge.engine.rules.text.document import to_json
 from bridge.engine.rules.text.key_findings import NO_PLACES, apply_template, headings, statements
 from bridge.engine.service.reports import files
-from bridge.engine.service.signing.page_state import speech_language
+from bridge.engine.service.signing.page_actions import speech_language
 from bridge.engine.settings import ModelEndpoint
 from bridge.executors import Threads
 

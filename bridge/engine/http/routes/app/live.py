@@ -29,15 +29,16 @@ from bridge.engine.http.requests.guard import session_router
 from bridge.engine.http.requests.response_bodies import HttpProblem
 from bridge.engine.rules.sync_launch import FollowRefusal
 from bridge.engine.service.accounts.sessions import ends_at
-from bridge.engine.service.live import window_switch
+from bridge.engine.service.launch import link_visits
 from bridge.engine.service.live.page_events import LIMIT, PageEvent, latest_cursor, read_page_events
-from bridge.engine.service.live.sync_launch import LaunchTarget, pending_target
 from bridge.engine.service.live.windows import (
+    LaunchTarget,
     OtherWindow,
     finish_handover,
     handover_requested_at,
     open_window,
     other_windows,
+    pending_target,
 )
 
 router = session_router()
@@ -95,7 +96,7 @@ async def stay(body: StayBody, page: ReportPageDep) -> Response:
     """Refuse to follow a launch; the window informs its user."""
     session = page.session
     await page.read(
-        lambda work, editor, _: window_switch.stay(work, session, body.sequence, body.reason)
+        lambda work, editor, _: link_visits.refuse_launch(work, session, body.sequence, body.reason)
     )
     return Response(status_code=204)
 
@@ -113,7 +114,7 @@ async def end(page: ReportPageDep) -> Response:
     """End the session: its user signs out, or has been inactive for too long."""
     session = page.session
     return await page.change_without_page(
-        "sign-out", lambda work, editor, _: window_switch.leave(work, session)
+        "sign-out", lambda work, editor, _: link_visits.leave_report(work, session)
     )
 
 

@@ -25,7 +25,7 @@ from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.accounts import own_account
 from bridge.engine.service.launch import link_visits
 from bridge.engine.service.reports import shares
-from bridge.engine.service.signing import page_actions, page_state
+from bridge.engine.service.signing import page_actions
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.sites import audit_states
 from bridge.engine.service.work import Work
@@ -119,7 +119,7 @@ async def save(body: SaveBody, page: ReportPageDep) -> Response:
 
     def save_and_leave(work: Work, editor: Editor, report_id: str) -> None:
         apply(work, editor, report_id, leaving=True)
-        page_state.leave(work, editor, report_id)
+        page_actions.leave(work, editor, report_id)
 
     return await page.change_without_page("save", save_and_leave)
 

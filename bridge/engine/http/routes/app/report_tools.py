@@ -33,7 +33,7 @@ from bridge.engine.rules.text.key_findings import apply_template
 from bridge.engine.service.report_lookup import lock_report_by_id
 from bridge.engine.service.reports import files, priors
 from bridge.engine.service.reports.export import export_printed, export_report
-from bridge.engine.service.signing import page_actions, page_state
+from bridge.engine.service.signing import page_actions
 from bridge.engine.service.sites import audit_states, macros, site_settings
 from bridge.executors import Threads
 
@@ -121,13 +121,13 @@ async def check(
 @router.post("/presence", response_model=PageJson)
 async def presence(page: ReportPageDep) -> Response:
     """Renew the writing lease; return the versions by which the page detects changes."""
-    return JSONResponse(await page.read(page_state.presence))
+    return JSONResponse(await page.read(page_actions.presence))
 
 
 @router.post("/leave", status_code=204, response_class=Response)
 async def leave(page: ReportPageDep) -> Response:
     """Release the writing lease: the user leaves the page."""
-    await page.read(page_state.leave)
+    await page.read(page_actions.leave)
     return Response(status_code=204)
 
 

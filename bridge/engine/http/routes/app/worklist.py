@@ -18,6 +18,7 @@ from bridge.engine.live.change_notifier import wait_notified
 from bridge.engine.rules.lifecycle import Status
 from bridge.engine.rules.order import Priority
 from bridge.engine.rules.site_roles import SiteRole
+from bridge.engine.service import worklist
 from bridge.engine.service.accounts import users
 from bridge.engine.service.accounts.own_account import AccountSession
 from bridge.engine.service.accounts.sessions import is_valid
@@ -25,8 +26,7 @@ from bridge.engine.service.caller import account_role
 from bridge.engine.service.change_feed import FeedPage, read_changes
 from bridge.engine.service.sites.site_settings import get_site, list_prelim_groups
 from bridge.engine.service.work import ActorRef, Work
-from bridge.engine.service.worklist import ownership
-from bridge.engine.service.worklist.rows import OwnerFilter, RowsQuery, SortColumn, read_rows
+from bridge.engine.service.worklist import OwnerFilter, RowsQuery, SortColumn, read_rows
 
 POLL_SECONDS = 0.5  # also checks whether the client is still connected
 
@@ -166,9 +166,9 @@ async def assign(body: AssignBody, request: Request, signed: SignedInDep) -> Res
 
     def apply(work: Work) -> None:
         if body.email:
-            report = ownership.assign(work, signed.browser_user, body.reportId, body.email)
+            report = worklist.assign(work, signed.browser_user, body.reportId, body.email)
         else:
-            report = ownership.return_to_worklist(work, signed.browser_user, body.reportId)
+            report = worklist.return_to_worklist(work, signed.browser_user, body.reportId)
         action = "assign" if body.email else "unassign"
         work.audit(audit_event(request, action, report.site_id, report.report_id))
 

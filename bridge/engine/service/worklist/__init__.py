@@ -1,1 +1,0 @@
-"""The worklist: rows, filters, and the ownership of reports."""
