@@ -3,8 +3,8 @@ Parses the body of a launch into a `LaunchInput`; decodes and checks its files.
 
 Values of DICOM SR files fill only the tags that clinicalInfo leaves unset (interface reference,
 launch). Stored data is not read. Limits are checked before anything is decoded, and one bad file
-refuses the launch. Worker processes read the files. `service.reports.file_screening` later checks
-the patient of the files.
+refuses the launch. Worker processes read the files. `service.reports.files` later checks the
+patient of the files.
 """
 
 import base64
