@@ -552,7 +552,7 @@ class PrelimRead(Record, table=True):
 
 
 class Signature(Record, table=True):
-    """One signing of a report, also if it was recalled: the text as it was signed."""
+    """One signing of a report, also if it was unsigned: the text as it was signed."""
 
     __tablename__ = "engine_signature"
 
@@ -565,7 +565,7 @@ class Signature(Record, table=True):
     content_text: str = Field(default="", sa_type=Text)
     content_hash: str
     withdrawn_at: int | None = moment_or_none()
-    cleared: list[dict[str, Any]] = json_list()  # the addenda that the recall cleared
+    cleared: list[dict[str, Any]] = json_list()  # the addenda that unsigning cleared
 
 
 class ReportFile(Record, table=True):

@@ -4,7 +4,7 @@ The limit of texts that are read together: a site's templates, its macros, the s
 Each text has its own limit (`rules.text.document`). Pages and exports read all texts of a kind at
 once, and a request of a few bytes can copy a text of megabytes: a preliminary read, a signature.
 A signing is never refused at this limit. The number of signatures is limited nevertheless: a report
-is signed again only after a recall, and a recall is refused at the limit.
+is signed again only after it was unsigned, and unsigning is refused at the limit.
 """
 
 from typing import Any, Final

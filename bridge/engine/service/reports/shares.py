@@ -1,8 +1,8 @@
 """
 Report shares: read-only links that the report's owner or an administrator creates.
 
-Only the hash of a handle is stored. Resetting or deleting the report ends its shares; a recall ends
-those that were created after signing.
+Only the hash of a handle is stored. Resetting or deleting the report ends its shares; unsigning
+ends those that were created after signing.
 """
 
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
 """
-Addenda: written and signed in the app, released and recalled by the app and the API.
+Addenda: written and signed in the app, released and unsigned by the app and the API.
 
 Each has its own cooling period (interface reference, addendum/sign and addendum/unsign).
 """
@@ -45,15 +45,15 @@ def release_newest(work: Work, report: Report) -> Report:
 
 
 def unsign_addendum(work: Work, identity: OrderId) -> Report:
-    """Recall the most recently signed addendum (POST addendum/unsign)."""
+    """Unsign the most recently signed addendum (POST addendum/unsign)."""
     return unsign_newest(work, lock_report(work, identity).report)
 
 
 def unsign_newest(work: Work, report: Report) -> Report:
-    """Recall the most recently signed addendum of a locked report; its text becomes a draft."""
+    """Unsign the most recently signed addendum of a locked report; its text becomes a draft."""
     apply_event(work, report, LifecycleEvent.ADDENDUM_UNSIGN)
     addendum = _newest(work, report)
-    releases.withdraw(work, report, addendum)
+    releases.delete_pending(work, report, addendum)
     addendum.state = AddendumState.DRAFT
     addendum.signed_at = addendum.cooling_until = None
     addendum.signed_by = addendum.content_hash = None

@@ -118,7 +118,7 @@ def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
         "signedBy": report.signed_by,
         "addenda": [_addendum_json(each) for each in addenda_of(work, report)],
         **list_file_notices(work, report),
-        "recalled": _recalled(work, report),
+        "recalled": _unsigned_text(work, report),
         "owner": _owns(editor, report),
         "ownerName": _owner_name(work, report),
         "writable": lease.is_held(work, editor, report),
@@ -129,7 +129,7 @@ def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
             if permits(editor.role, action, owner=_owns(editor, report))
         ),
         "signChecks": preferences.signChecks.model_dump(),
-        # Without a sign delay a signature cannot be recalled, so a shortcut alone must not sign.
+        # Without a sign delay a report cannot be unsigned, so a shortcut alone must not sign.
         "confirmSigning": preferences.confirmSigning and not sign_delay(work, report),
         "journalKey": _draft_key(work, key_of(report), editor.account_id),
         "now": work.now,
@@ -169,9 +169,9 @@ def _addendum_json(addendum: Addendum) -> dict[str, Any]:
     }
 
 
-def _recalled(work: Work, report: Report) -> dict[str, Any] | None:
+def _unsigned_text(work: Work, report: Report) -> dict[str, Any] | None:
     """
-    Return the text of the newest recalled signing that a preliminary read has replaced.
+    Return the text of the newest unsigned signing that a preliminary read has replaced.
 
     None after the restored text was changed.
     """
@@ -276,7 +276,7 @@ def sign(
 
 
 def unsign(work: Work, editor: Editor, report_id: str) -> Report:
-    """Recall the report within its cooling period."""
+    """Unsign the report within the sign delay."""
     report = lock_report_by_id(work, report_id)
     _require_permitted(editor, report, ReportAction.SIGN)
     return unsign_report(work, report)
@@ -339,7 +339,7 @@ def release_addendum(work: Work, editor: Editor, report_id: str) -> Report:
 
 
 def unsign_addendum(work: Work, editor: Editor, report_id: str) -> Report:
-    """Recall the newest signed addendum."""
+    """Unsign the newest signed addendum."""
     return addenda.unsign_newest(work, _lock_for_addendum(work, editor, report_id))
 
 

@@ -1,9 +1,9 @@
 """
 Releases: signed reports and addenda that are due for delivery, from signing until their release.
 
-A release is written in the transaction that causes it, and deleted by a recall before it is due.
+A release is written in the transaction that causes it, and deleted by unsigning before it is due.
 `release_due` runs on any node: each release happens once. Addenda are released in their order: a
-later addendum, released early, ends the cooling periods of earlier ones. They could not be recalled
+later addendum, released early, ends the cooling periods of earlier ones. They could not be unsigned
 any more, and receivers of results count the released addenda.
 """
 
@@ -129,7 +129,7 @@ def release_now(work: Work, report: Report, kind: ReleaseKind = ReleaseKind.FINA
             _release(work, report, release)
 
 
-def withdraw(work: Work, report: Report, addendum: Addendum | None = None) -> None:
+def delete_pending(work: Work, report: Report, addendum: Addendum | None = None) -> None:
     """Delete the pending releases of the whole report, or of one addendum."""
     for release in pending(work, report, addendum):
         work.session.delete(release)

@@ -1,9 +1,9 @@
 """
-Sign a report and recall it (interface reference, sign and unsign).
+Sign a report and unsign it (interface reference, sign and unsign).
 
-The server determines the time and the cooling period. A recall deletes the addenda, and the billing
-codes and shares that were made after signing. The signed text stays in the history. The feed
-announces the retraction of each addendum that was already released.
+The server determines the time and the cooling period. Unsigning deletes the addenda, and the
+billing codes and shares that were made after signing. The signed text stays in the history. The
+feed announces the retraction of each addendum that was already released.
 """
 
 from typing import Any
@@ -128,13 +128,13 @@ def unsign(work: Work, identity: OrderId) -> Report:
 
 
 def unsign_report(work: Work, report: Report) -> Report:
-    """Recall a locked report: Preliminary if it has an active preliminary read, else Draft."""
+    """Unsign a locked report: Preliminary if it has an active preliminary read, else Draft."""
     apply_event(work, report, LifecycleEvent.UNSIGN)
     require_room_for_states(work, report)
     signed_at = report.signed_at or 0
-    releases.withdraw(work, report)
+    releases.delete_pending(work, report)
     addenda = addenda_of(work, report)
-    _withdraw_signature(work, report, addenda)
+    _mark_unsigned(work, report, addenda)
     delivered = [addendum for addendum in addenda if addendum.released_at is not None]
     _clear_signature(report)
     if report.status is Status.PRELIMINARY:
@@ -149,7 +149,7 @@ def unsign_report(work: Work, report: Report) -> Report:
     return report
 
 
-def _withdraw_signature(work: Work, report: Report, addenda: list[Addendum]) -> None:
+def _mark_unsigned(work: Work, report: Report, addenda: list[Addendum]) -> None:
     newest = work.session.exec(
         select(Signature)
         .where(Signature.report_pk == key_of(report), col(Signature.withdrawn_at).is_(None))
