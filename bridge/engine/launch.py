@@ -38,21 +38,8 @@ LANGUAGES = (
 DEFAULT_LANGUAGE = "en-US"
 
 _BY_LOWER = {code.lower(): code for code in LANGUAGES}
-_BY_LANGUAGE = {
-    "en": "en-US",
-    "zh": "zh-CN",
-    "nl": "nl-NL",
-    "fr": "fr-FR",
-    "de": "de-DE",
-    "id": "id-ID",
-    "it": "it-IT",
-    "ja": "ja-JP",
-    "ko": "ko-KR",
-    "pl": "pl-PL",
-    "pt": "pt-BR",
-    "ro": "ro-RO",
-    "es": "es-ES",
-}
+_BY_LANGUAGE = {code.partition("-")[0]: code for code in reversed(LANGUAGES)}
+"""The first code of each language."""
 _TRADITIONAL = frozenset({"hant", "tw", "hk", "mo"})
 
 

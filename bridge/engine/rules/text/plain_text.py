@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
-from unicodedata import combining, east_asian_width
+from unicodedata import category, east_asian_width
 
 from bridge.engine.rules.text.document import (
     INDENT,
@@ -94,9 +94,13 @@ def _cell_text(cell: TableCell) -> list[str]:
 def _width(text: str) -> int:
     if text.isascii():
         return len(text)
-    return sum(
-        0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text
-    )
+    return sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if category(character) in ("Mn", "Me"):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1
 
 
 _HEADING = re.compile(r"([^\[\]:]{1,80}):\s*")

@@ -17,13 +17,13 @@ from sqlmodel import Session, col, select
 from bridge.engine.documents.exports import model
 from bridge.engine.documents.uploads.images import EncodedImage
 from bridge.engine.errors import PrelimReadNotFound
+from bridge.engine.launch import DEFAULT_LANGUAGE
 from bridge.engine.records.tables import Addendum, PrelimRead, Report, ReportFile, Site, metadata
 from bridge.engine.rules.lifecycle import AddendumState, FileKind
 from bridge.engine.rules.text.document import Document, from_text, restore
 from bridge.engine.service.report_lookup import key_of, orders_of
 from bridge.engine.service.sites.preferences import read_preferences
 
-DEFAULT_LANGUAGE = "en-US"
 IMAGES, IMAGE_BYTES = 50, 32 * 2**20
 """The maximum number of printed key images, and their maximum total size in bytes."""
 

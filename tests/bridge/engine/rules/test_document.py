@@ -1,5 +1,7 @@
 """The document model: conversion from and to text and JSON, and limits."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +25,9 @@ from bridge.engine.rules.text.document import (
 )
 from bridge.engine.rules.text.plain_text import from_outline, outline, plain_text
 
+CASES = json.loads(
+    (Path(__file__).parents[4] / "web" / "snapshots" / "plain_text.json").read_text("utf-8")
+)
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00\r\n"), max_size=20)
 INLINE = st.one_of(
     st.builds(
@@ -69,51 +74,10 @@ def test_text_round_trip(text: str) -> None:
     assert plain_text(parse(to_json(from_text(text)))) == text
 
 
-def test_plain_text() -> None:
-    """Each block has its own lines; open fields show their label, filled fields their value."""
-    document = Document(
-        (
-            Heading("FINDINGS"),
-            Paragraph((Text("Liver "), BracketField("size", "15 cm"), BracketField("side"))),
-            ListBlock(((Text("one"),), (Text("two"),)), ordered=True),
-            ListBlock(((Text("dot"),),)),
-        )
-    )
-
-    assert plain_text(document) == "FINDINGS\nLiver 15 cm[side]\n1. one\n2. two\n- dot"
-
-
-def test_sublists_are_indented() -> None:
-    """A sublist follows its item with two more spaces, and its numbers start at one."""
-    inner = ListBlock(((Text("apical"),), (Text("basal"),)), ordered=True)
-    document = Document((ListBlock(((Text("Lung"), inner), (Text("Liver"),))),))
-
-    assert plain_text(document) == "- Lung\n  1. apical\n  2. basal\n- Liver"
-
-
-def cell(*lines: str, header: bool = False) -> TableCell:
-    return TableCell(tuple(Paragraph((Text(line),)) for line in lines), header)
-
-
-def test_a_row_of_a_table_is_a_line_of_text() -> None:
-    """Columns are aligned, also next to an empty cell."""
-    table = Table(
-        (
-            (cell("Organ", header=True), cell("Size", header=True), cell("Finding", header=True)),
-            (cell("Liver"), cell("15 cm"), cell("normal")),
-            (cell("Right kidney"), cell(), cell("stone", "no stasis")),
-            (cell("脾"), cell("9 cm")),
-        )
-    )
-
-    assert plain_text(Document((Heading("FINDINGS"), table))).split("\n") == [
-        "FINDINGS",
-        "Organ         Size   Finding",
-        "Liver         15 cm  normal",
-        "Right kidney         stone",
-        "                     no stasis",
-        "脾            9 cm",
-    ]
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_plain_text(case: Any) -> None:
+    """The plain text of the service is that of the page, which passes the same cases."""
+    assert plain_text(parse(case["document"])) == case["text"]
 
 
 def test_the_order_and_depth_of_nested_lists() -> None:

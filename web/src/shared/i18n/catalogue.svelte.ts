@@ -1,48 +1,39 @@
-// The texts of the report app: one catalogue per language; English replaces missing texts.
+// The texts of the report app: one catalogue for each language; English replaces missing texts.
 import english from "../../../locales/en-US.json";
 import { flatten, type Catalogue, type FlatCatalogue } from "./flatten";
 
-/** The 17 language codes of the report service interface; each has its own catalogue file. */
-export const CODES = [
-  "en-US",
-  "en-GB",
-  "en-AU",
-  "zh-CN",
-  "zh-Hant",
-  "nl-NL",
-  "fr-FR",
-  "fr-CA",
-  "de-DE",
-  "id-ID",
-  "it-IT",
-  "ja-JP",
-  "ko-KR",
-  "pl-PL",
-  "pt-BR",
-  "ro-RO",
-  "es-ES",
-] as const;
-
+const DEFAULT = "en-US";
 const files = import.meta.glob<Catalogue>(["../../../locales/*.json", "!**/en-US.json"], {
   import: "default",
 });
+const load = new Map(
+  Object.entries(files).map(([path, read]) => [path.replace(/.*\/|\.json$/g, ""), read]),
+);
+
+/** The language codes of the report service interface: those with a file of texts. */
+export const CODES: readonly string[] = [DEFAULT, ...load.keys()];
+
+/** Each code with the name of the language in that language. */
+export const LANGUAGES: readonly { code: string; name: string }[] = CODES.map((code) => ({
+  code,
+  name: new Intl.DisplayNames([code], { type: "language" }).of(code) ?? code,
+}));
+
 const base = flatten(english as Catalogue);
 
 let latest = 0;
-let code = $state<string>("en-US");
+let code = $state(DEFAULT);
 let texts = $state.raw<FlatCatalogue>(base);
 
 export const locale = {
   get current(): string {
     return code;
   },
-  codes: CODES as readonly string[],
   /** Switches the language of all texts; an unknown code selects English. */
   async set(wanted: string): Promise<void> {
-    const known = CODES.find((each) => each === wanted) ?? "en-US";
+    const known = CODES.includes(wanted) ? wanted : DEFAULT;
     const request = (latest += 1);
-    const load = files[`../../../locales/${known}.json`];
-    const own = load ? flatten(await load()) : {};
+    const own = flatten((await load.get(known)?.()) ?? {});
     if (request !== latest) return; // another language was selected meanwhile
     texts = { ...base, ...own };
     code = known;

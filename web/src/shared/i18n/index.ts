@@ -1,5 +1,5 @@
 export { formatName } from "./personNames";
-export { CODES, locale, t } from "./catalogue.svelte";
+export { CODES, LANGUAGES, locale, t } from "./catalogue.svelte";
 export {
   ageBetween,
   formatAge,

@@ -1,4 +1,5 @@
-// Differences between two texts: by line, then by word (Myers' greedy algorithm).
+// Differences between two texts: by line, then by word.
+import { diffArrays } from "diff";
 
 export type Kind = "same" | "added" | "removed";
 
@@ -116,84 +117,12 @@ function joined(pieces: readonly Piece[]): Piece[] {
 }
 
 function diff(before: readonly string[], after: readonly string[]): Piece[] {
-  let start = 0;
-  while (start < before.length && start < after.length && before[start] === after[start]) {
-    start += 1;
-  }
-  let end = 0;
-  const rest = Math.min(before.length, after.length) - start;
-  while (end < rest && before[before.length - 1 - end] === after[after.length - 1 - end]) {
-    end += 1;
-  }
-  const same = (text: string): Piece => ({ kind: "same", text });
-  return [
-    ...before.slice(0, start).map(same),
-    ...shortest(before.slice(start, before.length - end), after.slice(start, after.length - end)),
-    ...before.slice(before.length - end).map(same),
+  const changes = diffArrays([...before], [...after], { maxEditLength: MOST_EDITS });
+  const found = changes ?? [
+    { value: before, added: false, removed: true },
+    { value: after, added: true, removed: false },
   ];
-}
-
-function shortest(before: readonly string[], after: readonly string[]): Piece[] {
-  const trail = explore(before, after);
-  return trail ? walkBack(trail, before, after) : wholly(before, after);
-}
-
-function wholly(before: readonly string[], after: readonly string[]): Piece[] {
-  return [
-    ...before.map((text): Piece => ({ kind: "removed", text })),
-    ...after.map((text): Piece => ({ kind: "added", text })),
-  ];
-}
-
-type Frontier = Map<number, number>;
-
-/** Returns the furthest position on each diagonal after 0, 1, 2 … edits. */
-function explore(before: readonly string[], after: readonly string[]): Frontier[] | null {
-  const reached: Frontier = new Map([[1, 0]]);
-  const trail: Frontier[] = [];
-  const most = Math.min(before.length + after.length, MOST_EDITS);
-  for (let edits = 0; edits <= most; edits += 1) {
-    trail.push(new Map(reached));
-    for (let diagonal = -edits; diagonal <= edits; diagonal += 2) {
-      let x = cameDown(reached, diagonal, edits)
-        ? (reached.get(diagonal + 1) ?? 0)
-        : (reached.get(diagonal - 1) ?? 0) + 1;
-      while (x < before.length && x - diagonal < after.length && before[x] === after[x - diagonal])
-        x += 1;
-      reached.set(diagonal, x);
-      if (x >= before.length && x - diagonal >= after.length) return trail;
-    }
-  }
-  return null;
-}
-
-function cameDown(reached: Frontier, diagonal: number, edits: number): boolean {
-  if (diagonal === -edits) return true;
-  if (diagonal === edits) return false;
-  return (reached.get(diagonal - 1) ?? -1) < (reached.get(diagonal + 1) ?? -1);
-}
-
-function walkBack(
-  trail: readonly Frontier[],
-  before: readonly string[],
-  after: readonly string[],
-): Piece[] {
-  const pieces: Piece[] = [];
-  let [x, y] = [before.length, after.length];
-  for (let edits = trail.length - 1; edits >= 0; edits -= 1) {
-    const reached = trail[edits] as Frontier;
-    const diagonal = x - y;
-    const from = cameDown(reached, diagonal, edits) ? diagonal + 1 : diagonal - 1;
-    const fromX = edits === 0 ? 0 : (reached.get(from) ?? 0);
-    const fromY = edits === 0 ? 0 : fromX - from;
-    while (x > fromX && y > fromY) {
-      pieces.push({ kind: "same", text: before[x - 1] as string });
-      [x, y] = [x - 1, y - 1];
-    }
-    if (edits === 0) break;
-    if (x === fromX) pieces.push({ kind: "added", text: after[y - 1] as string });
-    else pieces.push({ kind: "removed", text: before[x - 1] as string });
-    [x, y] = [fromX, fromY];
-  }
-  return pieces.reverse();
+  return found.flatMap(({ value, added, removed }) =>
+    value.map((text): Piece => ({ kind: added ? "added" : removed ? "removed" : "same", text })),
+  );
 }

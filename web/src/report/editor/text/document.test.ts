@@ -1,27 +1,13 @@
 import { describe, expect, it } from "vitest";
+import cases from "../../../../snapshots/plain_text.json";
 import { canonical, fromText, plainText, type ReportDocument } from "./document";
 
 const paragraph = (...content: unknown[]) =>
   ({ type: "doc", content: [{ type: "paragraph", content }] }) as ReportDocument;
 
 describe("a document", () => {
-  it("has the plain text of the engine", () => {
-    const document: ReportDocument = {
-      type: "doc",
-      content: [
-        { type: "section", title: "Findings" },
-        {
-          type: "paragraph",
-          content: [
-            { type: "text", text: "Nodule " },
-            { type: "field", label: "size", value: "" },
-            { type: "field", label: "unit", value: "mm" },
-          ],
-        },
-        { type: "list", ordered: true, items: [[{ type: "text", text: "one" }], []] },
-      ],
-    };
-    expect(plainText(document)).toBe("Findings\nNodule [size]mm\n1. one\n2. ");
+  it.each(cases)("has the plain text of the service: $name", ({ document, text }) => {
+    expect(plainText(document as ReportDocument)).toBe(text);
   });
 
   it("is converted from text and back, with any line ends", () => {

@@ -1,4 +1,5 @@
 // The document format of a report's content, as in the service (engine/rules/text/document.py).
+import { eastAsianWidth } from "get-east-asian-width";
 
 export type MarkName = "bold" | "italic" | "underline" | "suggested";
 export const MARKS: readonly MarkName[] = ["bold", "italic", "underline", "suggested"];
@@ -110,13 +111,13 @@ export function blockLines(block: Block): string[] {
 }
 
 const WIDEST_PADDED = 40;
-const WIDE =
-  /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\u3000-\u303f\uff01-\uff60]/gu;
 
-const columns = (text: string): number =>
-  text.replace(/\p{Mn}/gu, "").length + (text.match(WIDE)?.length ?? 0);
+const columns = (text: string): number => {
+  const spaced = Array.from(text.replace(/[\p{Mn}\p{Me}]/gu, ""));
+  return spaced.reduce((sum, character) => sum + eastAsianWidth(character.codePointAt(0) ?? 0), 0);
+};
 
-/** Aligns the columns by spaces, like the plain text of the service. */
+/** Aligns the columns by spaces. */
 function tableLines(table: Table): string[] {
   const rows = tableGrid(table).map((row) => row.map(cellLines));
   const widths = (rows[0] ?? []).map((_, column) =>
@@ -140,9 +141,9 @@ function cellLines(cell: TableCell): string[] {
   return lines;
 }
 
-/** Returns the plain text, as the service derives it. */
+/** Returns the plain text. `plain_text.json` has its cases, which the service passes too. */
 export function plainText(document: ReportDocument): string {
-  return document.content.flatMap(blockLines).join("\n");
+  return document.content.map((block) => blockLines(block).join("\n")).join("\n");
 }
 
 /** Converts plain text to a document with one paragraph per line. */
