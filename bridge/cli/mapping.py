@@ -97,7 +97,7 @@ def try_(
 @group.command()
 def schema() -> None:
     """Print the JSON Schema of the language, for editors (docs/reference/mapping.schema.json)."""
-    from mappings.schema.document import text
+    from mappings.schema import text
 
     sys.stdout.write(text())
 

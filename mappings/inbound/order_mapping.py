@@ -27,10 +27,9 @@ from mappings.inbound.metadata import (
 from mappings.language.conditions import Condition, compile_condition
 from mappings.language.context import CompilationContext
 from mappings.language.diagnostics import Diagnostics, YamlNode
-from mappings.language.rules import Rule, compile_rule
+from mappings.language.rules import Rule, compile_rule, never_has_value
 from mappings.language.scope import ListenerDefaults, MessageScope, is_imaging, split_orders
 from mappings.language.tags import TAGS, TagRule, compile_tags, fill
-from mappings.language.unreachable_rules import never_has_value
 
 CONTROL_KEYS = ("unknown", "actions", "replies")
 UNKNOWN = ("refuse", "ignore")

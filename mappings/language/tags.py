@@ -10,9 +10,8 @@ from mappings.hl7.elements import NULL
 from mappings.hl7.refusals import IdentifierTooLong, MessageRefusal, MissingField
 from mappings.language.context import CompilationContext
 from mappings.language.diagnostics import YamlNode
-from mappings.language.rules import Rule, compile_rule, without_filters
+from mappings.language.rules import Rule, compile_rule, is_from_listener_only, without_filters
 from mappings.language.scope import MessageScope
-from mappings.language.unreachable_rules import is_from_listener_only
 
 TAGS = (
     "SiteID",

@@ -40,7 +40,7 @@ from bridge.console.http.guard import (
 )
 from bridge.executors import Threads
 from mappings.hl7.batch import messages_in, messages_in_text
-from mappings.schema.document import text as schema_text
+from mappings.schema import text as schema_text
 
 router = APIRouter(prefix="/api", route_class=AuthoringRoute)
 code_router = APIRouter(prefix="/api", route_class=ConsoleRoute)

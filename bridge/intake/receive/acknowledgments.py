@@ -27,9 +27,8 @@ from bridge.queue.digests import digest
 from bridge.queue.ledger.arrivals import Arrival, MessageFlag, signed64
 from bridge.queue.states import AcknowledgmentState, QueueState
 from config.listeners import Replies, ReusedControlId
-from mappings.hl7.acknowledgment import build_ack, unframed_nak
+from mappings.hl7.acknowledgment import as_order_reply, build_ack, unframed_nak
 from mappings.hl7.header import Header, peek
-from mappings.hl7.order_reply import as_order_reply
 from mappings.hl7.refusals import (
     DuplicateKeyIdentifier,
     InternalError,
