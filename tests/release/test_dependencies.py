@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("bridge", "mllp", "mappings", "config", "parsers")
 NOT_IMPORTED = {
+    "httptools": "uvicorn parses HTTP with it",
     "sniffio": "httpx imports it",
     "typst": "loaded by its name, because a PDF is refused without it",
     "tzdata": "zoneinfo reads it",
