@@ -3,10 +3,11 @@ The body of an HTTP request, read within the limit of its route and the budget o
 
 The engine and the console read a body after they have authenticated the request. Before they parse
 a JSON body, they refuse it if its values would need much more memory than its text. `Model` limits
-the number of reported mistakes. `has_nul` examines the request line.
+the number of reported mistakes. `has_nul` examines the request line, `is_own_page` the origin.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final, Self
 
 from pydantic import BaseModel, ModelWrapValidatorHandler, ValidationError, model_validator
@@ -17,6 +18,8 @@ from typing_extensions import override
 
 from bridge.errors import BridgeError
 from bridge.executors import Threads
+from bridge.network_source import split_origin
+from parsers import json
 from parsers.limits import JSON
 
 MAX_VALUES: Final = JSON.count
@@ -40,6 +43,19 @@ def has_nul(scope: Scope) -> bool:
     """True if the path or query has a NUL character, which PostgreSQL does not store."""
     query = scope.get("query_string", b"")
     return "\x00" in scope["path"] or b"%00" in query or b"\x00" in query
+
+
+def is_own_page(headers: Mapping[str, str], *hosts: str) -> bool:
+    """
+    True if a page of one of our hosts sent a request; browsers send cookies also for other pages.
+
+    Browsers name the page in headers that no page can set (Fetch Metadata, `Origin`). A request
+    without them does not come from a page.
+    """
+    if site := headers.get("sec-fetch-site", ""):
+        return site == "same-origin"
+    host = split_origin(headers.get("origin", ""))[1].lower()
+    return bool(host) and host in hosts
 
 
 class BodyTooLarge(BridgeError):
@@ -129,8 +145,9 @@ class BoundedRequest(Request):
         return self._json
 
     def parse(self, body: bytes) -> Any:
-        """Parse JSON; subclasses may be stricter."""
-        raise NotImplementedError
+        """Parse JSON. Raises TooManyValues, DocumentRefused."""
+        require_few_values(body)
+        return json.read(body)
 
     async def _read(self) -> bytes:
         declared = self.headers.get("content-length", "")
@@ -171,7 +188,7 @@ def require_few_values(text: bytes) -> None:
 
 
 def _openings(text: bytes, start: int, end: int) -> int:
-    return sum(text.count(each, start, end) for each in _OPENING)
+    return sum(text.count(sign, start, end) for sign in _OPENING)
 
 
 class Model(BaseModel):

@@ -23,6 +23,7 @@ from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from bridge.web.connections import HttpConnection, HttpConnections, Rank
+from bridge.web.problems import problem_body
 
 MAX_HEADERS = 64 * 1024
 """Bytes of a request's first line and headers."""
@@ -441,18 +442,7 @@ def _path_of(target: bytes, headers: list[tuple[bytes, bytes]]) -> str:
 def _refusal(status: HTTPStatus) -> bytes:
     request_id = uuid.uuid4().hex
     code, detail = _DETAILS[status]
-    problem = {
-        "type": f"urn:report-engine:problem:{code}",
-        "title": status.phrase,
-        "status": status,
-        "detail": detail,
-        "instance": "",
-        "code": code,
-        "errors": [],
-        "requestId": request_id,
-        "message": detail,
-        "retryable": status in _RETRYABLE,
-    }
+    problem = problem_body(status, code, detail, request_id, retryable=status in _RETRYABLE)
     body = json.dumps(problem).encode()
     head = [
         f"HTTP/1.1 {status.value} {status.phrase}",

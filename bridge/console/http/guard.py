@@ -39,15 +39,13 @@ from bridge.console.errors import ForeignOrigin, InvalidJson, RequestTooLarge, S
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import BridgeError
 from bridge.executors import PoolFull, Threads
-from bridge.network_source import split_origin
 from bridge.web.bodies import (
     BodyTooLarge,
     BoundedRequest,
     BudgetExhausted,
     has_nul,
-    require_few_values,
+    is_own_page,
 )
-from parsers import json
 from parsers.errors import DocumentRefused
 
 T = TypeVar("T")
@@ -105,7 +103,9 @@ async def authenticate(request: Request) -> ConsoleUser:
     if user is None:
         raise SignInRequired
     request.state.user_email = user.email
-    if request.method not in _SAFE_METHODS and not _has_own_origin(request):
+    if request.method not in _SAFE_METHODS and not is_own_page(
+        request.headers, request.headers.get("host", "").lower()
+    ):
         raise ForeignOrigin
     grant = await Threads.CONSOLE.run(grants.active_grant_of, context.database, user.account_id)
     if grant is None:
@@ -261,14 +261,6 @@ def _client_address(request: Request) -> str:
     return context_of(request).proxies.client(request.headers, peer)
 
 
-def _has_own_origin(request: Request) -> bool:
-    site = request.headers.get("sec-fetch-site", "")
-    if site:
-        return site == "same-origin"
-    host = split_origin(request.headers.get("origin", ""))[1].lower()
-    return bool(host) and host == request.headers.get("host", "").lower()
-
-
 LIMIT = 2**20
 """The maximum size of a body, in bytes."""
 
@@ -276,13 +268,6 @@ LARGE_LIMIT = 20 * 2**20
 """The maximum size of a body with definitions, packages or a message, which has up to 16 MiB."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-
-
-class _ConsoleRequest(BoundedRequest):
-    @override
-    def parse(self, body: bytes) -> Any:
-        require_few_values(body)
-        return json.read(body)
 
 
 class ConsoleRoute(APIRoute):
@@ -311,7 +296,7 @@ class ConsoleRoute(APIRoute):
             user = await authenticate(request)
             request.state.user = user
             large = self.large_for is not None and self.large_for <= user.grant.permissions
-            with _ConsoleRequest(request, LARGE_LIMIT if large else LIMIT) as bounded:
+            with BoundedRequest(request, LARGE_LIMIT if large else LIMIT) as bounded:
                 try:
                     if self.body_field is not None:
                         await _load(bounded)
@@ -326,7 +311,7 @@ class ConsoleRoute(APIRoute):
         return guarded
 
 
-async def _load(request: _ConsoleRequest) -> None:
+async def _load(request: BoundedRequest) -> None:
     """Read the body here, because FastAPI turns every error while reading into a 400."""
     if await request.body():
         try:

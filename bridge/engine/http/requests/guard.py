@@ -40,9 +40,8 @@ from bridge.web.bodies import (
     BoundedRequest,
     BudgetExhausted,
     TooManyValues,
-    require_few_values,
+    is_own_page,
 )
-from parsers import json
 from parsers.errors import DocumentRefused
 
 
@@ -67,13 +66,9 @@ def is_framed_by_other_site(request: Request) -> bool:
 
 def is_same_origin(engine: EngineState, request: Request) -> bool:
     """True if a page of this service, or the user's address bar, sent the request."""
-    site = request.headers.get("sec-fetch-site", "")
-    if site:
-        return site in ("same-origin", "none")
-    origin = request.headers.get("origin", "")
-    host = split_origin(origin)[1].lower()
-    own = {request.headers.get("host", "").lower(), split_origin(engine.base_url(request))[1]}
-    return bool(host) and host in own
+    own = request.headers.get("host", "").lower(), split_origin(engine.base_url(request))[1]
+    is_typed = request.headers.get("sec-fetch-site") == "none"
+    return is_typed or is_own_page(request.headers, *own)
 
 
 def is_cross_site(engine: EngineState, request: Request) -> bool:
@@ -114,9 +109,8 @@ class StrictRequest(BoundedRequest):
 
     @override
     def parse(self, body: bytes) -> Any:
-        require_few_values(body)
         try:
-            return json.read(body)
+            return super().parse(body)
         except DocumentRefused as refusal:
             place = FieldError("", refusal.reason)
             raise bad_request(refusal.reason, place, code="invalid_json") from None

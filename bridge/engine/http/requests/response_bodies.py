@@ -1,14 +1,8 @@
 """
 Bodies of responses: problems, fast JSON, and rendered reports in chunks.
 
-A problem is RFC 9457 with additional members for simple clients:
-
-    {type, title, status, detail, instance, code, errors: [{pointer, message}], requestId, message,
-     retryable}
-
-`code` is stable. `message` repeats `detail`. If `retryable`, the same request may succeed later. No
-body repeats a submitted value. A report is rendered completely before the first byte is sent, so
-that a failure gets its own status.
+A report is rendered completely before the first byte is sent, so that a failure gets its own
+status.
 """
 
 import base64
@@ -22,6 +16,8 @@ from typing import Any
 from pydantic_core import to_json
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from typing_extensions import override
+
+from bridge.web.problems import problem_body
 
 MEDIA_TYPE = "application/problem+json"
 ERROR_CLASS_HEADER = "X-Error-Class"
@@ -46,18 +42,15 @@ class Problem:
 
     def body(self, *, instance: str, request_id: str) -> dict[str, object]:
         """Return the JSON members of the problem body."""
-        return {
-            "type": f"urn:report-engine:problem:{self.code}",
-            "title": HTTPStatus(self.status).phrase,
-            "status": self.status,
-            "detail": self.detail,
-            "instance": instance,
-            "code": self.code,
-            "errors": [{"pointer": each.pointer, "message": each.message} for each in self.errors],
-            "requestId": request_id,
-            "message": self.detail,
-            "retryable": self.retryable,
-        }
+        return problem_body(
+            self.status,
+            self.code,
+            self.detail,
+            request_id,
+            instance=instance,
+            errors=((error.pointer, error.message) for error in self.errors),
+            retryable=self.retryable,
+        )
 
     def response(self, *, instance: str, request_id: str) -> Response:
         """Return the response; a 500 of a business rule carries `X-Error-Class: business`."""
