@@ -172,7 +172,9 @@ class Probes:
             self._show_queue(name, found.get(name, {}))
 
     def _show_queue(self, name: str, depths: dict[QueueState, Depth]) -> None:
-        oldest = min((each.oldest for each in depths.values() if each.count), default=None)
+        oldest = min((depth.oldest for depth in depths.values() if depth.count), default=None)
         age = 0.0 if oldest is None else max(0, self._now() - oldest) / 1000
-        counts = {each.value: depths[each].count if each in depths else 0 for each in queries.OPEN}
+        counts = {
+            state.value: depths[state].count if state in depths else 0 for state in queries.OPEN
+        }
         self._metrics.show_queue(name, counts, age)

@@ -123,7 +123,7 @@ class Folder:
         """
         with self._opened() as folder, os.scandir(folder) as entries:
             found = filter(None, map(_waiting_file, entries))
-            return heapq.nsmallest(most, found, lambda each: (each.written_at, each.name))
+            return heapq.nsmallest(most, found, lambda file: (file.written_at, file.name))
 
     def count_ignored(self) -> int:
         """Count entries that are never read: irregular files, names with control characters."""
@@ -242,7 +242,7 @@ def fit_name(name: str, ending: str) -> str:
 def _is_candidate(name: str) -> bool:
     if name.startswith(".") or name.lower().endswith(UNFINISHED):
         return False
-    return not any(unicodedata.category(each) in _INVISIBLE for each in name)
+    return not any(unicodedata.category(character) in _INVISIBLE for character in name)
 
 
 def _waiting_file(entry: os.DirEntry[str]) -> WaitingFile | None:

@@ -48,8 +48,8 @@ def _acknowledgments(reply: bytes) -> Iterator[ReceivedAck]:
         batch = split(reply)
     except MalformedMessage:
         batch = None
-    for each in [reply] if batch is None else batch:
-        yield read_ack(each)
+    for message in [reply] if batch is None else batch:
+        yield read_ack(message)
 
 
 def complete_files(
@@ -178,9 +178,9 @@ class FolderListener:
                 return False
             found = await Threads.FOLDERS.run(self._folder.waiting_files, MAX_LISTED)
             await self._report_ignored()
-            seen = [(each.name, each.size, each.written_at) for each in found]
+            seen = [(file.name, file.size, file.written_at) for file in found]
             ready, self._seen = complete_files(self._seen, seen)
-            sizes = {each.name: each.size for each in found}
+            sizes = {file.name: file.size for file in found}
             for name in ready:
                 if self._stopped:
                     return False

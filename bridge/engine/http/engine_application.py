@@ -332,14 +332,14 @@ def _complete_operation(path: str, operation: dict[str, Any]) -> None:
 
 
 def _add_examples(path: str, status: str, body: dict[str, Any]) -> None:
-    found = {each.code: each for each in _problems(path) if str(each.status) == status}
+    found = {problem.code: problem for problem in _problems(path) if str(problem.status) == status}
     if found:
         body["examples"] = {
             code: {
-                "summary": each.detail,
-                "value": each.body(instance=path, request_id=_REQUEST_ID),
+                "summary": problem.detail,
+                "value": problem.body(instance=path, request_id=_REQUEST_ID),
             }
-            for code, each in found.items()
+            for code, problem in found.items()
         }
 
 

@@ -55,7 +55,7 @@ class PublicAddresses:
 
     def __init__(self, public: str, regional: Sequence[str], proxies: Proxies) -> None:
         self._public = public.rstrip("/")
-        self._known = {_origin(each): each.rstrip("/") for each in (*regional, public)}
+        self._known = {_origin(url): url.rstrip("/") for url in (*regional, public)}
         self._proxies = proxies
 
     @property
@@ -71,8 +71,8 @@ class PublicAddresses:
             proto = _first(headers.get("x-forwarded-proto", ""))
             # A proxy without X-Forwarded-Proto may have terminated TLS.
             schemes = [proto] if proto else [scheme, "https"]
-        found = (self._known.get(_origin(f"{each}://{host}")) for each in schemes)
-        return next((each for each in found if each), self._public)
+        found = (self._known.get(_origin(f"{known_scheme}://{host}")) for known_scheme in schemes)
+        return next((address for address in found if address), self._public)
 
 
 def is_loopback(address: str) -> bool:

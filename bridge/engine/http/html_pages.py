@@ -132,11 +132,11 @@ def app_page(
     scripts = dict.fromkeys((*app.preloads, *mode.preloads, mode.script))
     styles = dict.fromkeys((*app.styles, *mode.styles))
     links = [
-        f'<link rel="modulepreload" href="{ASSET_PATH}{each}">'
-        for each in scripts
-        if each not in ("", app.script)
+        f'<link rel="modulepreload" href="{ASSET_PATH}{script}">'
+        for script in scripts
+        if script not in ("", app.script)
     ]
-    links += [f'<link rel="stylesheet" href="{ASSET_PATH}{each}">' for each in styles]
+    links += [f'<link rel="stylesheet" href="{ASSET_PATH}{style}">' for style in styles]
     filled = _template("app.html").substitute(
         banner=banner.markup(),
         language=html.escape(str(boot.get("locale", "en-US"))),
@@ -244,8 +244,8 @@ def language_of(request: Request) -> str:
     """Return the language of a page: AppLanguage of the query, else the browser's first known."""
     accepted = request.headers.get("accept-language", "").split(",")
     candidates = (request.query_params.get("AppLanguage", ""), *accepted)
-    known = (supported_language(each.partition(";")[0]) for each in candidates)
-    return next((each for each in known if each), DEFAULT_LANGUAGE)
+    known = (supported_language(candidate.partition(";")[0]) for candidate in candidates)
+    return next((language for language in known if language), DEFAULT_LANGUAGE)
 
 
 def notice_text(notice: NoticeKey, code: str) -> tuple[str, str]:

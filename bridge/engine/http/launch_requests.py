@@ -111,12 +111,12 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
     budget = ParsingBudget()
 
     def parse_all() -> list[_ParsedLaunch | EngineError | ValidationError]:
-        return [_parse_item(engine, each, budget) for each in bodies]
+        return [_parse_item(engine, body, budget) for body in bodies]
 
     parsed = await (
         Threads.DOCUMENTS.run(parse_all) if has_slow else _run(engine, parse_all, inline=inline)
     )
-    launches = [each[1] for each in parsed if isinstance(each, tuple)]
+    launches = [item[1] for item in parsed if isinstance(item, tuple)]
 
     def apply(work: Work) -> list[LaunchOutcome | EngineError]:
         outcomes = launch_all(work, context, launches)
@@ -131,8 +131,8 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
     def responses() -> list[dict[str, Any]]:
         remaining = iter(outcomes)
         return [
-            _response_of(each, remaining, base, f"{request.url.path}#{index}", request_id)
-            for index, each in enumerate(parsed)
+            _response_of(item, remaining, base, f"{request.url.path}#{index}", request_id)
+            for index, item in enumerate(parsed)
         ]
 
     return await _run(engine, responses, inline=not has_slow)
@@ -175,7 +175,7 @@ def _response_of(
 ) -> dict[str, Any]:
     """Return the response or problem of one launch; a parsed one takes the next of `outcomes`."""
     if isinstance(parsed, ValidationError):
-        errors = [{**each, "loc": ("body", *each["loc"])} for each in parsed.errors()]
+        errors = [{**error, "loc": ("body", *error["loc"])} for error in parsed.errors()]
         return validation_problem(errors).body(instance=instance, request_id=request_id)
     if isinstance(parsed, EngineError):
         return problem_of(parsed).body(instance=instance, request_id=request_id)
@@ -205,9 +205,9 @@ def _parts(body: LaunchBody, link_group: str = "") -> LaunchParts:
         clinical_info=info,
         reporting_app=dict(vars(body.reportingApp)),
         user_info=user,
-        structured_reports=[each.fileData for each in body.dicomSR or ()],
+        structured_reports=[report.fileData for report in body.dicomSR or ()],
         key_images=[
-            (each.imageData, each.contentType, each.fileName) for each in body.keyImages or ()
+            (image.imageData, image.contentType, image.fileName) for image in body.keyImages or ()
         ],
         lazy=body.lazyLaunch,
         register_order=body.registerOrder,
@@ -234,7 +234,7 @@ def launch_response(
     return members | {
         "reportStatus": outcome.report_status.value if outcome.report_status else None,
         "reportId": outcome.report_id,
-        "warnings": [each.value for each in outcome.warnings],
+        "warnings": [warning.value for warning in outcome.warnings],
         **file_lists(outcome.file_warnings),
     }
 

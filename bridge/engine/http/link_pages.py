@@ -185,7 +185,7 @@ def _ancestors(engine: EngineState, opened: OpenedReport) -> list[str]:
 def _refusal(request: Request, refusal: EngineError, handle: str) -> Response:
     if isinstance(refusal, LoginNeeded):
         return login_page(request, handle=handle)
-    notice = next((each for kind, each in _NOTICES.items() if isinstance(refusal, kind)), None)
+    notice = next((words for kind, words in _NOTICES.items() if isinstance(refusal, kind)), None)
     # Any origin may frame a notice, so that the user can read the reason.
     return show_notice(
         request,
@@ -282,7 +282,7 @@ async def _init_from_query(
     chosen = await engine.work.read(lambda connection: preferences_of(connection, site_id))
     if not (engine.settings.browser_init and chosen.browserInit):
         raise bad_request("the browser route is switched off", code="route_disabled", status=403)
-    if not any(query.get(each) for each in ("Auth", "UserName", "UserEmail")):
+    if not any(query.get(name) for name in ("Auth", "UserName", "UserEmail")):
         return await _keep_session(engine, request, site_id)
     for name in ("Auth", "UserName", "UserEmail"):
         if not query.get(name, "").strip():

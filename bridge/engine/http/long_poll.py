@@ -56,7 +56,7 @@ async def wait_for_changes(
     if seconds > 0:
         await engine.work.read_inline(lambda c: _require_still_permitted(c, caller, site_id, sites))
     if page.changes and not caller.service:
-        shown = [(_site_of(each), str(each["reportId"])) for each in page.changes]
+        shown = [(_site_of(change), str(change["reportId"])) for change in page.changes]
         engine.audit_buffer.add(
             access_events(request, "changes", (site for site, _ in shown), shown)
         )
@@ -127,9 +127,9 @@ def _with_texts(request: Request, page: FeedPage, texts_by_report: Mapping[str, 
     if not consume_quota(request, QuotaName.EXPORTS, len(texts_by_report)):
         return page
     shown = [
-        (_site_of(each), each["reportId"])
-        for each in page.changes
-        if each["reportId"] in texts_by_report
+        (_site_of(change), change["reportId"])
+        for change in page.changes
+        if change["reportId"] in texts_by_report
     ]
     audit_events = access_events(request, "export", (site for site, _ in shown), shown)
     engine_of(request).audit_buffer.add(audit_events)

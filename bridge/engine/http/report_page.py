@@ -70,7 +70,7 @@ def _signed(page: Mapping[str, Any]) -> dict[Control, ReportAction]:
     found: dict[Control, ReportAction] = {}
     if page["unsignUntil"] is not None:
         found |= {Control.UNSIGN: ReportAction.SIGN, Control.SIGN_NOW: ReportAction.SIGN}
-    if not any(each["state"] == "draft" for each in page["addenda"]):
+    if not any(addendum["state"] == "draft" for addendum in page["addenda"]):
         found[Control.ADDENDUM_CREATE] = ReportAction.ADDEND
     if page["addendumUnsignUntil"] is not None:
         found |= {
@@ -181,7 +181,7 @@ class ReportPage:
             return page | extra
 
         page = await self._execute(apply_and_load)
-        return JSONResponse({**page, "can": [each.value for each in controls(page)]})
+        return JSONResponse({**page, "can": [control.value for control in controls(page)]})
 
     async def _execute(self, apply: PageAction[Result]) -> Result:
         session, now = self.session, self.engine.clock()

@@ -188,13 +188,13 @@ def respond(request: Request, problem: Problem) -> Response:
 
 def problem_of(error: EngineError) -> Problem:
     own = [(error.pointer, error.detail)] if error.pointer else []
-    errors = tuple(FieldError(*each) for each in (*own, *error.more))
+    errors = tuple(FieldError(*item) for item in (*own, *error.more))
     return Problem(error.status, error.code, error.detail, errors, retryable=error.retryable)
 
 
 def validation_problem(errors: Sequence[Any]) -> Problem:
     """Return the 400 for a body or query that fails validation: places and reasons, no values."""
-    found = [FieldError(_pointer(each.get("loc", ())), _message(each)) for each in errors]
+    found = [FieldError(_pointer(mistake.get("loc", ())), _message(mistake)) for mistake in errors]
     first = found[0] if found else FieldError("", "not valid")
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     detail = f"{first.pointer or 'body'}: {first.message}{more}"
@@ -207,10 +207,10 @@ def _message(error: Any) -> str:
 
 def _pointer(place: object) -> str:
     """Return a JSON pointer into the body, or the name of a query parameter."""
-    steps = [str(each) for each in place] if isinstance(place, tuple | list) else []
+    steps = [str(step) for step in place] if isinstance(place, tuple | list) else []
     if steps and steps[0] in ("query", "path", "header", "cookie"):
         return "/".join(steps[1:])
-    return "".join(f"/{each.replace('~', '~0').replace('/', '~1')}" for each in steps[1:])
+    return "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in steps[1:])
 
 
 async def _http_exception(request: Request, error: Exception) -> Response:
@@ -226,7 +226,7 @@ async def _http_exception(request: Request, error: Exception) -> Response:
 def _methods(request: Request) -> list[str]:
     """Return all methods of a path (RFC 9110 §10.2.1); the router reports those of one route."""
     routes: Sequence[BaseRoute] = request.app.state.routes
-    found = [each for each in routes if each.matches(request.scope)[0] != Match.NONE]
-    methods = {method for each in found for method in getattr(each, "methods", ())}
+    found = [route for route in routes if route.matches(request.scope)[0] != Match.NONE]
+    methods = {method for route in found for method in getattr(route, "methods", ())}
     has_head = "GET" in methods and serves_head(request.url.path)
     return sorted(methods | {"HEAD"} if has_head else methods)

@@ -128,13 +128,13 @@ def base64_json_response(name: str, data: bytes) -> Response:
 
 def text_json_response(name: str, text: str) -> Response:
     slices = (text[start : start + CHUNK] for start in range(0, len(text), CHUNK))
-    escaped = (json.dumps(each, ensure_ascii=False)[1:-1].encode() for each in slices)
+    escaped = (json.dumps(part, ensure_ascii=False)[1:-1].encode() for part in slices)
     return _response(_member(name, escaped), "application/json")
 
 
 def json_response(value: Mapping[str, Any]) -> Response:
     written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).iterencode(value)
-    return _response(_chunked(each.encode() for each in written), "application/json")
+    return _response(_chunked(part.encode() for part in written), "application/json")
 
 
 def _base64(data: bytes) -> Iterator[bytes]:

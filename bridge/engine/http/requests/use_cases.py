@@ -176,7 +176,7 @@ async def change_as_administrator(
         if state is not None:
             work.audit_members |= {"before": before, "after": state(work.connection)}
         done = _report_result(result)
-        warnings = [each.audit_members() for each in done.warnings]
+        warnings = [warning.audit_members() for warning in done.warnings]
         details: dict[str, Any] = {"warnings": warnings} if warnings else {}
         details |= command if engine.operator else {}
         report_id = done.report.report_id if done.report else None

@@ -128,8 +128,8 @@ class OidcProvider:
                 "GET", f"{self._settings.issuer}{_METADATA_PATH}", _UNREACHABLE
             )
             is_complete = all(
-                isinstance(found.get(each), str)
-                for each in ("authorization_endpoint", "token_endpoint", "jwks_uri")
+                isinstance(found.get(name), str)
+                for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")
             )
             # The issuer must match (OpenID Connect Discovery 4.3).
             if not is_complete or str(found.get("issuer", "")).rstrip("/") != self._settings.issuer:
