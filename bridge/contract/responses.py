@@ -207,6 +207,8 @@ class InitResponse(ResponseBody):
 class OrderKeyBody:
     """The key of one order."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(serialize_by_alias=True)
+
     site: Annotated[str, Field(alias="SiteID")]
     mrn: Annotated[str, Field(alias="PatientMRN")]
     accession: Annotated[str, Field(alias="Accession")]
@@ -230,7 +232,7 @@ class StatusRecordBody(ResponseBody):
     }
 
     report_id: str
-    status: Annotated[ReportStatus, WithJsonSchema({"type": "string"})]
+    status: Annotated[ReportStatus, WithJsonSchema({"type": "string", "title": "Status"})]
     user_email: str
     unsign_until: StrictInt | None
     orders: tuple[OrderKeyBody, ...] = Field(alias="clinicalInfo")

@@ -21,10 +21,10 @@ from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
 from bridge import __version__
+from bridge.contract.responses import ProblemBody
 from bridge.engine import errors
 from bridge.engine.errors import BadAuthority
 from bridge.engine.http.engine_state import EngineState
-from bridge.engine.http.models.responses import ProblemBody
 from bridge.engine.http.requests import error_handlers
 from bridge.engine.http.requests.error_handlers import (
     UNAVAILABLE,

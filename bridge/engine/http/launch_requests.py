@@ -12,6 +12,7 @@ from urllib.parse import quote
 from fastapi import Request
 from pydantic import ValidationError
 
+from bridge.contract.responses import InitResponse, LaunchResponse
 from bridge.engine.documents.errors import QrTooLong
 from bridge.engine.documents.qr import data_uri
 from bridge.engine.errors import BadLaunch, EngineError
@@ -69,8 +70,7 @@ def launch_context_of(request: Request) -> LaunchContext:
     return LaunchContext(request.state.caller, links.link_keys, links.lifetimes)
 
 
-async def launch(request: Request, body: LaunchBody) -> dict[str, Any]:
-    """Execute one launch; return the members of the response."""
+async def launch(request: Request, body: LaunchBody) -> LaunchResponse:
     engine, context = engine_of(request), launch_context_of(request)
     options = qr_options(body.response)
     launch_request = await _parse_launch(engine, body)
@@ -103,7 +103,9 @@ async def _parse_launch(engine: EngineState, body: LaunchBody) -> LaunchInput:
     return read_launch(parts, sizes)
 
 
-async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, Any]]:
+async def launch_batch(
+    request: Request, bodies: list[Any]
+) -> list[LaunchResponse | dict[str, object]]:
     """Execute many launches in one transaction; return a response or a problem for each."""
     engine, context = engine_of(request), launch_context_of(request)
     has_slow = any(map(_is_slow, bodies))
@@ -128,7 +130,7 @@ async def launch_batch(request: Request, bodies: list[Any]) -> list[dict[str, An
     )
     base, request_id = engine.base_url(request), request.state.request_id
 
-    def responses() -> list[dict[str, Any]]:
+    def responses() -> list[LaunchResponse | dict[str, object]]:
         remaining = iter(outcomes)
         return [
             _response_of(item, remaining, base, f"{request.url.path}#{index}", request_id)
@@ -172,7 +174,7 @@ def _response_of(
     base: str,
     instance: str,
     request_id: str,
-) -> dict[str, Any]:
+) -> LaunchResponse | dict[str, object]:
     """Return the response or problem of one launch; a parsed one takes the next of `outcomes`."""
     if isinstance(parsed, ValidationError):
         errors = [{**error, "loc": ("body", *error["loc"])} for error in parsed.errors()]
@@ -219,8 +221,8 @@ def _parts(body: LaunchBody, link_group: str = "") -> LaunchParts:
 
 def launch_response(
     outcome: LaunchOutcome, response_type: ResponseType, options: QrCodeOptions, base_url: str
-) -> dict[str, Any]:
-    """Return the members of a launch response; the QR code has both spellings of its name."""
+) -> LaunchResponse:
+    """Return the response to a launch; the QR code has both spellings of its name."""
     link = link_address(base_url, Purpose.LAUNCH, outcome.handle)
     name, email = outcome.owner or ("", "")
     members: dict[str, Any] = {
@@ -231,12 +233,13 @@ def launch_response(
         members["reportLink"] = link
     if response_type is not ResponseType.LINK:
         members["reportQRCode"] = members["reportQrCode"] = _qr_code(link, options)
-    return members | {
+    members |= {
         "reportStatus": outcome.report_status.value if outcome.report_status else None,
         "reportId": outcome.report_id,
         "warnings": [warning.value for warning in outcome.warnings],
         **file_lists(outcome.file_warnings),
     }
+    return LaunchResponse.model_validate(members)
 
 
 def _qr_code(link: str, options: QrCodeOptions) -> str:
@@ -253,16 +256,16 @@ STUDY_FIELDS = frozenset(ClinicalInfo.model_fields) - {"SiteID", "SiteLocation"}
 }
 
 
-async def prepare_session(request: Request, body: InitBody) -> dict[str, Any]:
-    """Issue a session link; return the members of the response."""
+async def prepare_session(request: Request, body: InitBody) -> InitResponse:
+    """Issue a session link."""
     engine = engine_of(request)
     prepared = await issue_session_link(engine, request, _init_request(body))
     base = engine.base_url(request)
-    return {
-        "sessionLink": session_link(base, prepared),
-        "expiresAt": iso(prepared.expires_at),
-        **({"warnings": list(prepared.warnings)} if prepared.warnings else {}),
-    }
+    return InitResponse(
+        session_link=session_link(base, prepared),
+        expires_at=iso(prepared.expires_at),
+        warnings=list(prepared.warnings) or None,
+    )
 
 
 async def issue_session_link(engine: EngineState, request: Request, init: InitRequest) -> InitLink:

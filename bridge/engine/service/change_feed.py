@@ -35,7 +35,6 @@ from sqlalchemy.dialects.postgresql import REGCLASS
 from bridge.contract import MAX_MARKS, mark_cursor, split_cursor
 from bridge.engine.errors import CursorBeyondEnd, CursorOfAnotherFeed
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.report_status import GroupOrder, ReportContext
 from bridge.engine.service.work import CHANGES, ChangeEvent, Work
 
@@ -89,11 +88,6 @@ class FeedPage:
     changes: tuple[Mapping[str, Any], ...]
     cursor: int
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the page as HTTP sends it, with times in ISO 8601."""
-        changes = [{**change, "at": iso(change["at"])} for change in self.changes]
-        return {"changes": changes, "cursor": self.cursor}
-
 
 def require_cursor(connection: Connection, cursor: int) -> int:
     """
@@ -146,7 +140,7 @@ def describe(
 ) -> dict[str, Any]:
     """Return the body of a change: the current state of a report; `release` is {kind, sequence}."""
     return {
-        "record": context.record(report, now).as_json(),
+        "record": context.record(report, now).model_dump(mode="json"),
         "orders": [order_json(order) for order in context.orders],
         "release": release,
     }

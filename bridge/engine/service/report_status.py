@@ -14,6 +14,8 @@ from sqlalchemy import select as select_columns
 from sqlalchemy.orm import defer
 from sqlmodel import Session, col, select
 
+from bridge.contract import ReportStatus
+from bridge.contract.responses import OrderKeyBody, StatusRecordBody
 from bridge.engine.errors import ReportNotFound
 from bridge.engine.records.tables import (
     Account,
@@ -23,7 +25,7 @@ from bridge.engine.records.tables import (
     ReportOrder,
     Site,
 )
-from bridge.engine.rules.lifecycle import AddendumState, Status
+from bridge.engine.rules.lifecycle import AddendumState
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.signing import is_cooling
 from bridge.engine.service.report_lookup import find_orders, find_report_keys, key_of
@@ -48,46 +50,12 @@ _GROUP: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ReportStatusRecord:
-    """The report status record of the interface reference, with two additional members."""
-
-    report_id: str
-    status: Status
-    user_email: str
-    unsign_until: int | None
-    orders: tuple[OrderId, ...] = field(repr=False)
-    has_content: bool
-    addendum_unsign_until: int | None
-
-    def as_json(self) -> dict[str, Any]:
-        """
-        Return the members as the interface reference spells them.
-
-        `hasContent` and `addendumUnsignUntil` are additions.
-        """
-        return {
-            "reportId": self.report_id,
-            "status": self.status.value,
-            "userEmail": self.user_email,
-            "unsignUntil": self.unsign_until,
-            "clinicalInfo": [
-                {"SiteID": order.site_id, "PatientMRN": order.mrn, "Accession": order.accession}
-                for order in self.orders
-            ],
-            "hasContent": self.has_content,
-            "addendumUnsignUntil": self.addendum_unsign_until,
-        }
-
-
 def has_content(report: Report) -> bool:
     """True if a report has content. An applied template counts as content."""
     return bool(report.content_text.strip()) or report.template_number is not None
 
 
-def status_records(
-    session: Session, reports: Sequence[Report], now: int
-) -> list[ReportStatusRecord]:
+def status_records(session: Session, reports: Sequence[Report], now: int) -> list[StatusRecordBody]:
     session.flush()
     keys = [key_of(report) for report in reports]
     records = records_by_key(session.connection(), keys, now)
@@ -175,13 +143,15 @@ class ReportContext:
         ends = _addendum_cooling_ends(connection, [key], now) if summary.has_addenda else {}
         return cls(orders, summary.user_email, ends.get(key))
 
-    def record(self, report: Report, now: int) -> ReportStatusRecord:
-        return ReportStatusRecord(
+    def record(self, report: Report, now: int) -> StatusRecordBody:
+        return StatusRecordBody.model_construct(
             report_id=report.report_id,
-            status=report.status,
+            status=ReportStatus(report.status),
             user_email=self.user_email,
             unsign_until=report.cooling_until if is_cooling(report.cooling_until, now) else None,
-            orders=tuple(map(identity_of, self.orders)),
+            orders=tuple(
+                OrderKeyBody(order.site_id, order.mrn, order.accession) for order in self.orders
+            ),
             has_content=has_content(report),
             addendum_unsign_until=self.addendum_unsign_until,
         )
@@ -258,7 +228,7 @@ _ADDENDUM_COOLING: Final = (
 
 def query_status(
     connection: Connection, identities: Sequence[OrderId], now: int
-) -> list[ReportStatusRecord]:
+) -> list[StatusRecordBody]:
     """
     Return one record for each report found, in the order of its first mention.
 
@@ -274,15 +244,15 @@ def query_status(
 
 def records_by_key(
     connection: Connection, keys: Sequence[int], now: int
-) -> dict[int, ReportStatusRecord]:
+) -> dict[int, StatusRecordBody]:
     """Return the status records of reports by their keys; the texts of the reports are not read."""
     groups = _groups(connection, keys)
     cooling_ends = _addendum_cooling_ends(connection, keys, now)
     rows = connection.execute(_RECORDS, {"keys": keys})
     return {
-        key: ReportStatusRecord(
+        key: StatusRecordBody.model_construct(
             report_id=report_id,
-            status=status,
+            status=ReportStatus(status),
             user_email=email or "",
             unsign_until=until if is_cooling(until, now) else None,
             orders=tuple(groups[key]),
@@ -294,11 +264,11 @@ def records_by_key(
     }
 
 
-def _groups(connection: Connection, keys: Sequence[int]) -> dict[int, list[OrderId]]:
+def _groups(connection: Connection, keys: Sequence[int]) -> dict[int, list[OrderKeyBody]]:
     """Return the orders of reports, each list with its anchor first."""
-    groups: dict[int, list[OrderId]] = {}
+    groups: dict[int, list[OrderKeyBody]] = {}
     for key, *identity in connection.execute(_GROUPS, {"keys": keys}):
-        groups.setdefault(key, []).append(OrderId(*identity))
+        groups.setdefault(key, []).append(OrderKeyBody(*identity))
     return groups
 
 

@@ -22,6 +22,7 @@ from sqlalchemy import ColumnElement, and_, case, func, or_
 from sqlalchemy.orm import aliased, defer, load_only
 from sqlmodel import Session, col, select
 
+from bridge.contract.responses import WorklistResponse
 from bridge.email import canonical_email
 from bridge.engine.errors import Forbidden, ReportNotFound, RuleBroken
 from bridge.engine.records.tables import (
@@ -155,19 +156,7 @@ class WorklistQuery:
     cursor: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class WorklistResult:
-    """A page of the worklist; `next` is the cursor of the next page, None at the end."""
-
-    items: tuple[Mapping[str, Any], ...]
-    next: str | None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the page as HTTP sends it."""
-        return {"items": list(self.items), "next": self.next}
-
-
-def read_worklist(session: Session, query: WorklistQuery, now: int) -> WorklistResult:
+def read_worklist(session: Session, query: WorklistQuery, now: int) -> WorklistResponse:
     """Return one page; raise RuleBroken for an invalid cursor or one of another sort order."""
     value = _VALUES[query.sort.removeprefix("-")]
     statement = select(Report, value).options(_LISTED_COLUMNS)
@@ -184,8 +173,9 @@ def read_worklist(session: Session, query: WorklistQuery, now: int) -> WorklistR
     page = rows[: query.limit]
     more = len(rows) > query.limit
     items = _items_of(session, [report for report, _ in page], now)
-    return WorklistResult(
-        tuple(map(_with_iso_times, items)), _cursor(query.sort, *page[-1]) if more else None
+    return WorklistResponse.model_construct(
+        items=tuple(map(_with_iso_times, items)),
+        next=_cursor(query.sort, *page[-1]) if more else None,
     )
 
 
@@ -284,7 +274,7 @@ def _items_of(session: Session, reports: list[Report], now: int) -> tuple[Mappin
     names = _owner_names(session, reports)
     return tuple(
         {
-            **record.as_json(),
+            **record.model_dump(mode="json"),
             "ownerName": names.get((report.site_id, report.owner_id), ""),
             **_urgency(groups[key_of(report)]),
             "orders": [order_json(order) for order in groups[key_of(report)]],

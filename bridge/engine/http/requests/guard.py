@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from bridge.engine.errors import Forbidden
 from bridge.engine.http.engine_state import EngineState, engine_of, is_loopback
-from bridge.engine.http.models.responses import problems
+from bridge.engine.http.models.descriptions import problems
 from bridge.engine.http.report_page import authenticate_page
 from bridge.engine.http.requests.audit_events import note_person, record_refusal
 from bridge.engine.http.requests.request_limits import Allowance

@@ -20,7 +20,8 @@ from pydantic_core import to_json as to_json_bytes
 from sqlalchemy import Connection, insert
 from sqlmodel import select
 
-from bridge.contract import MAX_REPORT_ORDERS
+from bridge.contract import MAX_REPORT_ORDERS, ReportStatus
+from bridge.contract.responses import OrderKeyBody, StatusRecordBody
 from bridge.engine.errors import BadLaunch
 from bridge.engine.records.tables import Report, ReportOrder, Template, metadata
 from bridge.engine.rules.lifecycle import SIGNED, ReportOrigin, Status
@@ -30,7 +31,6 @@ from bridge.engine.rules.text.key_findings import NO_GROUPS, Groups, apply_templ
 from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import LockedOrder, lock_orders, mark_updated
-from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.report_transitions import mark_registered
 from bridge.engine.service.work import ChangeEvent, Work
 
@@ -288,14 +288,15 @@ def _body(
     has_content = new.first is not None and (
         bool(new.first.text.strip()) or new.first.template_number is not None
     )
-    record = ReportStatusRecord(
-        report_id,
-        new.status,
-        new.owner_email,
-        None,
-        tuple(order.identity for order in group),
-        has_content,
-        None,
+    keys = (order.identity for order in group)
+    record = StatusRecordBody.model_construct(
+        report_id=report_id,
+        status=ReportStatus(new.status),
+        user_email=new.owner_email,
+        unsign_until=None,
+        orders=tuple(OrderKeyBody(key.site_id, key.mrn, key.accession) for key in keys),
+        has_content=has_content,
+        addendum_unsign_until=None,
     )
     orders = [
         {
@@ -308,7 +309,7 @@ def _body(
         }
         for row in rows
     ]
-    return {"record": record.as_json(), "orders": orders, "release": None}
+    return {"record": record.model_dump(mode="json"), "orders": orders, "release": None}
 
 
 def update_order(

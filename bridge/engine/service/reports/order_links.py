@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bridge.contract import MAX_REPORT_ORDERS
+from bridge.contract.responses import StatusRecordBody
 from bridge.engine.errors import ReportNotFound, RuleBroken
 from bridge.engine.records.tables import Report, ReportOrder
 from bridge.engine.rules.lifecycle import Reason, ReportOrigin
@@ -24,7 +25,7 @@ from bridge.engine.rules.order_relations import (
 from bridge.engine.service import change_feed
 from bridge.engine.service.launch.registration import create_ordered
 from bridge.engine.service.report_lookup import key_of, lock_orders, mark_updated, orders_of
-from bridge.engine.service.report_status import ReportStatusRecord, has_content, status_records
+from bridge.engine.service.report_status import has_content, status_records
 from bridge.engine.service.report_transitions import keep_registration
 from bridge.engine.service.reports.deletion import delete_rows
 from bridge.engine.service.reports.files import move_files, split_files
@@ -40,7 +41,7 @@ class RequestedOrder:
     report: Report
 
 
-def link_orders(work: Work, identities: Sequence[OrderId]) -> list[ReportStatusRecord]:
+def link_orders(work: Work, identities: Sequence[OrderId]) -> list[StatusRecordBody]:
     """
     Link orders of one site; the first is the anchor. Return the record of their report.
 
@@ -122,7 +123,7 @@ class _UnlinkedReports:
     untouched: list[Report] = field(default_factory=list)
 
 
-def unlink_orders(work: Work, identities: Sequence[OrderId]) -> list[ReportStatusRecord]:
+def unlink_orders(work: Work, identities: Sequence[OrderId]) -> list[StatusRecordBody]:
     """Unlink orders of one site; return the records of changed, new and unchanged reports."""
     found = lock_requested(work, identities)
     by_report: dict[int, list[RequestedOrder]] = {}

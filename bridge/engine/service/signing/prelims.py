@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, and_, func, or_
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 
+from bridge.contract.responses import StatusRecordBody
 from bridge.email import canonical_email
 from bridge.engine.errors import PrelimNotFound, RuleBroken
 from bridge.engine.records.tables import PrelimGroup, PrelimRead, Report, ReportOrder
@@ -31,10 +32,9 @@ from bridge.engine.rules.signing import (
     reviewed_by,
 )
 from bridge.engine.rules.site_roles import ReportAction
-from bridge.engine.rules.timestamps import iso
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import key_of, lock_report
-from bridge.engine.service.report_status import ReportStatusRecord, records_by_key
+from bridge.engine.service.report_status import records_by_key
 from bridge.engine.service.report_transitions import (
     apply_event,
     describe_person,
@@ -205,18 +205,8 @@ def review(work: Work, report: Report, reviewer_id: int | None) -> None:
 class WaitingReport:
     """A preliminary report that waits for its review."""
 
-    record: ReportStatusRecord
+    record: StatusRecordBody
     read_at: int
-
-    def as_json(self) -> dict[str, Any]:
-        """Return its members in site/prelims."""
-        record = self.record.as_json()
-        return {
-            "reportId": record["reportId"],
-            "clinicalInfo": record["clinicalInfo"],
-            "userEmail": record["userEmail"],
-            "prelimAt": iso(self.read_at),
-        }
 
 
 class WaitingPage(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import text
 
+from bridge.contract.responses import StatusRecordBody
 from bridge.engine.records.tables import Account, Site, SiteMembership
 from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.site_roles import SiteRole
@@ -14,7 +15,6 @@ from bridge.engine.service import change_feed, report_status
 from bridge.engine.service.accounts.users import SiteUser
 from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.report_lookup import lock_report
-from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.work import ActorRef, Work, transaction
 from bridge.store.database import Database
 from tests.bridge.engine.registrations import create_draft, register
@@ -110,7 +110,12 @@ class ServiceHarness:
         with self.work() as work:
             return service(work, lock_report(work, identity).report, *args, **options)
 
-    def record(self, identity: OrderId) -> ReportStatusRecord:
+    def group(self, identity: OrderId) -> list[OrderId]:
+        """Return the orders of the report of an order, the anchor first."""
+        orders = self.record(identity).orders
+        return [OrderId(order.site, order.mrn, order.accession) for order in orders]
+
+    def record(self, identity: OrderId) -> StatusRecordBody:
         with self.work() as work:
             return report_status.query_status(work.connection, [identity], self.now)[0]
 

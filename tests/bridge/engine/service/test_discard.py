@@ -69,7 +69,7 @@ def test_a_registered_order_stays_when_a_launched_draft_is_discarded(
 
     record = harness.record(launched)
     assert (record.status, record.user_email, record.has_content) == ("Ordered", "", False)
-    assert list(record.orders) == orders
+    assert harness.group(launched) == orders
 
 
 def test_linked_launched_drafts_are_deleted(harness: ServiceHarness) -> None:

@@ -4,13 +4,13 @@ import pytest
 from sqlmodel import select
 
 from bridge.contract import MAX_REPORT_ORDERS
+from bridge.contract.responses import StatusRecordBody
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import ReportFile
 from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.rules.order import OrderId
 from bridge.engine.service.launch.registration import OrderInput, register_orders
 from bridge.engine.service.report_lookup import key_of, lock_report
-from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.reports.order_links import link_orders, unlink_orders
 from bridge.engine.service.reports.patients import merge_patients
 from bridge.engine.service.signing.sign import sign
@@ -18,7 +18,7 @@ from tests.bridge.engine.registrations import register_many
 from tests.bridge.engine.service.harness import PATIENT, SITE, ServiceHarness
 
 
-def accessions(record: ReportStatusRecord) -> list[str]:
+def accessions(record: StatusRecordBody) -> list[str]:
     """Return the accessions of a record, anchor first."""
     return [each.accession for each in record.orders]
 

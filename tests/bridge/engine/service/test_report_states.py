@@ -36,7 +36,7 @@ def test_registering_an_order(harness: ServiceHarness) -> None:
     assert (record.status, record.user_email, record.has_content) == ("Ordered", "", False)
     (change,) = harness.changes()
     assert change["event"] == "order_registered"
-    assert change["record"] == record.as_json()
+    assert change["record"] == record.model_dump(mode="json")
     assert change["orders"][0]["Modality"] == "CT"
 
 

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from bridge.contract.responses import WorklistResponse
 from bridge.engine.errors import RuleBroken
 from bridge.engine.rules.lifecycle import Status
 from bridge.engine.service import change_feed
@@ -20,7 +21,6 @@ from bridge.engine.service.worklist import (
     RowsQuery,
     Sort,
     WorklistQuery,
-    WorklistResult,
     read_rows,
     read_worklist,
 )
@@ -30,12 +30,12 @@ from tests.eventually import PATIENCE
 from tests.peak_memory import peak_memory
 
 
-def ask(harness: ServiceHarness, query: WorklistQuery) -> WorklistResult:
+def ask(harness: ServiceHarness, query: WorklistQuery) -> WorklistResponse:
     with harness.work() as work:
         return read_worklist(work.session, query, harness.now)
 
 
-def names(page: WorklistResult) -> list[str]:
+def names(page: WorklistResponse) -> list[str]:
     """Return the anchors' accessions."""
     return [each["clinicalInfo"][0]["Accession"] for each in page.items]
 

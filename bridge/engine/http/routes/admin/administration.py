@@ -25,7 +25,7 @@ from bridge.engine.http.models.administration import (
     TokenBody,
     UserBody,
 )
-from bridge.engine.http.models.responses import problems
+from bridge.engine.http.models.descriptions import problems
 from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.http.requests.guard import AdminRoute
 from bridge.engine.http.requests.response_bodies import FieldError, bad_request

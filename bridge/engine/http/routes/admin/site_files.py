@@ -9,8 +9,8 @@ from bridge.engine.documents.uploads.mrrt import BadTemplate, write_template
 from bridge.engine.documents.uploads.mrrt import import_template as read
 from bridge.engine.errors import NotFound
 from bridge.engine.http.models.administration import CodeMapBody, MrrtBody
+from bridge.engine.http.models.descriptions import problems
 from bridge.engine.http.models.fields import MacroBody, Trigger
-from bridge.engine.http.models.responses import problems
 from bridge.engine.http.requests.guard import AdminRoute
 from bridge.engine.http.requests.response_bodies import FieldError, bad_request
 from bridge.engine.http.requests.use_cases import (

@@ -24,8 +24,8 @@ from bridge.engine.http.models.administration import (
     SecondFactorBody,
     SignatureBody,
 )
+from bridge.engine.http.models.descriptions import problems
 from bridge.engine.http.models.fields import Body, Identifier, OptionalIdentifier
-from bridge.engine.http.models.responses import problems
 from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.http.requests.guard import AdminRoute
 from bridge.engine.http.requests.response_bodies import FieldError, bad_request

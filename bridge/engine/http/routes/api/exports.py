@@ -19,11 +19,12 @@ from pydantic.config import JsonDict
 from sqlmodel import Session
 from starlette.responses import Response
 
+from bridge.contract.responses import HtmlResponse
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.exports import file_names, html, json_record, pdf, rtf
 from bridge.engine.documents.exports.model import ExportedReport
+from bridge.engine.http.models.descriptions import problems
 from bridge.engine.http.models.report_requests import ExportBody, RtfBody, RtfResponse
-from bridge.engine.http.models.responses import HtmlResponse, problems
 from bridge.engine.http.requests import response_bodies
 from bridge.engine.http.requests.guard import ExportRoute
 from bridge.engine.http.requests.response_bodies import bad_request

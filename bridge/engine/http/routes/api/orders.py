@@ -11,9 +11,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Request
 from starlette.responses import Response
 
+from bridge.contract.responses import InitResponse, LaunchResponse, ProblemBody, StatusRecordBody
 from bridge.engine.errors import ReportNotFound
 from bridge.engine.http import launch_requests
 from bridge.engine.http.engine_state import engine_of
+from bridge.engine.http.models.descriptions import NO_BODY, WARNINGS, problems
 from bridge.engine.http.models.launch import EXAMPLE, InitBody, LaunchBody
 from bridge.engine.http.models.report_requests import (
     AssignOrderBody,
@@ -23,15 +25,6 @@ from bridge.engine.http.models.report_requests import (
     PatientMergeBody,
     PatientUpdateBody,
     UpdateStructuredReports,
-)
-from bridge.engine.http.models.responses import (
-    NO_BODY,
-    WARNINGS,
-    InitResponse,
-    LaunchResponse,
-    ProblemBody,
-    StatusRecordBody,
-    problems,
 )
 from bridge.engine.http.requests.guard import FileRoute, LaunchRoute, WriteRoute
 from bridge.engine.http.requests.response_bodies import FastJsonResponse, FieldError, bad_request
@@ -47,7 +40,6 @@ from bridge.engine.http.requests.use_cases import (
 from bridge.engine.launch_parser import read_structured_reports
 from bridge.engine.rules.order import OrderId
 from bridge.engine.service.launch.report_updates import unassign
-from bridge.engine.service.report_status import ReportStatusRecord
 from bridge.engine.service.reports.deletion import delete_report, reset_order
 from bridge.engine.service.reports.files import update_structured_reports
 from bridge.engine.service.reports.order_links import link_orders, unlink_orders
@@ -60,7 +52,7 @@ router = APIRouter(prefix="/api/report", tags=["Orders"], route_class=WriteRoute
 files = APIRouter(prefix="/api/report", tags=["Orders"], route_class=FileRoute)
 
 DONE = {**NO_BODY, **problems()}
-Regroup = Callable[[Work, Sequence[OrderId]], Sequence[ReportStatusRecord]]
+Regroup = Callable[[Work, Sequence[OrderId]], Sequence[StatusRecordBody]]
 
 
 @router.post("/delete", response_class=Response, responses=DONE)
@@ -128,7 +120,10 @@ async def _change_group(request: Request, action: str, body: LinkBody, change: R
     orders = [OrderId(body.SiteID, each.PatientMRN, each.Accession) for each in body.clinicalInfo]
     site = RequestSite(body.SiteID, body.SiteLocation)
     return await change_as_administrator(
-        request, action, site, lambda work: [each.as_json() for each in change(work, orders)]
+        request,
+        action,
+        site,
+        lambda work: [record.model_dump(mode="json") for record in change(work, orders)],
     )
 
 

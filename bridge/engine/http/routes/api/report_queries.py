@@ -11,18 +11,20 @@ from pydantic import AfterValidator, Field, StringConstraints
 from sqlmodel import Session
 from starlette.responses import Response
 
-from bridge.engine.http.engine_state import engine_of
-from bridge.engine.http.long_poll import wait_for_changes
-from bridge.engine.http.models.fields import TAG_LENGTH, OptionalQueryText, QueryText
-from bridge.engine.http.models.report_requests import OrderIdentity, StatusBody
-from bridge.engine.http.models.responses import (
+from bridge.contract.responses import (
     ChangesResponse,
     ContentResponse,
     PrelimsResponse,
     StatusAnswerBody,
+    StatusRecordBody,
+    WaitingBody,
     WorklistResponse,
-    problems,
 )
+from bridge.engine.http.engine_state import engine_of
+from bridge.engine.http.long_poll import wait_for_changes
+from bridge.engine.http.models.descriptions import problems
+from bridge.engine.http.models.fields import TAG_LENGTH, OptionalQueryText, QueryText
+from bridge.engine.http.models.report_requests import OrderIdentity, StatusBody
 from bridge.engine.http.requests.audit_events import access_events
 from bridge.engine.http.requests.guard import GuardedRoute, QuotaName, consume_quota
 from bridge.engine.http.requests.response_bodies import FastJsonResponse, FieldError, bad_request
@@ -34,8 +36,9 @@ from bridge.engine.http.requests.use_cases import (
 )
 from bridge.engine.rules.lifecycle import Status
 from bridge.engine.rules.order import Priority
+from bridge.engine.rules.timestamps import iso
 from bridge.engine.service import released_texts
-from bridge.engine.service.report_status import ReportStatusRecord, query_status, read_report
+from bridge.engine.service.report_status import query_status, read_report
 from bridge.engine.service.signing.prelims import list_waiting
 from bridge.engine.service.work import ChangeEvent
 from bridge.engine.service.worklist import Sort, WorklistQuery, read_worklist
@@ -130,7 +133,7 @@ async def status(body: StatusBody, request: Request) -> Response:
         site_of(each, f"/clinicalInfo/{index}/") for index, each in enumerate(body.clinicalInfo)
     ]
 
-    def read(session: Session) -> tuple[list[ReportStatusRecord], dict[str, dict[str, Any]]]:
+    def read(session: Session) -> tuple[list[StatusRecordBody], dict[str, dict[str, Any]]]:
         connection = session.connection()
         records = query_status(connection, identities, now)
         names = [each.report_id for each in records] if body.texts else []
@@ -145,18 +148,21 @@ async def status(body: StatusBody, request: Request) -> Response:
         unrecorded=request.state.caller.service,
     )
     if not body.texts or not consume_quota(request, QuotaName.EXPORTS, len(texts)):
-        return FastJsonResponse([each.as_json() for each in records])
+        return FastJsonResponse(records)
     exported = _pairs(each for each in records if each.report_id in texts)
     events = access_events(request, "export", (site for site, _ in exported), exported)
     engine_of(request).audit_buffer.add(events)
     return FastJsonResponse(
-        [{**each.as_json(), "text": texts.get(each.report_id)} for each in records]
+        [
+            {**record.model_dump(mode="json"), "text": texts.get(record.report_id)}
+            for record in records
+        ]
     )
 
 
-def _pairs(records: Iterable[ReportStatusRecord]) -> list[tuple[str, str]]:
+def _pairs(records: Iterable[StatusRecordBody]) -> list[tuple[str, str]]:
     """Return (site, report id) of each record."""
-    return [(each.orders[0].site_id, each.report_id) for each in records]
+    return [(each.orders[0].site, each.report_id) for each in records]
 
 
 @router.get("/report/content", response_model=ContentResponse, responses=problems())
@@ -172,7 +178,7 @@ async def content(
         lambda session: read_report(session, order_id),
         shown=lambda found: [(found.site_id, found.report_id)],
     )
-    return FastJsonResponse({"content": report.content_text})
+    return FastJsonResponse(ContentResponse(content=report.content_text))
 
 
 @router.get("/report/site/prelims", response_model=PrelimsResponse, responses=problems())
@@ -197,15 +203,25 @@ async def prelims(
         lambda session: list_waiting(session, SiteID, prelimGroup, prelimTag, now, cursor),
         shown=lambda page: [(SiteID, one.record.report_id) for one in page.reports],
     )
-    reports = [each.as_json() for each in found.reports]
-    following = {} if found.next is None else {"next": found.next}
-    return FastJsonResponse({**_first(reports), "reports": reports, **following})
-
-
-def _first(reports: list[dict[str, Any]]) -> dict[str, Any]:
-    if not reports:
-        return {"reportId": None, "clinicalInfo": [], "userEmail": None}
-    return {name: reports[0][name] for name in ("reportId", "clinicalInfo", "userEmail")}
+    reports = [
+        WaitingBody(
+            report_id=waiting.record.report_id,
+            orders=waiting.record.orders,
+            user_email=waiting.record.user_email,
+            prelim_at=iso(waiting.read_at),
+        )
+        for waiting in found.reports
+    ]
+    first = reports[0] if reports else None
+    return FastJsonResponse(
+        PrelimsResponse(
+            report_id=first.report_id if first else None,
+            orders=first.orders if first else (),
+            user_email=first.user_email if first else None,
+            reports=reports,
+            next=found.next,
+        )
+    )
 
 
 @router.get("/report/changes", response_model=ChangesResponse, responses=problems())
@@ -234,7 +250,9 @@ async def changes(
     page = await wait_for_changes(
         request, after, limit, wait, SiteID.strip(), without or (), texts=texts
     )
-    return FastJsonResponse(page.as_json())
+    # The changes are sent as they were stored: those of an older release lack later members.
+    changes = [{**change, "at": iso(change["at"])} for change in page.changes]
+    return FastJsonResponse({"changes": changes, "cursor": page.cursor})
 
 
 def _worklist_query(
@@ -310,4 +328,4 @@ async def worklist(
         shown=lambda found: [(query.site_id, each["reportId"]) for each in found.items],
         unrecorded=request.state.caller.service,
     )
-    return FastJsonResponse(page.as_json())
+    return FastJsonResponse(page)

@@ -3,13 +3,13 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from bridge.engine.http.models.descriptions import NO_BODY, WARNINGS, problems
 from bridge.engine.http.models.report_requests import (
     AddendumSignBody,
     OneReport,
     PrelimBody,
     SignBody,
 )
-from bridge.engine.http.models.responses import NO_BODY, WARNINGS, problems
 from bridge.engine.http.requests.guard import WriteRoute
 from bridge.engine.http.requests.use_cases import ReportResult, change_report, zone_of
 from bridge.engine.launch import OpenBracketsWarning

@@ -15,8 +15,8 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.engine.http.launch_requests import link_address
 from bridge.engine.http.models.administration import ChoicesBody
+from bridge.engine.http.models.descriptions import PAGE_LEFT
 from bridge.engine.http.models.fields import Body, Identifier, TextBody
-from bridge.engine.http.models.responses import PAGE_LEFT
 from bridge.engine.http.report_page import ReportPageDep
 from bridge.engine.http.requests.guard import session_router
 from bridge.engine.http.window_handover import wait_for_handover
