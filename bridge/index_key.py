@@ -26,6 +26,20 @@ def install(key: bytes) -> None:
     _Installed.key = key
 
 
+def signed64(*parts: bytes) -> int:
+    """Return a 64-bit hash of the parts and their boundaries, without a key."""
+    whole = b""
+    for part in parts:
+        whole += len(part).to_bytes(_WIDTH) + part
+    return int.from_bytes(blake2b(whole, digest_size=_WIDTH).digest(), signed=True)
+
+
+def signal_hash(kind: str, value: str) -> int:
+    """Return the keyed hash of a link signal or number; case and outer blanks are ignored."""
+    named = value.strip().casefold().encode("utf-8", "surrogatepass")
+    return keyed64(signed64(kind.encode(), named))
+
+
 def keyed64(number: int) -> int:
     """Return the keyed form of a 64-bit hash, as a signed number."""
     data = number.to_bytes(_WIDTH, signed=True)

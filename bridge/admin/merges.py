@@ -16,12 +16,11 @@ from bridge.admin.report_engine import report_engine
 from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
 from bridge.executors import Threads
-from bridge.index_key import keyed64
+from bridge.index_key import keyed64, signed64
 from bridge.intake.process.order_repository import resume_parked, undo_merge
-from bridge.queue.ledger.arrivals import signed64
+from bridge.orders.patients import MergePointer
 from bridge.store.database import Database
 from bridge.store.records import merged_patients
-from bridge.store.records.merged_patients import MergePointer
 from bridge.wiring.stores import bridge_database
 from config import load
 

@@ -15,13 +15,13 @@ from typing import Any
 from sqlalchemy import text
 
 from bridge.errors import BridgeError
+from bridge.index_key import signed64
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
 from bridge.intake.receive.identity import ControlIds
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import FrameEvaluator, Verdict
 from bridge.metrics import Metrics
 from bridge.queue import operations, queries
-from bridge.queue.ledger.arrivals import signed64
 from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import admit
 from bridge.queue.listing_rows import MessageDetail

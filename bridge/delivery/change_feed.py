@@ -27,14 +27,14 @@ from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.executors import Threads
 from bridge.metrics import Metrics
+from bridge.orders.order import OrderIndexKey
 from bridge.queue.deliveries import DeliveryRequest
 from bridge.queue.outbox import Outbox
 from bridge.queue.states import RetryPolicy
 from bridge.redaction import describe, stack_frames
 from bridge.store.database import Database
-from bridge.store.records import exceptions, order_writes
+from bridge.store.records import exceptions, order_index
 from bridge.store.records.exceptions import ExceptionSubject
-from bridge.store.records.order_index import OrderIndexKey
 from bridge.store.statements import (
     bind,
     dialect_statement,
@@ -148,7 +148,7 @@ class ChangeProcessor:
         reports = {_key(k): each.record.report_id for each in changes for k in each.record.orders}
         before = [
             *self.database.serialize_statements([f"feed {feed}"]),
-            *order_writes.bind_reports(connection, reports),
+            *order_index.bind_reports(connection, reports),
         ]
         query = query_known_reports(connection, [_anchor(change) for change in changes])
         return query.read(execute_all(connection, [*before, *query.statements])[len(before) :])

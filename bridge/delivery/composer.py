@@ -33,10 +33,10 @@ from bridge.delivery.errors import (
     StoredMessageDamaged,
     UnmappedCodeRefused,
 )
+from bridge.orders.order import Order, OrderIndexKey
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store.database import Database
 from bridge.store.records import merged_patients, order_index
-from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.store.records.unmapped_codes import OnUnmappedCodes, ignore_unmapped_codes
 from mappings.inbound.procedures import split_procedures
 from mappings.language.code_tables import UnmappedCode
@@ -86,7 +86,7 @@ class DeliveryContext:
     """
 
     history: DeliveryHistory
-    orders: list[IndexedOrder | None] = field(default_factory=list)
+    orders: list[Order | None] = field(default_factory=list)
     sent_sections: tuple[SentSection, ...] | None = ()
     survivors: Mapping[int, str] = field(default_factory=dict)
     has_read: bool = False
@@ -256,7 +256,7 @@ def uses_sections(destination: CompiledDestination, event: ResultEvent) -> bool:
 
 def find_orders(
     connection: Connection, deliveries: Sequence[ClaimedDelivery]
-) -> list[list[IndexedOrder | None]]:
+) -> list[list[Order | None]]:
     """Read the received orders of each delivery; None for an order that was never received."""
     keys = [
         [
@@ -274,7 +274,7 @@ def find_orders(
 
 
 def _survivors(
-    connection: Connection, delivery: ClaimedDelivery, orders: Sequence[IndexedOrder | None]
+    connection: Connection, delivery: ClaimedDelivery, orders: Sequence[Order | None]
 ) -> dict[int, str]:
     """Return the surviving MRNs, by position, of orders whose patient was merged meanwhile."""
     keys = [key_of(each) for each in delivery.orders["orders"]]
@@ -294,7 +294,7 @@ def _survivors(
 
 
 def result_orders(
-    tags: Mapping[str, Any], index: IndexedOrder | None, survivor: str = ""
+    tags: Mapping[str, Any], index: Order | None, survivor: str = ""
 ) -> list[ResultOrder]:
     """
     Merge the tags of the service with those of the sender; the tags of the service are newer.

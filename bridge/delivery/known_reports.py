@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from bridge.orders.order import OrderIndexKey
 from bridge.store.records import order_index
-from bridge.store.records.order_index import OrderIndexKey
 from bridge.store.statements import (
     BoundStatement,
     BulkStatement,

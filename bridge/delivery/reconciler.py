@@ -28,10 +28,10 @@ from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.executors import Threads
 from bridge.metrics import Metrics
+from bridge.orders.order import OrderIndexKey
 from bridge.store.database import Database
-from bridge.store.records import exceptions, order_listing, reconcile_rounds
+from bridge.store.records import exceptions, order_index, reconcile_rounds
 from bridge.store.records.exceptions import ExceptionSubject
-from bridge.store.records.order_index import OrderIndexKey
 from bridge.store.records.reconcile_rounds import EXAMPLES, ReconcileRound
 from mappings.outbound.results import ResultEvent
 
@@ -259,15 +259,15 @@ class Reconciler:
 
     def _page(self, after: int) -> list[tuple[int, OrderIndexKey]]:
         with self._database.read() as connection:
-            return order_listing.ordered_page(connection, after, PAGE)
+            return order_index.ordered_page(connection, after, PAGE)
 
     def _sites(self) -> list[str]:
         with self._database.read() as connection:
-            return order_listing.sites(connection)
+            return order_index.sites(connection)
 
     def _still_live(self, ids: Collection[int]) -> list[tuple[int, OrderIndexKey]]:
         with self._database.read() as connection:
-            return order_listing.ordered_keys(connection, ids)
+            return order_index.ordered_keys(connection, ids)
 
     async def _records(self, keys: Sequence[OrderKeyBody]) -> tuple[StatusRecordBody, ...]:
         try:
@@ -353,7 +353,7 @@ def _differences(
         for each in item["clinicalInfo"]
     }
     with database.read() as connection:
-        known = order_listing.states(connection, service_reports)
+        known = order_index.states(connection, service_reports)
     return WorklistDifferences(
         frozenset(row_id for row_id, state in known.values() if state != LIVE_STATE),
         frozenset(report for key, report in service_reports.items() if key not in known),

@@ -26,8 +26,8 @@ from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from bridge.executors import Threads
+from bridge.orders.order import OrderIndexKey
 from bridge.store.records import order_index
-from bridge.store.records.order_index import OrderIndexKey
 from mappings.outbound.results import ResultEvent
 
 MAX_REPORTS_PER_ROUND = 25_000

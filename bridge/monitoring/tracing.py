@@ -23,12 +23,12 @@ from twisted.python.failure import Failure
 
 from bridge.errors import BridgeError
 from bridge.executors import Threads
+from bridge.orders.order import OrderIndexKey
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.deliveries import ClaimedDelivery, current_delivery
 from bridge.queue.digests import digest, stored_digest
 from bridge.store.database import Database
 from bridge.store.records import order_index
-from bridge.store.records.order_index import OrderIndexKey
 from bridge.transports import MessageSender
 from mllp.contract import Handler, Peer, ReplyCallback
 from mllp.framing import Frame

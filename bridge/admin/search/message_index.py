@@ -21,9 +21,8 @@ from typing import Any
 
 from sqlalchemy import Row, Select, func, select, text
 
-from bridge.index_key import keyed64
+from bridge.index_key import keyed64, signed64
 from bridge.queue import payload_blobs
-from bridge.queue.ledger.arrivals import signed64
 from bridge.queue.listing_rows import MessageDetail
 from bridge.queue.statements import MESSAGE, MESSAGE_BODY
 from bridge.store.database import Database

@@ -18,20 +18,21 @@ from datetime import UTC, datetime
 import structlog
 from sqlalchemy import Connection
 
-from bridge.intake.process.addressing import (
+from bridge.intake.process.order_lookup import names_several_patients
+from bridge.intake.receive.listener_policy import ListenerPolicy
+from bridge.intake.receive.verdict import Router
+from bridge.orders.addressing import (
     names_merged_patient,
     numbers_by_order,
     orders_of_others,
     redirected_to_survivor,
 )
-from bridge.intake.process.order_lookup import names_several_patients
-from bridge.intake.process.order_rules import CREATING_ACTIONS, ORDER_ACTIONS
-from bridge.intake.receive.listener_policy import ListenerPolicy
-from bridge.intake.receive.verdict import Router
+from bridge.orders.order import Survivors
+from bridge.orders.rules import CREATING_ACTIONS, ORDER_ACTIONS
 from bridge.redaction import describe
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
-from bridge.store.records import merged_patients, order_index, visit_transfers
+from bridge.store.records import order_index, visit_transfers
 from config.listeners import MergedPatients, PatientConflict
 from mappings.hl7.header import peek
 from mappings.hl7.refusals import DuplicateKeyIdentifier, MessageRefusal, UnknownKeyIdentifier
@@ -163,7 +164,7 @@ def _has_change(payload: bytes) -> bool:
     return len(payload) > _SLICE_BYTES or _CHANGE.search(payload) is not None
 
 
-def _closes_circle(events: Iterable[OrderEvent], survivors: merged_patients.Survivors) -> bool:
+def _closes_circle(events: Iterable[OrderEvent], survivors: Survivors) -> bool:
     return any(
         each.action is OrderAction.PATIENT_MERGE
         and survivors.get((each.site, each.mrn)) == each.prior_mrn

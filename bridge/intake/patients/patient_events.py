@@ -13,29 +13,6 @@ from dataclasses import dataclass, replace
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
-from bridge.intake.patients.demographics import (
-    DEMOGRAPHICS,
-    corrections,
-    demographics_of,
-    former_identity,
-    takes_identifier_of_other,
-    updates_of,
-    with_new_patient,
-)
-from bridge.intake.patients.visits import (
-    VisitChange,
-    later_moves,
-    moves_of,
-    overtaken_by_orders,
-    visit_changes,
-)
-from bridge.intake.process.addressing import IdentifierTakenError, OrderOfOtherPatientError
-from bridge.intake.process.duplicate_orders import (
-    duplicate_orders,
-    index_after_merge,
-    is_open,
-    match_early_rows,
-)
 from bridge.intake.process.job_context import (
     IDENTIFIER_MOVED,
     ORDER_MOVED,
@@ -43,9 +20,6 @@ from bridge.intake.process.job_context import (
     Merge,
 )
 from bridge.intake.process.launches import Launcher, registration
-from bridge.intake.process.order_plans import SUPERSEDED
-from bridge.intake.process.order_rules import OrderState
-from bridge.intake.process.order_values import as_moved_away, as_moved_by_merge, as_ordered
 from bridge.intake.process.worklist_changes import (
     NOT_FOUND,
     NOTHING_TO_WITHDRAW,
@@ -54,11 +28,35 @@ from bridge.intake.process.worklist_changes import (
     order_key,
     withdraw,
 )
+from bridge.orders.addressing import IdentifierTakenError, OrderOfOtherPatientError
+from bridge.orders.duplicates import (
+    duplicate_orders,
+    index_after_merge,
+    match_early_rows,
+)
+from bridge.orders.order import Order, OrderIndexKey, OrderState, Patient
+from bridge.orders.patients import (
+    DEMOGRAPHICS,
+    DemographicsUpdate,
+    MergePointer,
+    corrections,
+    demographics_of,
+    former_identity,
+    takes_identifier_of_other,
+    updates_of,
+    with_new_patient,
+)
+from bridge.orders.plans import SUPERSEDED
+from bridge.orders.times import is_earlier
+from bridge.orders.values import as_moved_away, as_moved_by_merge
+from bridge.orders.visits import (
+    VisitChange,
+    later_moves,
+    moves_of,
+    overtaken_by_orders,
+    visit_changes,
+)
 from bridge.store.records.exceptions import MERGE_UNDONE
-from bridge.store.records.merged_patients import MergePointer, Patient
-from bridge.store.records.message_time import is_earlier
-from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
-from bridge.store.records.patient_demographics import DemographicsUpdate
 from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.procedures import replace_identifiers
 
@@ -139,14 +137,14 @@ async def apply_early_rows(
 
 
 async def withdraw_absorbed(
-    worklist: WorklistClient, context: JobContext, orders: Iterable[IndexedOrder]
+    worklist: WorklistClient, context: JobContext, orders: Iterable[Order]
 ) -> None:
     """Withdraw orders that were combined with another one; a report that was begun stays."""
     for each in orders:
         notes = await withdraw(worklist.client, order_key(each.key))
         context.notes += [note for note in notes if note != NOTHING_TO_WITHDRAW]
         if "report_kept" in notes:
-            context.put(as_ordered(each))
+            context.put(replace(each, number_only=False))
         else:
             context.remove(each.key)
 
@@ -154,12 +152,12 @@ async def withdraw_absorbed(
 async def _put_on_worklist(
     worklist: WorklistClient,
     context: JobContext,
-    before: tuple[IndexedOrder, ...],
-    after: IndexedOrder,
+    before: tuple[Order, ...],
+    after: Order,
 ) -> None:
     listed = any(each.state == OrderState.ORDERED for each in before)
     differs = not listed or any(each.tags != after.tags for each in before)
-    if not is_open(after) and listed:
+    if not after.is_open and listed:
         context.notes += await withdraw(worklist.client, order_key(after.key))
     elif after.state == OrderState.ORDERED and differs:
         tags = {tag: value for tag, value in after.tags.items() if tag not in DEMOGRAPHICS}
@@ -288,7 +286,9 @@ def _is_stale(context: JobContext, event: OrderEvent) -> bool:
 async def _follow_later_moves(
     worklist: WorklistClient, context: JobContext, event: OrderEvent
 ) -> None:
-    for move in later_moves(event, context.job, context.index.values()):
+    for move in later_moves(
+        event, context.job.source.sent_at, context.job.moves, context.index.values()
+    ):
         for change in visit_changes(move, context.index.values()):
             await apply_visit_change(worklist, context, change)
         await apply_early_rows(worklist, context, move)

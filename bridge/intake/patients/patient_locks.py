@@ -8,8 +8,8 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 
-from bridge.intake.process.addressing import Patient
 from bridge.intake.process.jobs import MessageJob
+from bridge.orders.order import Patient
 
 
 def patients_of_job(job: MessageJob) -> frozenset[Patient]:

@@ -9,20 +9,18 @@ from dataclasses import dataclass, field, replace
 
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
-from bridge.intake.patients.visits import OTHER_PATIENT
-from bridge.intake.process.addressing import PATIENT_CONFLICT
 from bridge.intake.process.jobs import MessageJob
-from bridge.intake.process.order_hierarchy import PARENT_REPLACED
-from bridge.intake.process.order_plans import ORDER_CANCELLED, ORDER_UNKNOWN, SUPERSEDED
 from bridge.intake.process.worklist_changes import ReportIds
+from bridge.orders.addressing import PATIENT_CONFLICT
+from bridge.orders.hierarchy import PARENT_REPLACED
+from bridge.orders.order import Order, OrderIndexKey, Patient
+from bridge.orders.patients import DemographicsUpdate
+from bridge.orders.plans import ORDER_CANCELLED, ORDER_UNKNOWN, SUPERSEDED
+from bridge.orders.times import UNKNOWN, MessageTime
+from bridge.orders.visits import OTHER_PATIENT, VisitReference, VisitTransfer
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.states import QueueEvent
 from bridge.store.records.exceptions import MERGE_UNDONE
-from bridge.store.records.merged_patients import Patient
-from bridge.store.records.message_time import UNKNOWN, MessageTime
-from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
-from bridge.store.records.patient_demographics import DemographicsUpdate
-from bridge.store.records.visit_transfers import VisitReference, VisitTransfer
 from bridge.store.short_work import SHORT
 from mappings.inbound.events import OrderEvent
 
@@ -65,7 +63,7 @@ class MessageChanges:
     """The changes of one message: orders, reports of other orders, merges, moves."""
 
     message_id: int
-    orders: Sequence[IndexedOrder]
+    orders: Sequence[Order]
     reports: Mapping[OrderIndexKey, str] = field(default_factory=dict)
     merges: Sequence[Merge] = ()
     undone_merges: Sequence[Patient] = ()
@@ -91,14 +89,14 @@ class JobContext:
     """One message that is being applied: known orders, changes, and notes."""
 
     job: MessageJob
-    index: dict[OrderIndexKey, IndexedOrder]
+    index: dict[OrderIndexKey, Order]
     report_ids: ReportIds = field(default_factory=dict)
     """Report ids that the engine returned for this message."""
     new_orders: set[OrderIndexKey] = field(default_factory=set)
     """Orders that this message registered and whose reports nobody has opened."""
     link_groups: dict[OrderIndexKey, str] = field(default_factory=dict)
     """Link groups of its new orders: the orders of a group share a report from the start."""
-    changed: dict[OrderIndexKey, IndexedOrder] = field(default_factory=dict)
+    changed: dict[OrderIndexKey, Order] = field(default_factory=dict)
     merges: list[Merge] = field(default_factory=list)
     undone_merges: list[Patient] = field(default_factory=list)
     moves: list[tuple[VisitReference, VisitTransfer]] = field(default_factory=list)
@@ -109,7 +107,7 @@ class JobContext:
 
     @classmethod
     def for_batch(
-        cls, jobs: Sequence[MessageJob], index: Mapping[OrderIndexKey, IndexedOrder]
+        cls, jobs: Sequence[MessageJob], index: Mapping[OrderIndexKey, Order]
     ) -> "list[JobContext]":
         """
         Return one context for each job, with the known orders of the job's own patients.
@@ -117,12 +115,12 @@ class JobContext:
         Some rules scan all orders of a context. With the orders of the whole batch, the time
         would grow with the square of the batch.
         """
-        by_patient: dict[Patient, dict[OrderIndexKey, IndexedOrder]] = {}
+        by_patient: dict[Patient, dict[OrderIndexKey, Order]] = {}
         for key, order in index.items():
             by_patient.setdefault((key.site, key.mrn), {})[key] = order
         contexts = []
         for job in jobs:
-            own: dict[OrderIndexKey, IndexedOrder] = {}
+            own: dict[OrderIndexKey, Order] = {}
             for patient in job.patients:
                 own |= by_patient.get(patient, {})
             contexts.append(cls(job, own))
@@ -134,7 +132,7 @@ class JobContext:
         claimed = self.job.claimed
         return self.job.source.sent_at or MessageTime(claimed.received_at, UNKNOWN)
 
-    def put(self, order: IndexedOrder) -> None:
+    def put(self, order: Order) -> None:
         self.changed[order.key] = self.index[order.key] = order
 
     def move_to_survivor(self, event: OrderEvent) -> None:

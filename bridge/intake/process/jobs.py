@@ -11,16 +11,15 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from bridge.intake.patients.demographics import KnownDemographics
-from bridge.intake.process.order_rules import SourceMessage
+from bridge.index_key import signed64
 from bridge.intake.receive.identity import part_number, parts_of
 from bridge.intake.receive.listener_policy import ListenerPolicy
+from bridge.orders.order import Order, Patient
+from bridge.orders.patients import KnownDemographics, MergePointer
+from bridge.orders.rules import SourceMessage
+from bridge.orders.times import MessageTime, Resolution, clock
+from bridge.orders.visits import VisitTransfers
 from bridge.queue.claims import ClaimedMessage
-from bridge.queue.ledger.arrivals import signed64
-from bridge.store.records.merged_patients import MergePointer, Patient
-from bridge.store.records.message_time import MessageTime, Resolution, clock
-from bridge.store.records.order_index import IndexedOrder
-from bridge.store.records.visit_transfers import VisitTransfers
 from config.listeners import MergedPatients, PatientConflict
 from mappings.hl7 import lines
 from mappings.hl7.header import peek
@@ -101,7 +100,7 @@ class MessageJob:
     merged: MergedPatients = MergedPatients.REDIRECT
     patient_conflict: PatientConflict = PatientConflict.PARK
     patient_names: PatientNames = PatientNames.COMPATIBLE
-    conflicts: Sequence[IndexedOrder] = ()
+    conflicts: Sequence[Order] = ()
     """Orders of other patients that the message names."""
     exception_code: str = ""
     """The code of an exception that was found while reading, such as an ambiguous order number."""

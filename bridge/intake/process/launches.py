@@ -16,8 +16,8 @@ from bridge.contract.responses import LaunchResponse
 from bridge.engine_client.client import EngineClient, LaunchRequest
 from bridge.engine_client.errors import EngineFailure
 from bridge.executors import set_outcome
-from bridge.intake.process.order_plans import OrderTask
-from bridge.store.records.order_index import OrderIndexKey
+from bridge.orders.order import OrderIndexKey
+from bridge.orders.plans import OrderTask
 
 SHARED_FAILURES = frozenset({None, 401, 429, 502, 503, 504})
 """Statuses of a failed batch (None: no answer) that do not depend on its members."""

@@ -10,21 +10,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bridge.intake.patients.demographics import (
-    has_conflicting_name,
-    is_other_name,
-    with_correction,
-    with_known_name,
-)
-from bridge.intake.patients.merged_identity import (
-    MergedIdentity,
-    is_of_other_person,
-    survivor_tags,
-)
-from bridge.intake.patients.visits import Redirects, orders_to_read, redirected_job
-from bridge.intake.process.addressing import (
+from bridge.intake.process.jobs import MessageJob
+from bridge.orders.addressing import (
     PATIENT_CONFLICT,
-    Patient,
     has_other_accession,
     is_known,
     may_share_closing,
@@ -35,31 +23,39 @@ from bridge.intake.process.addressing import (
     with_known_accession,
     with_number,
 )
-from bridge.intake.process.jobs import MessageJob
-from bridge.intake.process.order_hierarchy import child_signals
-from bridge.intake.process.order_plans import SEVERAL_ORDERS, key_of, merge_events
-from bridge.intake.process.order_rules import (
+from bridge.orders.hierarchy import numbers_of
+from bridge.orders.order import Order, OrderIndexKey, OrderState, Patient, parent_hash
+from bridge.orders.patients import (
+    MergedIdentity,
+    has_conflicting_name,
+    is_of_other_person,
+    is_other_name,
+    survivor_tags,
+    with_correction,
+    with_known_name,
+)
+from bridge.orders.plans import SEVERAL_ORDERS, key_of, merge_events
+from bridge.orders.rules import (
     CASCADING_ACTIONS,
     CREATING_ACTIONS,
     ORDER_ACTIONS,
     PATIENT_ACTIONS,
-    OrderState,
 )
-from bridge.intake.process.order_values import has_moved_away, is_unordered, signals_after
-from bridge.store.records import (
-    merged_patients,
-    order_index,
-    patient_demographics,
-    visit_transfers,
+from bridge.orders.values import links_of, parents_of
+from bridge.orders.visits import (
+    OTHER_PATIENT,
+    Redirects,
+    VisitTransfer,
+    orders_to_read,
+    redirected_events,
 )
+from bridge.store.records import merged_patients, order_index, patient_demographics, visit_transfers
 from bridge.store.records.known_patients import known_patients
-from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
-from bridge.store.records.visit_transfers import VisitTransfer
 from config.listeners import PatientConflict
 from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.order_mapping import PatientNames
 
-Index = dict[OrderIndexKey, IndexedOrder]
+Index = dict[OrderIndexKey, Order]
 
 
 def read_redirects(connection: Connection, jobs: Sequence[MessageJob]) -> Redirects:
@@ -135,7 +131,7 @@ def _known_tags(connection: Connection, patient: Patient) -> Sequence[Mapping[st
     demographics = patient_demographics.find(connection, [patient])
     tags = demographics[patient].tags if patient in demographics else {}
     orders = order_index.find_by_patient(connection, [patient])
-    return survivor_tags(tags, {}, [order.tags for order in orders if not has_moved_away(order)])
+    return survivor_tags(tags, {}, [order.tags for order in orders if not order.moved_away])
 
 
 def redirect_jobs(
@@ -143,14 +139,22 @@ def redirect_jobs(
 ) -> list[MessageJob]:
     """Redirect jobs to the current patients; one for each, in order."""
     if not redirects.moves:
-        return [redirected_job(job, redirects, {}) for job in jobs]
-    to_read = [orders_to_read(job, redirects) for job in jobs]
+        return [_redirected(job, redirects, {}) for job in jobs]
+    to_read = [orders_to_read(job.events, redirects) for job in jobs]
     known = order_index.find(connection, {key for keys, _, _ in to_read for key in keys})
     patients = {each for _, some, _ in to_read for each in some}
     numbers = {each for _, _, some in to_read for each in some}
     for order in order_index.find_by_number(connection, patients, numbers):
         known.setdefault(order.key, order)
-    return [redirected_job(job, redirects, known) for job in jobs]
+    return [_redirected(job, redirects, known) for job in jobs]
+
+
+def _redirected(job: MessageJob, redirects: Redirects, known: Index) -> MessageJob:
+    events, names_former_patient = redirected_events(
+        job.events, job.source.sent_at, redirects, known
+    )
+    exception_code = OTHER_PATIENT if names_former_patient else job.exception_code
+    return replace(job, events=events, exception_code=exception_code, moves=redirects.moves)
 
 
 def look_up_orders(
@@ -173,7 +177,7 @@ def look_up_orders(
     _add_children(connection, events, index)
     for order in order_index.find_by_patient(connection, _patients_with_all_orders(jobs)):
         index.setdefault(order.key, order)
-    if any(map(is_unordered, index.values())):
+    if any(order.number_only for order in index.values()):
         jobs = [replace(job, has_early_rows=True) for job in jobs]
     jobs = [_with_pointers(connection, job) for job in jobs]
     return [_with_known_names(job, index) for job in jobs], index
@@ -199,7 +203,7 @@ def _with_known_names(job: MessageJob, index: Index) -> MessageJob:
     return replace(job, events=events) if changed else job
 
 
-def names_other_person(job: MessageJob, index: Mapping[OrderIndexKey, IndexedOrder]) -> bool:
+def names_other_person(job: MessageJob, index: Mapping[OrderIndexKey, Order]) -> bool:
     """
     True if an event names another person than its order.
 
@@ -214,14 +218,12 @@ def names_other_person(job: MessageJob, index: Mapping[OrderIndexKey, IndexedOrd
     )
 
 
-def _known_order(
-    event: OrderEvent, index: Mapping[OrderIndexKey, IndexedOrder]
-) -> IndexedOrder | None:
+def _known_order(event: OrderEvent, index: Mapping[OrderIndexKey, Order]) -> Order | None:
     known = index.get(key_of(event)) if event.action in ORDER_ACTIONS else None
-    return None if known is None or is_unordered(known) or has_moved_away(known) else known
+    return None if known is None or known.number_only or known.moved_away else known
 
 
-def _with_conflicts(job: MessageJob, index: Index, others: Sequence[IndexedOrder]) -> MessageJob:
+def _with_conflicts(job: MessageJob, index: Index, others: Sequence[Order]) -> MessageJob:
     found = [(each, orders_of_others(each, index, others)) for each in job.events]
     if not any(orders for _, orders in found):
         return job
@@ -325,8 +327,11 @@ def _addressed(
 
 def _signals_to_look_up(event: OrderEvent, index: Index) -> set[int]:
     known = index.get(key_of(event))
-    before = known.signals if known else frozenset()
-    return {each.signal for each in signals_after(before, event) | before}
+    own = {link.value for link in links_of(event)} | parents_of(event)
+    if known is None:
+        return own
+    values = {link.value for link in known.links}
+    return own.union(values, known.parents, known.closed_by, known.merged_from)
 
 
 def _add_children(connection: Connection, events: Sequence[OrderEvent], index: Index) -> None:
@@ -334,14 +339,16 @@ def _add_children(connection: Connection, events: Sequence[OrderEvent], index: I
     Read the children of orders that are cancelled, held, released or replaced, and their
     children.
     """
-    closing = [each for each in events if each.action in CASCADING_ACTIONS | {OrderAction.REPLACE}]
-    numbers = {number for each in closing for number in (each.placer, each.filler)}
-    for known in (index.get(key_of(each)) for each in closing):
-        numbers |= {known.placer, known.filler} if known else set()
+    closing = [
+        event for event in events if event.action in CASCADING_ACTIONS | {OrderAction.REPLACE}
+    ]
+    numbers = {number for event in closing for number in numbers_of(event)}
+    for known in (index.get(key_of(event)) for event in closing):
+        numbers |= known.numbers if known else set()
     looked_up: set[int] = set()
-    while missing := child_signals(numbers) - looked_up:
+    while missing := set(map(parent_hash, numbers)) - looked_up:
         looked_up |= missing
         found = order_index.find_by_signal(connection, missing)
-        numbers = {number for each in found for number in (each.placer, each.filler)}
+        numbers = {number for order in found for number in order.numbers}
         for order in found:
             index.setdefault(order.key, order)

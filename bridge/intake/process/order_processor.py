@@ -19,7 +19,6 @@ from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from bridge.executors import Threads
-from bridge.intake.patients.demographics import known_spellings
 from bridge.intake.patients.patient_events import (
     WorklistClient,
     apply_patient_events,
@@ -27,21 +26,6 @@ from bridge.intake.patients.patient_events import (
     withdraw_absorbed,
 )
 from bridge.intake.patients.patient_locks import PatientLocks
-from bridge.intake.patients.visits import (
-    OTHER_PATIENT,
-    VisitMovedError,
-)
-from bridge.intake.process.addressing import (
-    MERGE_CONTRADICTED,
-    PATIENT_CONFLICT,
-    SEVERAL_PATIENTS,
-    IdentifierTakenError,
-    MergeContradictedError,
-    OrderOfOtherPatientError,
-    OrderOfOtherPersonError,
-    PatientMergedError,
-    SeveralPatientsError,
-)
 from bridge.intake.process.job_context import (
     JobContext,
     MessageChanges,
@@ -56,21 +40,11 @@ from bridge.intake.process.jobs import (
     MessageJob,
 )
 from bridge.intake.process.launches import Launcher, launch_of
-from bridge.intake.process.order_hierarchy import PARENT_REPLACED
-from bridge.intake.process.order_plans import (
-    OrderTask,
-    is_final_cancellation,
-    leaves_orphans,
-    no_effect_code,
-    plan,
-    was_reopened_later,
-)
 from bridge.intake.process.order_repository import (
     PATIENT_NAME_MISMATCH,
     OrderRepository,
     PreparedBatch,
 )
-from bridge.intake.process.order_rules import OrderState, OrderStep
 from bridge.intake.process.worklist_changes import (
     OpenOrders,
     close_order,
@@ -84,6 +58,30 @@ from bridge.intake.process.worklist_changes import (
 from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.metrics import Metrics
+from bridge.orders.addressing import (
+    MERGE_CONTRADICTED,
+    PATIENT_CONFLICT,
+    SEVERAL_PATIENTS,
+    IdentifierTakenError,
+    MergeContradictedError,
+    OrderOfOtherPatientError,
+    OrderOfOtherPersonError,
+    PatientMergedError,
+    SeveralPatientsError,
+)
+from bridge.orders.hierarchy import PARENT_REPLACED
+from bridge.orders.order import OrderState
+from bridge.orders.patients import known_spellings
+from bridge.orders.plans import (
+    OrderTask,
+    is_final_cancellation,
+    leaves_children_of_replaced,
+    no_effect_code,
+    plan,
+    was_reopened_later,
+)
+from bridge.orders.rules import OrderStep
+from bridge.orders.visits import OTHER_PATIENT, VisitMovedError
 from bridge.queue.claims import ClaimedMessage, MessageOutcome, OutcomeRecords
 from bridge.queue.errors import LeaseEnded
 from bridge.queue.states import QueueEvent
@@ -359,7 +357,7 @@ def _note_exceptions(context: JobContext, tasks: Sequence[OrderTask]) -> None:
     context.notes += [context.job.exception_code] if context.job.exception_code else []
     codes = (no_effect_code(task, context.job.source) for task in tasks)
     context.notes += [code for code in codes if code]
-    context.notes += [PARENT_REPLACED] if leaves_orphans(tasks, context.index) else []
+    context.notes += [PARENT_REPLACED] if leaves_children_of_replaced(tasks, context.index) else []
 
 
 def _record_launch(context: JobContext, task: OrderTask, launched: LaunchResponse) -> None:

@@ -10,15 +10,17 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bridge.intake.patients.demographics import IDENTIFYING
-from bridge.intake.patients.merged_identity import (
-    MergedIdentity,
-    is_of_other_person,
-    moves_to_merged,
-    survivor_tags,
+from bridge.intake.process.job_context import MessageChanges, unread_outcome
+from bridge.intake.process.jobs import MessageJob, read, read_inline
+from bridge.intake.process.order_lookup import (
+    identified_job,
+    look_up_orders,
+    names_other_person,
+    read_redirects,
+    redirect_jobs,
 )
-from bridge.intake.patients.visits import Redirects, VisitMovedError, goes_to_other_patient
-from bridge.intake.process.addressing import (
+from bridge.intake.receive.listener_policy import ListenerPolicy
+from bridge.orders.addressing import (
     MERGE_CONTRADICTED,
     PATIENT_CONFLICT,
     SEVERAL_PATIENTS,
@@ -29,17 +31,15 @@ from bridge.intake.process.addressing import (
     SeveralPatientsError,
     names_merged_patient,
 )
-from bridge.intake.process.job_context import MessageChanges, unread_outcome
-from bridge.intake.process.jobs import MessageJob, read, read_inline
-from bridge.intake.process.order_lookup import (
-    identified_job,
-    look_up_orders,
-    names_other_person,
-    read_redirects,
-    redirect_jobs,
+from bridge.orders.order import Order, OrderIndexKey, Patient, merged_hash
+from bridge.orders.patients import (
+    IDENTIFYING,
+    MergedIdentity,
+    is_of_other_person,
+    moves_to_merged,
+    survivor_tags,
 )
-from bridge.intake.process.order_values import has_moved_away, merged_from
-from bridge.intake.receive.listener_policy import ListenerPolicy
+from bridge.orders.visits import Redirects, VisitMovedError, goes_to_other_patient
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.ledger.arrivals import lane
 from bridge.queue.operations import replay_parked
@@ -51,13 +51,10 @@ from bridge.store.records import (
     exceptions,
     merged_patients,
     order_index,
-    order_writes,
     patient_demographics,
     visit_transfers,
 )
 from bridge.store.records.exceptions import MERGE_UNDONE, ExceptionSubject
-from bridge.store.records.merged_patients import Patient
-from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.store.short_work import SHORT
 from bridge.workers.host import WorkerError
 from config.listeners import MergedPatients, PatientConflict
@@ -87,7 +84,7 @@ class PreparedBatch:
 
     jobs: Sequence[MessageJob]
     failures: Sequence[tuple[ClaimedMessage, Exception]]
-    index: Mapping[OrderIndexKey, IndexedOrder]
+    index: Mapping[OrderIndexKey, Order]
     requeued: Sequence[MessageOutcome] = ()
     """Outcomes of messages that wait again: redirected to another lane, or not readable now."""
     locks: HeldLocks = field(default=NOTHING_HELD, compare=False)
@@ -235,7 +232,7 @@ class OrderRepository:
         with self._database.read_committed() as connection:
             demographics = patient_demographics.find(connection, [patient])
             orders = order_index.find_by_patient(connection, [patient])
-        known = [order for order in orders if not has_moved_away(order)]
+        known = [order for order in orders if not order.moved_away]
         known.sort(key=lambda order: -order.last_message)
         return [*(each.tags for each in demographics.values()), *(order.tags for order in known)]
 
@@ -257,9 +254,9 @@ class OrderRepository:
             patient_demographics.save(connection, correction)
         orders = [each for change in changes for each in change.orders]
         order_index.delete_orders(connection, {key for change in changes for key in change.removed})
-        order_writes.save(connection, _moved_to_survivors(connection, orders))
+        order_index.save(connection, _moved_to_survivors(connection, orders))
         reports = {key: value for change in changes for key, value in change.reports.items()}
-        order_writes.set_reports(connection, reports)
+        order_index.set_reports(connection, reports)
         renamed = {patient for change in changes for patient in change.renamed_patients}
         resume_parked(self._database, connection, renamed)
         codes = [(each.message_id, each.exception_code) for each in changes if each.exception_code]
@@ -290,7 +287,7 @@ def undo_merge(connection: Connection, site: str, prior_mrn: str, now: int) -> i
     survivor = merged_patients.undo(connection, site, prior_mrn)
     if survivor is None:
         return 0
-    moved = order_index.ids_with_signal(connection, site, survivor, merged_from(prior_mrn))
+    moved = order_index.ids_merged_from(connection, site, survivor, prior_mrn)
     codes = [(order_id, MERGE_UNDONE) for order_id in moved]
     exceptions.add(connection, ExceptionSubject.ORDER, codes, now)
     return len(moved)
@@ -321,8 +318,8 @@ def _merged_identities(
             if not all(now.get(tag) or pointer.identity.get(tag) for tag in IDENTIFYING)
             else ()
         )
-        mark = merged_from(pointer.prior_mrn)
-        own = [order.tags for order in orders if mark not in order.signals]
+        mark = merged_hash(pointer.prior_mrn)
+        own = [order.tags for order in orders if mark not in order.merged_from]
         found[patient] = MergedIdentity(survivor_tags(now, pointer.identity, own), former)
     return found
 
@@ -350,13 +347,13 @@ def _redirect_refusal(
     if names_merged_patient(job.events, redirects.survivors):
         return PatientMergedError()
     return (
-        VisitMovedError() if goes_to_other_patient(job, redirected, redirects.survivors) else None
+        VisitMovedError()
+        if goes_to_other_patient(job.events, redirected.events, redirects.survivors)
+        else None
     )
 
 
-def _moved_to_survivors(
-    connection: Connection, orders: Sequence[IndexedOrder]
-) -> Sequence[IndexedOrder]:
+def _moved_to_survivors(connection: Connection, orders: Sequence[Order]) -> Sequence[Order]:
     """Move orders whose patients were merged while they were applied."""
     survivors = merged_patients.survivors(
         connection, {(each.key.site, each.key.mrn) for each in orders}

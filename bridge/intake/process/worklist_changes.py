@@ -18,10 +18,8 @@ from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from bridge.intake.process.launches import Launcher, launch_of
-from bridge.intake.process.order_plans import OrderTask
-from bridge.intake.process.order_rules import OrderState
-from bridge.intake.process.order_values import linking_signals
-from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
+from bridge.orders.order import Link, Order, OrderIndexKey, OrderState
+from bridge.orders.plans import OrderTask
 
 ANCHOR_STATUSES = frozenset({ReportStatus.ORDERED, ReportStatus.DRAFT})
 
@@ -31,7 +29,7 @@ class GroupMember:
     """An order with its link signals; `rank` sorts by first message, then by position in it."""
 
     key: OrderKeyBody
-    signals: frozenset[int]
+    links: frozenset[Link]
     rank: tuple[int, int]
 
 
@@ -84,8 +82,8 @@ def _first(
     return min(rank[key] for key in record.orders if key in rank)
 
 
-def has_lost_link_signals(
-    before: frozenset[int], after: frozenset[int], others: Sequence[frozenset[int]]
+def has_lost_links(
+    before: frozenset[Link], after: frozenset[Link], others: Sequence[frozenset[Link]]
 ) -> bool:
     """
     True if an order no longer shares a link signal with the others of its group.
@@ -194,31 +192,31 @@ ReportIds = dict[OrderIndexKey, str]
 class OpenOrders:
     """Open orders by patient and link signal."""
 
-    def __init__(self, orders: Iterable[IndexedOrder]) -> None:
-        self._by_signal: dict[tuple[str, str, int], list[IndexedOrder]] = {}
+    def __init__(self, orders: Iterable[Order]) -> None:
+        self._by_link: dict[tuple[str, str, Link], list[Order]] = {}
         for order in orders:
             if order.state == OrderState.ORDERED:
-                for key in _signal_keys(order):
-                    self._by_signal.setdefault(key, []).append(order)
+                for key in _link_keys(order):
+                    self._by_link.setdefault(key, []).append(order)
 
-    def group_of(self, own: IndexedOrder) -> list[IndexedOrder]:
+    def group_of(self, own: Order) -> list[Order]:
         """
         Return the order, and those that share a link signal with it, in the order of their arrival.
 
         A group of more orders than a report may have consists of several reports.
         """
         found = {own.key: own}
-        for key in _signal_keys(own):
-            for order in self._by_signal.get(key, ()):
+        for key in _link_keys(own):
+            for order in self._by_link.get(key, ()):
                 found.setdefault(order.key, order)
-        ranked = sorted(found.values(), key=lambda each: (each.first_message, each.position))
+        ranked = sorted(found.values(), key=lambda order: order.arrival)
         position = next(at for at, each in enumerate(ranked) if each is own)
         start = position - position % MAX_REPORT_ORDERS
         return ranked[start : start + MAX_REPORT_ORDERS]
 
 
-def _signal_keys(order: IndexedOrder) -> list[tuple[str, str, int]]:
-    return [(order.key.site, order.key.mrn, each) for each in linking_signals(order.signals)]
+def _link_keys(order: Order) -> list[tuple[str, str, Link]]:
+    return [(*order.patient, link) for link in order.links]
 
 
 def order_key(key: OrderIndexKey) -> OrderKeyBody:
@@ -226,9 +224,8 @@ def order_key(key: OrderIndexKey) -> OrderKeyBody:
     return OrderKeyBody(key.site, key.mrn, key.accession)
 
 
-def group_member(order: IndexedOrder) -> GroupMember:
-    position = (order.first_message, order.position)
-    return GroupMember(order_key(order.key), linking_signals(order.signals), position)
+def group_member(order: Order) -> GroupMember:
+    return GroupMember(order_key(order.key), order.links, order.arrival)
 
 
 def link_group_names(tasks: Sequence[OrderTask], message_id: int) -> dict[OrderIndexKey, str]:
@@ -238,11 +235,11 @@ def link_group_names(tasks: Sequence[OrderTask], message_id: int) -> dict[OrderI
     Orders with several tasks, and groups out of order, get no name: `link_to_group` links them.
     """
     steps = Counter(task.after.key for task in tasks)
-    groups: dict[tuple[str, str, int], list[IndexedOrder]] = {}
-    found: list[list[IndexedOrder]] = []
+    groups: dict[tuple[str, str, Link], list[Order]] = {}
+    found: list[list[Order]] = []
     new = (task for task in tasks if task.regroups and task.before is None and not task.absorbed)
     for order in (task.after for task in new):
-        signals = _signal_keys(order)
+        signals = _link_keys(order)
         group = next((groups[each] for each in signals if each in groups), None)
         if group is None:
             found.append(group := [])
@@ -258,7 +255,7 @@ def link_group_names(tasks: Sequence[OrderTask], message_id: int) -> dict[OrderI
     }
 
 
-def _in_sequence(group: Sequence[IndexedOrder]) -> bool:
+def _in_sequence(group: Sequence[Order]) -> bool:
     ranks = [group_member(order).rank for order in group]
     return ranks == sorted(ranks)
 
@@ -273,23 +270,21 @@ def linked_at_launch(link_groups: Mapping[OrderIndexKey, str], report_ids: Repor
 async def unlink_from_group(
     client: EngineClient,
     task: OrderTask,
-    index: Mapping[OrderIndexKey, IndexedOrder],
+    index: Mapping[OrderIndexKey, Order],
     report_ids: ReportIds,
 ) -> list[str]:
     """Unlink an order that no longer shares a link signal with its group."""
     before = task.before
-    if before is None or not before.signals - task.after.signals:
+    if before is None or not before.links - task.after.links:
         return []
     records = await reports_of(client, [order_key(task.after.key)])
     others = [
-        linking_signals(index[key].signals)
+        index[key].links
         for record in records
         for key in (OrderIndexKey(each.site, each.mrn, each.accession) for each in record.orders)
         if key != task.after.key and key in index
     ]
-    if not has_lost_link_signals(
-        linking_signals(before.signals), linking_signals(task.after.signals), others
-    ):
+    if not has_lost_links(before.links, task.after.links, others):
         return []
     record, note = await detach(client, order_key(task.after.key))
     if record is not None:
@@ -299,7 +294,7 @@ async def unlink_from_group(
 
 async def link_to_group(
     client: EngineClient,
-    order: IndexedOrder,
+    order: Order,
     open_orders: OpenOrders,
     report_ids: ReportIds,
     new_orders: Collection[OrderIndexKey] = (),

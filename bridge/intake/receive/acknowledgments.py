@@ -14,6 +14,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import NamedTuple
 
+from bridge.index_key import signed64
 from bridge.intake.receive.identity import (
     acknowledges_us,
     flags_of_part,
@@ -24,7 +25,7 @@ from bridge.intake.receive.identity import (
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import Verdict
 from bridge.queue.digests import digest
-from bridge.queue.ledger.arrivals import Arrival, MessageFlag, signed64
+from bridge.queue.ledger.arrivals import Arrival, MessageFlag
 from bridge.queue.states import AcknowledgmentState, QueueState
 from config.listeners import Replies, ReusedControlId
 from mappings.hl7.acknowledgment import as_order_reply, build_ack, unframed_nak

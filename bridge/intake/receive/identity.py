@@ -14,13 +14,12 @@ import secrets
 from collections.abc import Sequence
 from itertools import count
 
-from bridge.index_key import keyed64
+from bridge.index_key import signed64
 from bridge.queue.ledger.arrivals import (
     PART_NUMBER_SHIFT,
     MessageFlag,
     lane,
     sequential64,
-    signed64,
 )
 from mappings.hl7.header import Header
 from mappings.inbound.events import OrderEvent
@@ -77,12 +76,6 @@ def payload_identity(listener: str, payload_digest: bytes) -> int:
 def unique_identity(listener: str, unique: str) -> int:
     """Return an identity that no other message has: `unique` is never used again."""
     return signed64(b"once", listener.encode(), unique.encode())
-
-
-def signal(kind: str, value: str) -> int:
-    """Return the hash of a link signal; case and outer blanks are ignored."""
-    named = value.strip().casefold().encode("utf-8", "surrogatepass")
-    return keyed64(signed64(kind.encode(), named))
 
 
 def parts_of(events: Sequence[OrderEvent]) -> list[list[OrderEvent]]:

@@ -11,10 +11,9 @@ identifiers are keyed (`bridge.index_key`).
 from dataclasses import dataclass
 from enum import IntFlag
 from functools import lru_cache
-from hashlib import blake2b
 from typing import NamedTuple
 
-from bridge.index_key import keyed64
+from bridge.index_key import keyed64, signed64
 from bridge.queue.states import INITIAL_STATES, AcknowledgmentState, QueueState
 
 MAX_LANES = 2
@@ -91,19 +90,10 @@ class Receipt(NamedTuple):
     reused: bool
 
 
-_WIDTH = 8
 _DIGITS = b"0123456789"
 _MIN_DIGITS, _MAX_DIGITS = 3, 6
 _MAX_CACHED_BYTES = 400
 _LOW = (1 << 20) - 1  # bits that hold _MAX_DIGITS digits
-
-
-def signed64(*parts: bytes) -> int:
-    """Return a 64-bit hash of the parts and their boundaries."""
-    whole = b""
-    for part in parts:
-        whole += len(part).to_bytes(_WIDTH) + part
-    return int.from_bytes(blake2b(whole, digest_size=_WIDTH).digest(), signed=True)
 
 
 _cached64 = lru_cache(maxsize=1024)(signed64)

@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from bridge.store.records.merged_patients import Patient
+from bridge.orders.order import Patient
 from bridge.store.statements import execute_keys, key_statement
 
 _TABLES: Final = tuple(

@@ -8,21 +8,16 @@ merge can be undone.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Connection, text
 
+from bridge.orders.order import Patient
+from bridge.orders.patients import MergePointer
 from bridge.store.merge_chains import merged_through
 from bridge.store.statements import execute_keys, key_statement
-
-Patient = tuple[str, str]
-"""SiteID, PatientMRN."""
-
-Survivors = Mapping[Patient, str]
-"""Merged patients, and the surviving MRN of each."""
 
 _SURVIVORS = key_statement(
     "SELECT prior_mrn, mrn FROM merged_patient WHERE site = :site AND prior_mrn IN :mrns",
@@ -57,24 +52,6 @@ _OF_SURVIVOR = text(
 )
 _FREE = text("UPDATE merged_patient SET mrn = :mrn WHERE site = :site AND prior_mrn = :prior_mrn")
 _REMOVE = text("DELETE FROM merged_patient WHERE site = :site AND prior_mrn = :prior_mrn")
-
-
-@dataclass(frozen=True, slots=True)
-class MergePointer:
-    """
-    A merged identifier and its survivor.
-
-    `merged_into` is what the merge named; it differs from `mrn` if that one was merged later.
-    `identity` are the demographics that the merge named for the survivor. Pointers that were
-    stored by an earlier version have no `merged_at` (ms) and no identity.
-    """
-
-    site: str
-    prior_mrn: str
-    mrn: str
-    merged_into: str
-    merged_at: int | None = None
-    identity: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 def survivors(connection: Connection, patients: Iterable[Patient]) -> dict[Patient, str]:

@@ -1,17 +1,17 @@
 """
 The order index: what the bridge stores of each order, for linking and for results.
 
-Intake writes it, delivery reads it. It is small: the report engine stores the reports, the queue
-stores the messages.
+Intake writes it, delivery reads it, the reconciler lists it. It is small: the report engine stores
+the reports, the queue stores the messages.
 """
 
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain, groupby
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
@@ -20,17 +20,44 @@ from sqlalchemy import (
     Integer,
     MetaData,
     Row,
+    Select,
     Table,
     Text,
     delete,
     select,
+    text,
     update,
 )
 
+from bridge.index_key import signal_hash
+from bridge.orders.order import (
+    CLOSED_BY,
+    MERGED_FROM,
+    LaterEvent,
+    Link,
+    Order,
+    OrderIndexKey,
+    OrderState,
+    merged_hash,
+)
+from bridge.orders.times import MessageTime, comparable_time
 from bridge.store.columns import BIG_KEY
 from bridge.store.records import merged_patients
-from bridge.store.records.message_time import MessageTime, stored
-from bridge.store.statements import bind_keys, bind_list, execute_all, execute_keys, key_statement
+from bridge.store.statements import (
+    BoundStatement,
+    BulkStatement,
+    bind_keys,
+    bind_list,
+    bind_rows,
+    execute_all,
+    execute_bound,
+    execute_keys,
+    execute_rows,
+    is_postgresql,
+    key_statement,
+    unnest,
+)
+from mappings.inbound.events import CHILD_OF
 
 _metadata = MetaData()
 
@@ -96,59 +123,14 @@ ORDER_NUMBERS = key_statement(
 _CHUNK = 200  # keys per statement
 
 
-class OrderIndexKey(NamedTuple):
-    """SiteID, PatientMRN, Accession."""
-
-    site: str
-    mrn: str
-    accession: str
-
-
-class SignalHash(NamedTuple):
-    """A link signal: its kind and the hash of its value."""
-
-    kind: str
-    signal: int
-
-
-@dataclass(frozen=True, slots=True)
-class IndexedOrder:
-    """
-    An order. `tags` are all clinicalInfo tags with Metadata. `echo` has the segments for results.
-
-    `first_message` and `position` (in that message) tell which order came first. The
-    three times are message times (MSH-7). `opened_at` is that of the newest order or release.
-    `tags_sent_at` (with the column `tags_clock`) is that of the newest message with tags.
-    `state_changed_at` (with the column `state_clock`) is that of the present hold or
-    cancellation, or of the release or examination of an open order.
-    """
-
-    key: OrderIndexKey
-    state: str
-    first_message: int
-    last_message: int
-    position: int = 0
-    placer: str = ""
-    filler: str = ""
-    tags: Mapping[str, Any] = field(default_factory=dict)
-    echo: tuple[str, ...] = ()
-    report_id: str = ""
-    state_changed_at: MessageTime | None = None
-    tags_sent_at: MessageTime | None = None
-    opened_at: MessageTime | None = None
-    signals: frozenset[SignalHash] = frozenset()
-
-
-def find(
-    connection: Connection, keys: Iterable[OrderIndexKey]
-) -> dict[OrderIndexKey, IndexedOrder]:
+def find(connection: Connection, keys: Iterable[OrderIndexKey]) -> dict[OrderIndexKey, Order]:
     """Read the orders of these keys; unknown ones are absent."""
     return {order.key: order for order in _with_signals(connection, rows_of(connection, keys))}
 
 
 def find_with_others(
     connection: Connection, wanted: Mapping[OrderIndexKey, Collection[str]]
-) -> tuple[dict[OrderIndexKey, IndexedOrder], list[IndexedOrder]]:
+) -> tuple[dict[OrderIndexKey, Order], list[Order]]:
     """
     Read the orders of these keys, and orders of other patients with the accession and one of the
     placer or filler numbers that `wanted` has for a key.
@@ -198,7 +180,7 @@ def _rows_by_accession(
 
 def find_for_delivery(
     connection: Connection, reports: Mapping[OrderIndexKey, Collection[str]]
-) -> dict[OrderIndexKey, IndexedOrder]:
+) -> dict[OrderIndexKey, Order]:
     """
     Read orders for results, by keys with report ids: no signals, and one statement per site.
 
@@ -216,7 +198,7 @@ def find_for_delivery(
     own = {key: row for key in wanted for row in rows[key] if row.mrn == key.mrn}
     others = {key: rows[key] for key in wanted - own.keys() if rows[key]}
     found = own | _rows_of_merged_patients(connection, others, reports)
-    return {key: _read(row, frozenset()) for key, row in found.items()}
+    return {key: _read(row, {}) for key, row in found.items()}
 
 
 def _rows_of_merged_patients(
@@ -238,7 +220,7 @@ def _rows_of_merged_patients(
 
 def find_by_number(
     connection: Connection, patients: Iterable[tuple[str, str]], numbers: Iterable[str]
-) -> list[IndexedOrder]:
+) -> list[Order]:
     """Read the orders of these patients (site, MRN) with one of these numbers."""
     requested = set(numbers)
     if not requested:
@@ -253,9 +235,7 @@ def find_by_number(
     return _with_signals(connection, found)
 
 
-def find_by_patient(
-    connection: Connection, patients: Iterable[tuple[str, str]]
-) -> list[IndexedOrder]:
+def find_by_patient(connection: Connection, patients: Iterable[tuple[str, str]]) -> list[Order]:
     """Read all orders of these patients (site, MRN)."""
     return _with_signals(connection, _rows_of_patients(connection, patients))
 
@@ -276,7 +256,7 @@ def _patients_by_site(patients: Iterable[tuple[str, str]]) -> Iterator[tuple[str
         yield site, [mrn for _, mrn in own]
 
 
-def find_by_signal(connection: Connection, signals: Iterable[int]) -> list[IndexedOrder]:
+def find_by_signal(connection: Connection, signals: Iterable[int]) -> list[Order]:
     wanted = list(set(signals))
     found: dict[int, Row[Any]] = {}
     for start in range(0, len(wanted), _CHUNK):
@@ -285,20 +265,20 @@ def find_by_signal(connection: Connection, signals: Iterable[int]) -> list[Index
     return _with_signals(connection, list(found.values()))
 
 
-def ids_with_signal(connection: Connection, site: str, mrn: str, wanted: SignalHash) -> list[int]:
-    """Return the row ids of a patient's orders with a signal."""
+def ids_merged_from(connection: Connection, site: str, mrn: str, prior_mrn: str) -> list[int]:
+    """Return the row ids of a patient's orders that a merge moved from another number."""
     statement = (
         select(ORDERS.c.id)
         .join(_signal, _signal.c.order_id == ORDERS.c.id)
         .where(ORDERS.c.site == site, ORDERS.c.mrn == mrn)
-        .where(_signal.c.kind == wanted.kind, _signal.c.signal == wanted.signal)
+        .where(_signal.c.kind == MERGED_FROM, _signal.c.signal == merged_hash(prior_mrn))
     )
     return list(connection.execute(statement).scalars())
 
 
 def find_related(
     connection: Connection, patients: Iterable[tuple[str, str]], signals: Iterable[int]
-) -> list[IndexedOrder]:
+) -> list[Order]:
     """
     Read the orders of these patients (site, MRN) with one of these signals.
 
@@ -348,20 +328,34 @@ def _delete(connection: Connection, ids: Sequence[int]) -> None:
         connection.execute(delete(ORDERS).where(ORDERS.c.id.in_(ids)))
 
 
-def _with_signals(connection: Connection, rows: Sequence[Row[Any]]) -> list[IndexedOrder]:
-    signals: defaultdict[int, set[SignalHash]] = defaultdict(set)
+# The kinds of signals that are no links. Those of marks have the hash of the accession as their
+# value, those of later events the time in ms.
+_NUMBER_ONLY, _REPLACED, _MOVED_AWAY = "unordered", "replaced", "moved"
+_HELD_LATER, _OPENED_LATER = "held-later", "opened-later"
+_OWN_KINDS: Final = frozenset(
+    {CHILD_OF, CLOSED_BY, MERGED_FROM, _NUMBER_ONLY, _REPLACED, _MOVED_AWAY}
+    | {_HELD_LATER, _OPENED_LATER}
+)
+
+
+def _with_signals(connection: Connection, rows: Sequence[Row[Any]]) -> list[Order]:
+    signals: defaultdict[int, defaultdict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     ids = [row.id for row in rows]
     for start in range(0, len(ids), _CHUNK):
-        chunk = ids[start : start + _CHUNK]
-        for each in execute_keys(connection, _SIGNALS_OF, chunk):
-            signals[each.order_id].add(SignalHash(each.kind, each.signal))
-    return [_read(row, frozenset(signals[row.id])) for row in rows]
+        for row in execute_keys(connection, _SIGNALS_OF, ids[start : start + _CHUNK]):
+            signals[row.order_id][row.kind].add(row.signal)
+    return [_read(row, signals.get(row.id, {})) for row in rows]
 
 
-def _read(row: Row[Any], signals: frozenset[SignalHash]) -> IndexedOrder:
-    return IndexedOrder(
+def _read(row: Row[Any], signals: Mapping[str, Collection[int]]) -> Order:
+    """Return an order; `signals` are the values of each kind."""
+    later = [
+        *(LaterEvent(True, at) for at in signals.get(_HELD_LATER, ())),
+        *(LaterEvent(False, at) for at in signals.get(_OPENED_LATER, ())),
+    ]
+    return Order(
         key=OrderIndexKey(row.site, row.mrn, row.accession),
-        state=row.state,
+        state=OrderState(row.state),
         first_message=row.first_message,
         last_message=row.last_message,
         position=row.place,
@@ -370,8 +364,218 @@ def _read(row: Row[Any], signals: frozenset[SignalHash]) -> IndexedOrder:
         tags=json.loads(row.tags),
         echo=tuple(json.loads(row.echo)),
         report_id=row.report_id,
-        state_changed_at=stored(row.state_changed_at, row.state_clock),
-        tags_sent_at=stored(row.tags_sent_at, row.tags_clock),
-        opened_at=stored(row.opened_at, row.opened_clock),
-        signals=signals,
+        state_changed_at=comparable_time(row.state_changed_at, row.state_clock),
+        tags_sent_at=comparable_time(row.tags_sent_at, row.tags_clock),
+        opened_at=comparable_time(row.opened_at, row.opened_clock),
+        links=frozenset(
+            Link(kind, value)
+            for kind, values in signals.items()
+            if kind not in _OWN_KINDS
+            for value in values
+        ),
+        parents=frozenset(signals.get(CHILD_OF, ())),
+        closed_by=frozenset(signals.get(CLOSED_BY, ())),
+        merged_from=frozenset(signals.get(MERGED_FROM, ())),
+        number_only=_NUMBER_ONLY in signals,
+        replaced=_REPLACED in signals,
+        moved_away=_MOVED_AWAY in signals,
+        later_event=max(later, key=attrgetter("at"), default=None),
     )
+
+
+def _signals_of(order: Order) -> Iterator[tuple[str, int]]:
+    yield from order.links
+    yield from ((CHILD_OF, value) for value in order.parents)
+    yield from ((CLOSED_BY, value) for value in order.closed_by)
+    yield from ((MERGED_FROM, value) for value in order.merged_from)
+    marks = (
+        (_NUMBER_ONLY, order.number_only),
+        (_REPLACED, order.replaced),
+        (_MOVED_AWAY, order.moved_away),
+    )
+    for kind, is_set in marks:
+        if is_set:
+            yield kind, signal_hash(kind, order.key.accession)
+    if order.later_event is not None:
+        kind = _HELD_LATER if order.later_event.is_hold else _OPENED_LATER
+        yield kind, order.later_event.at
+
+
+_NEXT_SITE = text("SELECT min(site) FROM bridge_order WHERE site > :site")
+_ORDERED: Select[Any] = select(ORDERS.c.id, ORDERS.c.site, ORDERS.c.mrn, ORDERS.c.accession).where(
+    ORDERS.c.state == "ordered"
+)
+
+
+def states(
+    connection: Connection, keys: Iterable[OrderIndexKey]
+) -> dict[OrderIndexKey, tuple[int, str]]:
+    """Return the row id and state of the orders of these keys; unknown ones are absent."""
+    return {
+        OrderIndexKey(row.site, row.mrn, row.accession): (row.id, row.state)
+        for row in rows_of(connection, keys)
+    }
+
+
+def sites(connection: Connection) -> list[str]:
+    """List the sites that have orders, with one index look-up for each."""
+    found: list[str] = []
+    while (
+        site := connection.execute(_NEXT_SITE, {"site": found[-1] if found else ""}).scalar()
+    ) is not None:
+        found.append(site)
+    return found
+
+
+def ordered_page(connection: Connection, after: int, limit: int) -> list[tuple[int, OrderIndexKey]]:
+    """Return keys in state `ordered` by row id, for reading all of them in pages."""
+    statement = _ORDERED.where(ORDERS.c.id > after).order_by(ORDERS.c.id).limit(limit)
+    return _keys(connection, statement)
+
+
+def ordered_keys(connection: Connection, ids: Iterable[int]) -> list[tuple[int, OrderIndexKey]]:
+    """Return the keys of these rows; rows in another state than `ordered` are left out."""
+    return _keys(connection, _ORDERED.where(ORDERS.c.id.in_(list(ids))).order_by(ORDERS.c.id))
+
+
+def _keys(connection: Connection, statement: Select[Any]) -> list[tuple[int, OrderIndexKey]]:
+    return [
+        (row.id, OrderIndexKey(row.site, row.mrn, row.accession))
+        for row in connection.execute(statement)
+    ]
+
+
+_ORDER_COLUMNS: Final = (
+    *((name, "text") for name in ("site", "mrn", "accession", "state", "placer", "filler")),
+    *((name, "text") for name in ("tags", "echo", "report_id")),
+    ("first_message", "bigint"),
+    ("place", "integer"),
+    *((name, "bigint") for name in ("last_message", "state_changed_at", "state_clock")),
+    *((name, "bigint") for name in ("tags_sent_at", "tags_clock", "opened_at", "opened_clock")),
+)
+_SIGNAL_COLUMNS: Final = (("order_id", "bigint"), ("kind", "text"), ("signal", "bigint"))
+_REPORT_COLUMNS: Final = tuple((name, "text") for name in ("site", "mrn", "accession", "report_id"))
+
+_Columns = Sequence[tuple[str, str]]
+
+
+def _names_of(columns: _Columns) -> str:
+    return ", ".join(name for name, _ in columns)
+
+
+def _parameters_of(columns: _Columns) -> str:
+    return ", ".join("?" for _ in columns)
+
+
+def _types_of(columns: _Columns) -> tuple[str, ...]:
+    return tuple(kind for _, kind in columns)
+
+
+_ORDER_NAMES, _ORDER_TYPES = _names_of(_ORDER_COLUMNS), _types_of(_ORDER_COLUMNS)
+_SIGNAL_NAMES, _SIGNAL_TYPES = _names_of(_SIGNAL_COLUMNS), _types_of(_SIGNAL_COLUMNS)
+_UPDATED_COLUMNS = ", ".join(
+    f"{name} = excluded.{name}"
+    for name, _ in _ORDER_COLUMNS
+    if name not in {"site", "mrn", "accession", "first_message", "place"}
+)
+_ON_CONFLICT = f"ON CONFLICT (site, accession, mrn) DO UPDATE SET {_UPDATED_COLUMNS}"
+
+# Only our own names are formatted into the texts.
+SAVE_ORDER: Final = BulkStatement(
+    _ORDER_TYPES,
+    f"INSERT INTO bridge_order ({_ORDER_NAMES})"  # noqa: S608  # see above
+    f" VALUES ({_parameters_of(_ORDER_COLUMNS)}) {_ON_CONFLICT}",
+    f"INSERT INTO bridge_order ({_ORDER_NAMES})"  # noqa: S608  # see above
+    f" SELECT * FROM {unnest(_ORDER_TYPES)} {_ON_CONFLICT} RETURNING id, site, mrn, accession",
+)
+INSERT_SIGNALS: Final = BulkStatement(
+    _SIGNAL_TYPES,
+    f"INSERT INTO order_signal ({_SIGNAL_NAMES}) VALUES ({_parameters_of(_SIGNAL_COLUMNS)})",  # noqa: S608  # see above
+    f"INSERT INTO order_signal ({_SIGNAL_NAMES}) SELECT * FROM {unnest(_SIGNAL_TYPES)}",  # noqa: S608  # see above
+)
+SET_REPORT: Final = BulkStatement(
+    _types_of(_REPORT_COLUMNS),
+    "UPDATE bridge_order SET report_id = ?4"
+    " WHERE site = ?1 AND mrn = ?2 AND accession = ?3 AND report_id <> ?4",
+    f"""
+    UPDATE bridge_order AS o SET report_id = new.report_id
+    FROM {unnest(_types_of(_REPORT_COLUMNS))} AS new ({_names_of(_REPORT_COLUMNS)})
+    WHERE o.site = new.site AND o.mrn = new.mrn AND o.accession = new.accession
+        AND o.report_id <> new.report_id
+    """,  # noqa: S608  # see above
+)
+READ_IDS: Final = key_statement(
+    "SELECT id, site, mrn, accession FROM bridge_order WHERE site = :site AND accession IN :keys",
+    "keys",
+    "text",
+)
+DELETE_SIGNALS: Final = key_statement("DELETE FROM order_signal WHERE order_id IN :ids")
+
+
+def save(connection: Connection, orders: Sequence[Order]) -> None:
+    """Insert or replace orders with their signals; of several with one key, the last one."""
+    if len({order.key for order in orders}) < len(orders):  # a merge can give two orders one key
+        for order in orders:
+            _save(connection, [order])
+    elif orders:
+        _save(connection, orders)
+
+
+def _save(connection: Connection, orders: Sequence[Order]) -> None:
+    stored = execute_rows(connection, SAVE_ORDER, [_values(order) for order in orders])
+    if is_postgresql(connection) and stored is not None:
+        ids = {OrderIndexKey(row.site, row.mrn, row.accession): row.id for row in stored}
+    else:
+        ids = _ids(connection, [order.key for order in orders])
+    row_ids = [ids[order.key] for order in orders]
+    execute_keys(connection, DELETE_SIGNALS, row_ids)
+    signals = [
+        (row_id, *signal)
+        for row_id, order in zip(row_ids, orders, strict=True)
+        for signal in _signals_of(order)
+    ]
+    execute_rows(connection, INSERT_SIGNALS, signals)
+
+
+def set_reports(connection: Connection, reports: Mapping[OrderIndexKey, str]) -> None:
+    """Store the report of each order; unknown orders are ignored."""
+    for bound in bind_reports(connection, reports):
+        execute_bound(connection, bound)
+
+
+def bind_reports(
+    connection: Connection, reports: Mapping[OrderIndexKey, str]
+) -> list[BoundStatement]:
+    """Return the statements of `set_reports`, to execute with others."""
+    rows = [(*key, report_id) for key, report_id in sorted(reports.items())]
+    return [bind_rows(connection, SET_REPORT, rows)] if rows else []
+
+
+def _ids(connection: Connection, keys: Sequence[OrderIndexKey]) -> dict[OrderIndexKey, int]:
+    return {
+        OrderIndexKey(row.site, row.mrn, row.accession): row.id
+        for site, accessions in accessions_by_site(keys)
+        for row in execute_keys(connection, READ_IDS, accessions, site=site)
+    }
+
+
+def _values(order: Order) -> tuple[Any, ...]:
+    return (
+        *order.key,
+        order.state,
+        order.placer,
+        order.filler,
+        json.dumps(dict(order.tags)),
+        json.dumps(order.echo),
+        order.report_id,
+        order.first_message,
+        order.position,
+        order.last_message,
+        *columns(order.state_changed_at),
+        *columns(order.tags_sent_at),
+        *columns(order.opened_at),
+    )
+
+
+def columns(time: MessageTime | None) -> tuple[int | None, int | None]:
+    return (None, None) if time is None else (time.at, time.clock)

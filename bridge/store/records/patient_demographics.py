@@ -6,37 +6,16 @@ they are stored for all patients, and deleted after a time if a patient has no o
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from itertools import groupby
 from operator import itemgetter
 
 from sqlalchemy import Connection, text
 
+from bridge.orders.order import Patient
+from bridge.orders.patients import DemographicsUpdate
 from bridge.store.database import Database
-from bridge.store.records.merged_patients import Patient
-from bridge.store.records.message_time import UNKNOWN, MessageTime, stored
 from bridge.store.statements import execute_keys, key_statement
-
-
-@dataclass(frozen=True, slots=True)
-class DemographicsUpdate:
-    """
-    An update of a patient's demographics: when it was sent, and its tags.
-
-    If MSH-7 cannot be trusted, `sent_at` is the time of arrival and `clock` is 0.
-    """
-
-    site: str
-    mrn: str
-    sent_at: int
-    tags: Mapping[str, str]
-    clock: int = UNKNOWN
-
-    @property
-    def sent(self) -> MessageTime | None:
-        return stored(self.sent_at, self.clock)
-
 
 _FIND = key_statement(
     "SELECT mrn, sent_at, clock, tags FROM patient_demographics"

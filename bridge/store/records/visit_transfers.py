@@ -6,50 +6,16 @@ chain.
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
 
 from sqlalchemy import Connection, text
 
+from bridge.orders.order import Patient
+from bridge.orders.visits import VisitReference, VisitTransfer
 from bridge.store.database import Database
-from bridge.store.records.merged_patients import Patient
-from bridge.store.records.message_time import UNKNOWN, MessageTime, stored
 from bridge.store.statements import execute_keys, key_statement
-
-
-class VisitReference(NamedTuple):
-    """A visit as orders name it: SiteID, PatientMRN, a key in Metadata, and its visit number."""
-
-    site: str
-    mrn: str
-    key: str
-    number: str
-
-
-@dataclass(frozen=True, slots=True)
-class VisitTransfer:
-    """
-    A transfer: `now` is the current visit.
-
-    `tags` and `echo` are the demographics and segments of the message. If MSH-7 cannot be trusted,
-    `sent_at` is the time of arrival and `clock` is 0.
-    """
-
-    now: VisitReference
-    sent_at: int
-    tags: Mapping[str, str] = field(default_factory=dict)
-    echo: tuple[str, ...] = ()
-    clock: int = UNKNOWN
-
-    @property
-    def sent(self) -> MessageTime | None:
-        return stored(self.sent_at, self.clock)
-
-
-VisitTransfers = Mapping[VisitReference, VisitTransfer]
 
 # One statement for both, because each batch of messages needs them.
 _FIND = key_statement(

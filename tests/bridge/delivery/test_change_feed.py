@@ -25,9 +25,9 @@ from bridge.delivery.known_reports import released_reports
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from bridge.metrics import Metrics
+from bridge.orders.order import OrderIndexKey
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
-from bridge.store.records.order_index import OrderIndexKey
 from mappings.outbound.results import ResultEvent
 from tests.bridge.delivery.fixtures import SITE, destination
 from tests.bridge.delivery.whole_bridge import open_hospital

@@ -7,9 +7,9 @@ from sqlalchemy import text
 
 from bridge.contract.responses import OrderKeyBody
 from bridge.delivery.composer import result_orders
+from bridge.orders.order import Order, OrderIndexKey, OrderState
 from bridge.queue import operations
 from bridge.store.database import Database
-from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.outbound.results import ResultEvent
@@ -331,7 +331,7 @@ def test_several_procedures_of_an_order() -> None:
     """Each procedure has the numbers of its own ORC; those of the order belong to the first."""
     lines = ("ORC|NW|P1|F1", "OBR|1|P1|F1|X^One", "ORC|NW|P2|F2", "OBR|2|P2|F2|Y^Two")
     key = OrderIndexKey(SITE, "M1", "A1")
-    index = IndexedOrder(key, "ordered", 1, 1, placer="P1", filler="F1", echo=lines)
+    index = Order(key, OrderState.ORDERED, 1, 1, placer="P1", filler="F1", echo=lines)
     first, second = result_orders({"Accession": "A1"}, index)
     assert (first.placer, first.filler, first.echo) == ("P1", "F1", lines[:2])
     assert (second.placer, second.filler, second.echo) == ("", "", lines[2:])

@@ -23,8 +23,8 @@ from bridge.delivery.status_poll import (
 )
 from bridge.engine_client.client import AccessTokens, EngineClient
 from bridge.engine_client.errors import EngineFailure
+from bridge.orders.order import OrderIndexKey
 from bridge.store.database import Database
-from bridge.store.records.order_index import OrderIndexKey
 from mappings.outbound.results import ResultEvent
 from tests.bridge.delivery.fixtures import EVERYTHING, SITE, TOKEN, destination
 from tests.bridge.delivery.test_addenda import sign_addendum, texts

@@ -8,9 +8,8 @@ from sqlalchemy import text
 
 from bridge import index_key
 from bridge.admin.search.message_index import NumberKind, number_hash
-from bridge.index_key import keyed64, keyed_text
-from bridge.intake.receive.identity import signal
-from bridge.queue.ledger.arrivals import lane, signed64
+from bridge.index_key import keyed64, keyed_text, signal_hash, signed64
+from bridge.queue.ledger.arrivals import lane
 from bridge.store.database import Database
 from bridge.store.errors import WrongIndexKey
 from bridge.store.migration import (
@@ -117,7 +116,7 @@ def test_every_hash_of_an_identifier_depends_on_the_key() -> None:
     def all_hashes() -> list[object]:
         return [
             lane("SITE1|4711"),
-            signal("study", "1.2.3"),
+            signal_hash("study", "1.2.3"),
             keyed64(number_hash(NumberKind.PATIENT, "4711")),
             keyed_text("a digest"),
             index_key.fingerprint(),

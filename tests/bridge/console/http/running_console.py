@@ -34,14 +34,14 @@ from bridge.engine_client.client import EngineClient
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
 from bridge.intake.receive.identity import ControlIds
 from bridge.intake.receive.verdict import FrameEvaluator
+from bridge.orders.order import Order, OrderIndexKey, OrderState
 from bridge.queue.deliveries import DeliveryRequest
 from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import admit
 from bridge.queue.outbox import Outbox
 from bridge.runtime.web_server import Probes, Readiness
 from bridge.store.database import Database
-from bridge.store.records import order_writes
-from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
+from bridge.store.records import order_index
 from bridge.wiring import stores
 from bridge.wiring.engine import engine_application, engine_http, engine_tokens
 from bridge.wiring.listeners import make_listeners
@@ -252,8 +252,8 @@ def store_data(console: RunningConsole) -> None:
             destination, f"R{number}", f"R{number}:1", "final", now_ms(), outbox_content(key)
         )
         with console.database.write() as connection:
-            stored = IndexedOrder(key, "ordered", console.messages[site], console.messages[site])
-            order_writes.save(connection, [replace(stored, report_id=f"R{number}")])
+            stored = Order(key, OrderState.ORDERED, console.messages[site], console.messages[site])
+            order_index.save(connection, [replace(stored, report_id=f"R{number}")])
             outbox.enqueue(connection, [release], now_ms())
         (claimed,) = outbox.claim(destination, now_ms(), 1)
         outbox.store_payloads({claimed.delivery_id: (payload, f"D{number}")})

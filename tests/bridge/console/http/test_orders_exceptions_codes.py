@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from bridge.admin.definitions.activation import activate_at_start
 from bridge.cli.application import application
+from bridge.orders.order import Order, OrderIndexKey, OrderState
 from bridge.runtime.schedule import now_ms
-from bridge.store.records import exceptions, merged_patients, order_writes, unmapped_codes
+from bridge.store.records import exceptions, merged_patients, order_index, unmapped_codes
 from bridge.store.records.exceptions import ExceptionSubject
-from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.store.records.unmapped_codes import CodeKey, CodeUse
 from tests.acceptance.orders import order
 from tests.bridge.console.http.running_console import RunningConsole
@@ -89,8 +89,8 @@ def test_an_order_is_found_by_each_of_its_numbers(console: RunningConsole) -> No
     console.index()
     key = OrderIndexKey("SITE1", "M40", "A40")
     with console.database.write() as connection:
-        known = IndexedOrder(key, "ordered", message, message, placer="PL-40", filler="FI-40")
-        order_writes.save(connection, [known])
+        known = Order(key, OrderState.ORDERED, message, message, placer="PL-40", filler="FI-40")
+        order_index.save(connection, [known])
     for number in ("A40", "PL-40", " FI-40 "):
         assert find(console, "operator", accession=number) == ["A40"]
     assert find(console, "operator", accession="unknown") == []
@@ -120,7 +120,7 @@ def test_an_accession_mapped_from_another_field_finds_the_message(
     console.index()
     key = OrderIndexKey("SITE1", "M41", "ACC-41")
     with console.database.write() as connection:
-        order_writes.save(connection, [IndexedOrder(key, "ordered", message, message)])
+        order_index.save(connection, [Order(key, OrderState.ORDERED, message, message)])
 
     wanted = {"kind": "order", "number": "ACC-41"}
     found = console.call("editor1", "POST", "/api/messages/search", wanted).json()["rows"]
@@ -137,8 +137,8 @@ def test_order_tracking_shows_messages_with_another_number(console: RunningConso
     other = console.store("north", order(43, accession="A43"))
     console.index()
     with console.database.write() as connection:
-        known = IndexedOrder(OrderIndexKey("SITE1", "M42", "A42"), "cancelled", first, other)
-        order_writes.save(connection, [known])
+        known = Order(OrderIndexKey("SITE1", "M42", "A42"), OrderState.CANCELLED, first, other)
+        order_index.save(connection, [known])
     for who, wanted in (("editor", [other, first]), ("editor1", [first])):
         tracked = console.call(who, "POST", "/api/orders/find", {"accession": "A42"}).json()
         assert [each["id"] for each in tracked["messages"]] == wanted

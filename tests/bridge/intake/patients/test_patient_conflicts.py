@@ -16,12 +16,12 @@ from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.frame_offload import FrameOffload
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.metrics import Metrics
+from bridge.orders.order import Order, OrderIndexKey, OrderState
 from bridge.queue.claims import MessageOutcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
-from bridge.store.records import order_writes
-from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
+from bridge.store.records import order_index
 from bridge.wiring.listeners import merged_patient_check
 from config.listeners import PatientConflict
 from mappings.hl7.tables import AckCode
@@ -164,7 +164,7 @@ async def test_refuse(database: Database) -> None:
     async with open_intake(database, listening) as intake:
         with database.write() as connection:
             key = OrderIndexKey("SITE1", "M1", "A1")
-            order_writes.save(connection, [IndexedOrder(key, "ordered", 1, 1, 0, "P1", "F1")])
+            order_index.save(connection, [Order(key, OrderState.ORDERED, 1, 1, 0, "P1", "F1")])
         check = merged_patient_check(listening, database)
         assert check is not None
         intake.handler.adopt(listening.with_checks(check))

@@ -2,9 +2,9 @@
 
 import pytest
 
+from bridge.orders.patients import DemographicsUpdate
 from bridge.store.database import Database
 from bridge.store.records import patient_demographics
-from bridge.store.records.patient_demographics import DemographicsUpdate
 from bridge.wiring.listeners import merged_patient_check
 from mappings.hl7.tables import AckCode
 from tests.bridge.delivery.fixtures import SITE

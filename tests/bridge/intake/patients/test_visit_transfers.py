@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from bridge.intake.receive.listener_policy import ListenerPolicy
+from bridge.orders.visits import VisitReference, VisitTransfer
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
 from bridge.store.records import visit_transfers
-from bridge.store.records.visit_transfers import VisitReference, VisitTransfer
 from config.listeners import MergedPatients
 from mappings.hl7.message import Message
 from tests.bridge.delivery.fixtures import SITE, destination, inbound

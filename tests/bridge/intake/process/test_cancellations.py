@@ -5,11 +5,11 @@ from itertools import permutations
 
 import pytest
 
-from bridge.intake.process.duplicate_orders import combined
-from bridge.intake.process.order_plans import plan
-from bridge.intake.process.order_rules import OrderState, SourceMessage
-from bridge.store.records.message_time import MessageTime, Resolution, clock
-from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
+from bridge.orders.duplicates import combined
+from bridge.orders.order import Order, OrderIndexKey, OrderState
+from bridge.orders.plans import plan
+from bridge.orders.rules import SourceMessage
+from bridge.orders.times import MessageTime, Resolution, clock
 from mappings.inbound.events import OrderAction, OrderEvent
 
 KEY = OrderIndexKey("S", "M", "A")
@@ -38,7 +38,7 @@ def final_state(
     actions: Sequence[OrderAction], arrival: Sequence[int], *, timed: bool = True
 ) -> str | None:
     """Return the final description on the worklist, or None."""
-    order: IndexedOrder | None = None
+    order: Order | None = None
     for number, place in enumerate(arrival, 1):
         action = actions[place]
         tags = {"StudyDescription": str(place)} if action is NEW else {}
@@ -73,8 +73,8 @@ def test_without_times() -> None:
 
 def test_merged_rows() -> None:
     """A later hold under one of two merged rows counts."""
-    cancelled = IndexedOrder(KEY, OrderState.CANCELLED, 1, 1, state_changed_at=at(1))
-    held = IndexedOrder(OrderIndexKey("S", "M", "F"), OrderState.HELD, 2, 2, state_changed_at=at(5))
+    cancelled = Order(KEY, OrderState.CANCELLED, 1, 1, state_changed_at=at(1))
+    held = Order(OrderIndexKey("S", "M", "F"), OrderState.HELD, 2, 2, state_changed_at=at(5))
     one = combined(cancelled, held)
     assert one.state == OrderState.CANCELLED
     event = OrderEvent(NEW, "S", "", "M", "A", KEY_TAGS, {}, "ORC")
@@ -82,4 +82,4 @@ def test_merged_rows() -> None:
     assert (late.after.state, late.after.state_changed_at) == (OrderState.HELD, at(5))
     (newer,) = plan([event], {KEY: one}, SourceMessage(3, at(6)))
     assert newer.after.state == OrderState.ORDERED
-    assert not newer.after.signals
+    assert newer.after.later_event is None

@@ -7,7 +7,7 @@ import pytest
 
 from bridge.intake.process.jobs import sent_at
 from bridge.intake.receive.listener_policy import ListenerPolicy
-from bridge.store.records.message_time import is_earlier
+from bridge.orders.times import is_earlier
 from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import Hospital
 from tests.bridge.intake.messages import adt, order_group, order_message

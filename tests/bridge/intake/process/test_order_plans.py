@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from bridge.intake.process.order_plans import OrderTask, merge_events, plan
-from bridge.intake.process.order_rules import SourceMessage
-from bridge.intake.process.order_values import as_moved_away
-from bridge.store.records.message_time import MessageTime, Resolution, clock
-from bridge.store.records.order_index import IndexedOrder
+from bridge.orders.order import Order
+from bridge.orders.plans import OrderTask, merge_events, plan
+from bridge.orders.rules import SourceMessage
+from bridge.orders.times import MessageTime, Resolution, clock
+from bridge.orders.values import as_moved_away
 from mappings.inbound.events import OrderEvent
 from tests.calls import counted
 from tests.mappings.definitions import DEFAULTS, inbound_mapping, message
@@ -53,7 +53,7 @@ def planned(
     control: str,
     name: str,
     source: int,
-    before: OrderTask | IndexedOrder | None = None,
+    before: OrderTask | Order | None = None,
     sent: int | None = None,
 ) -> OrderTask:
     order = f"OBR|1|P1||X^{name}" + "|" * 14 + "A1"

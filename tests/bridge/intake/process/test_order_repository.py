@@ -6,12 +6,12 @@ import pytest
 
 from bridge.intake.process.job_context import MessageChanges
 from bridge.intake.process.order_repository import OrderRepository, PreparedBatch
+from bridge.orders.order import Order, OrderIndexKey, OrderState
 from bridge.queue.claims import ClaimedMessage
 from bridge.queue.ledger.arrivals import lane
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
 from bridge.store.records import merged_patients, order_index
-from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from bridge.store.short_work import SHORT
 from tests.bridge.intake.fixture import LISTENING, order
 
@@ -84,7 +84,7 @@ def test_long_reads_use_a_thread(repository: OrderRepository, database: Database
 
 
 KEYS = [OrderIndexKey("S", "M", f"A{number}") for number in range(SHORT + 1)]
-ORDERS = [IndexedOrder(key, "ordered", 1, 1) for key in KEYS]
+ORDERS = [Order(key, OrderState.ORDERED, 1, 1) for key in KEYS]
 
 
 def test_small_changes() -> None:

@@ -4,17 +4,17 @@ from itertools import product
 
 import pytest
 
-from bridge.intake.process.order_rules import (
+from bridge.orders.order import OrderState
+from bridge.orders.rules import (
     CLOSING_ACTIONS,
     OPEN_STATES,
     ORDER_ACTIONS,
     OVERTAKEN_TRANSITIONS,
     TRANSITIONS,
-    OrderState,
     OrderStep,
     decide,
 )
-from bridge.store.records.message_time import MessageTime, Resolution, clock
+from bridge.orders.times import MessageTime, Resolution, clock
 from mappings.inbound.events import OrderAction
 
 

@@ -1,29 +1,82 @@
-"""Demographics of patients: the later one of an order and a correction takes precedence.
+"""
+What is known of patients: demographics, names, merged identifiers.
 
-Pure. A correction changes known orders. Orders that were sent before a correction and arrive after
-it get the corrected values.
+The later one of an order and a correction takes precedence. A correction changes known orders.
+Orders that were sent before a correction and arrive after it get the corrected values.
 
 Patients are identified by their numbers. The names that are known under a number (spelling
-variants, former names) show whether a message means another person.
+variants, former names) show whether a message means another person. A wrong merge makes the number
+of one person lead to another one. Until it is undone, a message of the first person must not be
+applied to the second one.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bridge.intake.process.order_rules import ORDER_ACTIONS
-from bridge.intake.process.order_values import as_moved_by_merge
-from bridge.store.records.merged_patients import Patient
-from bridge.store.records.message_time import MessageTime, are_comparable, is_earlier
-from bridge.store.records.order_index import IndexedOrder
-from bridge.store.records.patient_demographics import DemographicsUpdate
+from bridge.orders.order import Order, Patient
+from bridge.orders.rules import ORDER_ACTIONS
+from bridge.orders.times import (
+    UNKNOWN,
+    MessageTime,
+    are_comparable,
+    comparable_time,
+    is_earlier,
+)
+from bridge.orders.values import as_moved_by_merge
 from mappings.hl7.path import Path
-from mappings.hl7.person_names import are_compatible, has_all_forms, is_name, share_script
+from mappings.hl7.person_names import (
+    are_compatible,
+    has_all_forms,
+    have_same_given_name,
+    is_name,
+    share_script,
+)
 from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.procedures import replace_identifiers
 from mappings.language.transforms import age_at
 from mappings.outbound.echo import Echo
+
+Tags = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DemographicsUpdate:
+    """
+    An update of a patient's demographics: when it was sent, and its tags.
+
+    If MSH-7 cannot be trusted, `sent_at` is the time of arrival and `clock` is 0.
+    """
+
+    site: str
+    mrn: str
+    sent_at: int
+    tags: Mapping[str, str]
+    clock: int = UNKNOWN
+
+    @property
+    def sent(self) -> MessageTime | None:
+        return comparable_time(self.sent_at, self.clock)
+
+
+@dataclass(frozen=True, slots=True)
+class MergePointer:
+    """
+    A merged identifier and its survivor.
+
+    `merged_into` is what the merge named; it differs from `mrn` if that one was merged later.
+    `identity` are the demographics that the merge named for the survivor. Pointers that were
+    stored by an earlier version have no `merged_at` (ms) and no identity.
+    """
+
+    site: str
+    prior_mrn: str
+    mrn: str
+    merged_into: str
+    merged_at: int | None = None
+    identity: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
 
 KnownDemographics = Mapping[Patient, DemographicsUpdate]
 """The latest demographics of patients."""
@@ -65,11 +118,11 @@ def known_spellings(tags: Mapping[str, Any], known: Iterable[Mapping[str, Any]])
     """
     order_name = str(tags.get("PatientName") or "")
     own = list(known)
-    if any(_contradict(tags, each) for each in own):
+    if any(_contradict(tags, other) for other in own):
         return []
-    names = dict.fromkeys(str(each.get("PatientName") or "") for each in own)
+    names = dict.fromkeys(str(other.get("PatientName") or "") for other in own)
     born = tags.get("PatientBirthDate")
-    same_birth_date = bool(born) and any(each.get("PatientBirthDate") == born for each in own)
+    same_birth_date = bool(born) and any(other.get("PatientBirthDate") == born for other in own)
     return [
         name
         for name in names
@@ -122,7 +175,7 @@ def is_other_name(event: OrderEvent, known: Mapping[str, Any]) -> bool:
 
 
 def had_current_name_before(
-    event: OrderEvent, sent_at: MessageTime, name: str, orders: Iterable[IndexedOrder]
+    event: OrderEvent, sent_at: MessageTime, name: str, orders: Iterable[Order]
 ) -> bool:
     """
     True if a patient had today's name before an order was sent, and never the order's name.
@@ -131,23 +184,23 @@ def had_current_name_before(
     come from the PID segments of the patient's orders.
     """
     order_name = str(event.clinical_info["PatientName"])
-    own = [each for each in orders if each.key[:2] == (event.site, event.mrn)]
+    own = [order for order in orders if order.patient == (event.site, event.mrn)]
     names_by_order = [
-        (each, {text.casefold() for text in Echo(each.echo).texts(_NAME)}) for each in own
+        (order, {text.casefold() for text in Echo(order.echo).texts(_NAME)}) for order in own
     ]
     if any(_name_parts(order_name) <= texts for _, texts in names_by_order):
         return False
     return any(
-        _name_parts(name) <= texts and _is_before(each, sent_at) for each, texts in names_by_order
+        _name_parts(name) <= texts and _is_before(order, sent_at) for order, texts in names_by_order
     )
 
 
-def _is_before(order: IndexedOrder, sent_at: MessageTime) -> bool:
+def _is_before(order: Order, sent_at: MessageTime) -> bool:
     return any(is_earlier(time, sent_at) for time in (order.opened_at, order.tags_sent_at))
 
 
 def matches_former_name(
-    event: OrderEvent, correction: DemographicsUpdate, orders: Iterable[IndexedOrder]
+    event: OrderEvent, correction: DemographicsUpdate, orders: Iterable[Order]
 ) -> bool:
     """
     True if an order has the name that the patient's earlier orders have.
@@ -159,9 +212,9 @@ def matches_former_name(
     if given and known and given != known:
         return False
     name = _name_parts(event.clinical_info.get("PatientName"))
-    own = [each for each in orders if each.key[:2] == (event.site, event.mrn)]
+    own = [order for order in orders if order.patient == (event.site, event.mrn)]
     return bool(name) and any(
-        name <= {text.casefold() for text in Echo(each.echo).texts(_NAME)} for each in own
+        name <= {text.casefold() for text in Echo(order.echo).texts(_NAME)} for order in own
     )
 
 
@@ -188,7 +241,7 @@ def names_former_identity(event: OrderEvent, demographics: KnownDemographics) ->
 
 
 def takes_identifier_of_other(
-    event: OrderEvent, demographics: KnownDemographics, orders: Iterable[IndexedOrder]
+    event: OrderEvent, demographics: KnownDemographics, orders: Iterable[Order]
 ) -> bool:
     """
     True if a patient's new identifier belongs to another patient, by the known names.
@@ -202,7 +255,7 @@ def takes_identifier_of_other(
     known_names: dict[Patient, list[object]] = {now: [], prior: [event.prior_name]}
     for patient in (now, prior):
         known_names[patient] += [
-            each.tags.get("PatientName") for each in orders if each.key[:2] == patient
+            order.tags.get("PatientName") for order in orders if order.patient == patient
         ]
         known_names[patient] += (
             [demographics[patient].tags.get("PatientName")] if patient in demographics else []
@@ -265,7 +318,7 @@ def with_correction(
     event: OrderEvent,
     sent_at: MessageTime | None,
     demographics: KnownDemographics,
-    orders: Iterable[IndexedOrder] = (),
+    orders: Iterable[Order] = (),
 ) -> OrderEvent:
     """
     Apply the correction of its patient to an order that was sent before it.
@@ -290,7 +343,7 @@ def _predates_correction(
     event: OrderEvent,
     sent_at: MessageTime | None,
     demographics: KnownDemographics,
-    orders: Sequence[IndexedOrder],
+    orders: Sequence[Order],
 ) -> bool:
     correction = demographics[event.site, event.mrn]
     is_conflicting = has_conflicting_name(event, sent_at, demographics)
@@ -307,7 +360,7 @@ def former_identity(
     event: OrderEvent,
     sent: MessageTime,
     demographics: KnownDemographics,
-    orders: Iterable[IndexedOrder],
+    orders: Iterable[Order],
 ) -> list[DemographicsUpdate]:
     """
     Return the demographics to store for a merged patient.
@@ -315,7 +368,7 @@ def former_identity(
     They identify its late orders, and are its own again if the merge is undone.
     """
     prior = (event.site, event.prior_mrn)
-    own = [order.tags for order in orders if order.key[:2] == prior]
+    own = [order.tags for order in orders if order.patient == prior]
     known: dict[str, str] = dict(demographics[prior].tags) if prior in demographics else {}
     for tag in IDENTIFYING:
         values = (str(tags[tag]) for tags in own if tags.get(tag))
@@ -327,21 +380,21 @@ def former_identity(
 
 
 def corrections(
-    event: OrderEvent, updates: Mapping[str, str], orders: Iterable[IndexedOrder]
-) -> list[IndexedOrder]:
+    event: OrderEvent, updates: Mapping[str, str], orders: Iterable[Order]
+) -> list[Order]:
     """Return the changed orders of a patient and of the patient merged into it."""
     patients = {(event.site, event.mrn), (event.site, event.prior_mrn)}
-    own = [each for each in orders if (each.key.site, each.key.mrn) in patients]
-    kept = {each.key.accession for each in own if each.key.mrn == event.mrn}
+    own = [order for order in orders if order.patient in patients]
+    kept = {order.key.accession for order in own if order.key.mrn == event.mrn}
     found = []
-    for each in own:
-        if each.key.mrn != event.mrn and each.key.accession in kept:
+    for order in own:
+        moves = order.key.mrn != event.mrn
+        if moves and order.key.accession in kept:
             continue  # the survivor has an order with this accession
-        moves = each.key.mrn != event.mrn
-        echo = replace_identifiers(each.echo, event.echo) if moves else each.echo
-        after = replace(each, tags=with_demographics(each.tags, updates), echo=echo)
-        after = as_moved_by_merge(after, each.key.mrn) if moves else after
-        if after != each:
+        echo = replace_identifiers(order.echo, event.echo) if moves else order.echo
+        after = replace(order, tags=with_demographics(order.tags, updates), echo=echo)
+        after = as_moved_by_merge(after, order.key.mrn) if moves else after
+        if after != order:
             found.append(after)
     return found
 
@@ -363,3 +416,73 @@ def with_demographics(tags: Mapping[str, Any], updates: Mapping[str, str]) -> di
         birth, study = (str(merged.get(tag, "")) for tag in ("PatientBirthDate", "StudyDate"))
         merged["PatientAge"] = age_at(birth, study)
     return merged
+
+
+@dataclass(frozen=True, slots=True)
+class MergedIdentity:
+    """What is known of a survivor, and what was known of the merged patient before the merge."""
+
+    survivor: Sequence[Tags]
+    former: Tags = field(default_factory=dict)
+
+
+def survivor_tags(demographics: Tags, at_merge: Tags, orders: Iterable[Tags]) -> Sequence[Tags]:
+    """
+    Return what is known of a survivor: now, and when the merge was sent.
+
+    A sender that does not know the merge does not know later corrections either. The tags of the
+    survivor's orders are used where both have no value.
+    """
+    known = [demographics, at_merge]
+    missing = [tag for tag in IDENTIFYING if not any(tags.get(tag) for tags in known)]
+    others = [{tag: tags[tag] for tag in missing if tags.get(tag)} for tags in orders]
+    return [tags for tags in (*known, *others) if tags]
+
+
+def is_of_other_person(event: OrderEvent, identity: MergedIdentity) -> bool:
+    """
+    True if an event with a merged number is about another person than the survivor.
+
+    Orders: another date of birth, another sex, or another name. A family name may change; the given
+    name may not. Corrections: another name and another date of birth, or the former value of the
+    merged patient.
+    """
+    tags, known = event.clinical_info, identity.survivor
+    other_birth_date = _differs("PatientBirthDate", tags, known)
+    other_sex = _differs("PatientSex", tags, known)
+    other_name = _differs("PatientName", tags, known)
+    if event.action is not OrderAction.PATIENT_UPDATE:
+        return other_birth_date or other_sex or other_name
+    repeats = {tag: _repeats(tag, tags, identity.former) for tag in IDENTIFYING}
+    return (
+        (other_name and (other_birth_date or repeats["PatientName"]))
+        or (other_birth_date and repeats["PatientBirthDate"])
+        or (other_sex and repeats["PatientSex"])
+    )
+
+
+def _differs(tag: str, tags: Tags, known: Sequence[Tags]) -> bool:
+    values = [other for other in known if other.get(tag)]
+    return bool(tags.get(tag) and values) and all(_differ(tag, tags, other) for other in values)
+
+
+def _repeats(tag: str, tags: Tags, former: Tags) -> bool:
+    return bool(tags.get(tag) and former.get(tag)) and not _differ(tag, tags, former)
+
+
+def _differ(tag: str, one: Tags, other: Tags) -> bool:
+    if tag == "PatientBirthDate":
+        return has_other_birth_date(one, other)
+    if tag == "PatientSex":
+        return has_other_sex(one, other)
+    first, second = str(one[tag]), str(other[tag])
+    if not share_script(first, second):  # the report engine compares them, too
+        return False
+    return not (are_compatible(first, second) or have_same_given_name(first, second))
+
+
+def moves_to_merged(event: OrderEvent, survivors: Mapping[Patient, str]) -> bool:
+    now = survivors.get((event.site, event.mrn))
+    prior = survivors.get((event.site, event.prior_mrn), event.prior_mrn)
+    is_move = event.action is OrderAction.VISIT_MOVE and event.mrn != event.prior_mrn
+    return is_move and now is not None and now == prior

@@ -47,13 +47,9 @@ def clock(sender: int, resolution: Resolution) -> int:
     return (sender & _SENDERS) << _RESOLUTION_BITS | resolution
 
 
-def stored(at: int | None, clock: int | None) -> MessageTime | None:
+def comparable_time(at: int | None, clock: int | None) -> MessageTime | None:
     """Read a time from its two columns; None if it cannot be compared."""
     return None if at is None or not clock else MessageTime(at, clock)
-
-
-def columns(time: MessageTime | None) -> tuple[int | None, int | None]:
-    return (None, None) if time is None else (time.at, time.clock)
 
 
 def are_comparable(one: MessageTime | None, other: MessageTime | None) -> bool:

@@ -1,14 +1,15 @@
-"""Plans: the step for each order of a message, and the state of the order after it.
+"""
+Plans: the step for each order of a message, and the state of the order after it.
 
-Pure. Events of one message about one order are one task: several ORC groups may share an
+Events of one message about one order are one task: several ORC groups may share an
 accession, and an accession is one report.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bridge.intake.process.duplicate_orders import early_rows, order_numbers, with_early_rows
-from bridge.intake.process.order_hierarchy import (
+from bridge.orders.duplicates import early_rows, order_numbers, with_early_rows
+from bridge.orders.hierarchy import (
     FROM_PARENT,
     has_lost_parent,
     involves_parent,
@@ -16,35 +17,30 @@ from bridge.intake.process.order_hierarchy import (
     parent_of,
     with_child_events,
 )
-from bridge.intake.process.order_rules import (
+from bridge.orders.order import Order, OrderIndexKey, OrderState
+from bridge.orders.rules import (
     CLOSING_ACTIONS,
-    OPEN_STATES,
     ORDER_ACTIONS,
-    OrderState,
     OrderStep,
     SourceMessage,
     Transition,
     decide,
     with_state,
 )
-from bridge.intake.process.order_values import (
-    HELD_LATER,
+from bridge.orders.times import is_earlier
+from bridge.orders.values import (
+    applicable_later_event,
     combined_event,
     differs_from,
-    has_moved_away,
-    is_unordered,
-    later_event,
+    is_number_only_after,
     names_procedure,
     uncancelled_procedures,
-    updated_signals,
     updated_values,
     with_later_event,
+    with_links,
     with_older_values,
     with_procedures,
-    with_unordered_mark,
 )
-from bridge.store.records.message_time import is_earlier
-from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
 from mappings.inbound.events import OrderAction, OrderEvent
 
 SUPERSEDED = "superseded"
@@ -71,20 +67,21 @@ class OrderTask:
 
     step: OrderStep
     event: OrderEvent
-    before: IndexedOrder | None
-    after: IndexedOrder
-    absorbed: Sequence[IndexedOrder] = ()
+    before: Order | None
+    after: Order
+    absorbed: Sequence[Order] = ()
 
     @property
     def regroups(self) -> bool:
-        """Whether its links must be checked: it is new on the worklist, or its signals changed."""
+        """Whether its links must be checked: it is new on the worklist, or its links changed."""
         if self.step is not OrderStep.REGISTER:
             return False
         return (
             self.before is None
             or bool(self.absorbed)
             or self.before.state != OrderState.ORDERED
-            or self.before.signals != self.after.signals
+            or self.before.links != self.after.links
+            or self.before.parents != self.after.parents
             or self.event.action is OrderAction.LINK
         )
 
@@ -103,7 +100,7 @@ def merge_events(events: Iterable[OrderEvent]) -> list[OrderEvent]:
 
 def plan(
     events: Sequence[OrderEvent],
-    index: Mapping[OrderIndexKey, IndexedOrder],
+    index: Mapping[OrderIndexKey, Order],
     source: SourceMessage,
     *,
     has_early_rows: bool = False,
@@ -128,9 +125,9 @@ def plan(
             task = _plan_event(event, known, position, source)
         else:  # the usual case; `_plan_event` would scan all known orders
             task = _task_with_later_event(event, known.get(key_of(event)), known, position, source)
-        has_early_rows = has_early_rows or is_unordered(task.after)
-        for each in task.absorbed:
-            del known[each.key]
+        has_early_rows = has_early_rows or task.after.number_only
+        for row in task.absorbed:
+            del known[row.key]
         known[task.after.key] = task.after
         tasks.append(task)
     return tasks
@@ -138,9 +135,8 @@ def plan(
 
 def is_final_cancellation(task: OrderTask, events: Iterable[OrderEvent]) -> bool:
     """True if an order is cancelled and the message has no other event under its accession."""
-    own = [each for each in events if key_of(each) == task.after.key]
     return task.after.state == OrderState.CANCELLED and all(
-        e.action in CLOSING_ACTIONS for e in own
+        event.action in CLOSING_ACTIONS for event in events if key_of(event) == task.after.key
     )
 
 
@@ -149,9 +145,7 @@ def was_reopened_later(task: OrderTask, source: SourceMessage) -> bool:
     before = task.before
     if before is None or task.after.state != OrderState.CANCELLED:
         return False
-    return OrderState(before.state) in OPEN_STATES and is_earlier(
-        source.sent_at, before.state_changed_at
-    )
+    return before.is_open and is_earlier(source.sent_at, before.state_changed_at)
 
 
 def no_effect_code(task: OrderTask, source: SourceMessage) -> str:
@@ -160,7 +154,7 @@ def no_effect_code(task: OrderTask, source: SourceMessage) -> str:
     closes = event.action in CLOSING_ACTIONS
     if event.note == FROM_PARENT:
         return ""
-    if closes and (before is None or is_unordered(before)):
+    if closes and (before is None or before.number_only):
         return ORDER_UNKNOWN
     if before is not None and _closes_nothing(task):
         return SEVERAL_ORDERS
@@ -190,7 +184,9 @@ def _closes_nothing(task: OrderTask) -> bool:
     return closes and before is not None and task.after.echo == before.echo
 
 
-def leaves_orphans(tasks: Iterable[OrderTask], index: Mapping[OrderIndexKey, IndexedOrder]) -> bool:
+def leaves_children_of_replaced(
+    tasks: Iterable[OrderTask], index: Mapping[OrderIndexKey, Order]
+) -> bool:
     """True if open orders remain whose parent this message or an earlier one replaced."""
     parent_tasks = [task for task in tasks if involves_parent(task.event)]
     if not parent_tasks:
@@ -205,12 +201,12 @@ def leaves_orphans(tasks: Iterable[OrderTask], index: Mapping[OrderIndexKey, Ind
 
 def _replacements_first(events: Sequence[OrderEvent]) -> list[OrderEvent]:
     """Put replaced orders first: the replacement may have the same accession."""
-    return sorted(events, key=lambda each: each.action is not OrderAction.REPLACE)
+    return sorted(events, key=lambda event: event.action is not OrderAction.REPLACE)
 
 
 def _plan_event(
     event: OrderEvent,
-    known: Mapping[OrderIndexKey, IndexedOrder],
+    known: Mapping[OrderIndexKey, Order],
     position: int,
     source: SourceMessage,
 ) -> OrderTask:
@@ -223,9 +219,7 @@ def _plan_event(
     return _with_absorbed(task, own, absorbed) if absorbed else task
 
 
-def _with_absorbed(
-    task: OrderTask, own: IndexedOrder | None, absorbed: Sequence[IndexedOrder]
-) -> OrderTask:
+def _with_absorbed(task: OrderTask, own: Order | None, absorbed: Sequence[Order]) -> OrderTask:
     """Choose the step by the state of the order that the rows become."""
     listed = own is not None and own.state == OrderState.ORDERED
     if task.after.state == OrderState.ORDERED:
@@ -235,8 +229,8 @@ def _with_absorbed(
 
 def _task_with_later_event(
     event: OrderEvent,
-    before: IndexedOrder | None,
-    known: Mapping[OrderIndexKey, IndexedOrder],
+    before: Order | None,
+    known: Mapping[OrderIndexKey, Order],
     position: int,
     source: SourceMessage,
 ) -> OrderTask:
@@ -249,13 +243,13 @@ def _task_with_later_event(
 
 def _task_of(
     event: OrderEvent,
-    before: IndexedOrder | None,
-    known: Mapping[OrderIndexKey, IndexedOrder],
+    before: Order | None,
+    known: Mapping[OrderIndexKey, Order],
     position: int,
     source: SourceMessage,
 ) -> OrderTask:
     step, after = _transition(event, before, known, source)
-    later = later_event(before, event, source.sent_at) if before is not None else None
+    later = applicable_later_event(before, event, source.sent_at) if before is not None else None
     if (
         before is not None
         and step is OrderStep.WITHDRAW
@@ -266,51 +260,49 @@ def _task_of(
         )
     if before is not None and step in {OrderStep.NOTHING, OrderStep.DETACH}:
         return OrderTask(step, event, before, _unchanged_with_numbers(before, event, source))
-    base = before or IndexedOrder(key_of(event), after, source.message_id, 0, position)
+    base = before or Order(key_of(event), after, source.message_id, 0, position)
     if before is not None and _starts_anew(before, step, source):
-        base = IndexedOrder(key_of(event), after, source.message_id, 0, position)
-    if step is OrderStep.REGISTER and later is not None and later.kind == HELD_LATER:
+        base = Order(key_of(event), after, source.message_id, 0, position)
+    if step is OrderStep.REGISTER and later is not None and later.is_hold:
         step, after = OrderStep.REMEMBER, OrderState.HELD
     base = with_state(base, event, before, after, source)
     if later is not None and source.sent_at is not None and after is not OrderState.CANCELLED:
-        base = replace(base, state_changed_at=source.sent_at._replace(at=later.signal))
+        base = replace(base, state_changed_at=source.sent_at._replace(at=later.at))
     if is_earlier(source.sent_at, base.tags_sent_at, came_first=source.is_behind(before)):
         late = with_older_values(base, event)
-        late = replace(late, signals=with_unordered_mark(late.signals, event, before))
+        late = replace(late, number_only=is_number_only_after(event, before))
         return OrderTask(step, replace(event, location=""), before, late)
     return OrderTask(step, event, before, _with_event(base, event, before, step, source))
 
 
-def _starts_anew(before: IndexedOrder, step: OrderStep, source: SourceMessage) -> bool:
+def _starts_anew(before: Order, step: OrderStep, source: SourceMessage) -> bool:
     """True if a cancelled order is ordered again: its earlier values no longer apply."""
     revived = before.state == OrderState.CANCELLED and step is OrderStep.REGISTER
     return revived and not is_earlier(source.sent_at, before.tags_sent_at)
 
 
 def _with_event(
-    base: IndexedOrder,
+    base: Order,
     event: OrderEvent,
-    before: IndexedOrder | None,
+    before: Order | None,
     step: OrderStep,
     source: SourceMessage,
-) -> IndexedOrder:
+) -> Order:
     closing = step is OrderStep.WITHDRAW
     echo, tags = updated_values(base, event.echo, event.clinical_info, event.lists)
     keeps_time = source.sent_at is None or not names_procedure(event)
     return replace(
-        base,
+        with_links(base, event, closing=closing),
         placer=event.placer or base.placer,
         filler=event.filler or base.filler,
         tags=tags,
         echo=base.echo if closing and base.echo else echo,
         tags_sent_at=base.tags_sent_at if keeps_time else source.sent_at,
-        signals=with_unordered_mark(updated_signals(base, event, closing=closing), event, before),
+        number_only=is_number_only_after(event, before),
     )
 
 
-def _unchanged_with_numbers(
-    before: IndexedOrder, event: OrderEvent, source: SourceMessage
-) -> IndexedOrder:
+def _unchanged_with_numbers(before: Order, event: OrderEvent, source: SourceMessage) -> Order:
     """
     Keep an order's state and add its numbers.
 
@@ -320,11 +312,11 @@ def _unchanged_with_numbers(
         before,
         placer=before.placer or event.placer,
         filler=before.filler or event.filler,
-        signals=with_unordered_mark(before.signals, event, before),
+        number_only=is_number_only_after(event, before),
     )
     changed = before.state == OrderState.CANCELLED and event.action is OrderAction.CHANGE
     later = is_earlier(before.state_changed_at, source.sent_at)
-    if not (changed and later and names_procedure(event)) or has_moved_away(before):
+    if not (changed and later and names_procedure(event)) or before.moved_away:
         return known
     if is_earlier(source.sent_at, before.tags_sent_at):
         return known
@@ -334,19 +326,19 @@ def _unchanged_with_numbers(
 
 def _transition(
     event: OrderEvent,
-    before: IndexedOrder | None,
-    known: Mapping[OrderIndexKey, IndexedOrder],
+    before: Order | None,
+    known: Mapping[OrderIndexKey, Order],
     source: SourceMessage,
 ) -> Transition:
     """Decide the transition by the order's state; an unknown child takes its parent's state."""
     deciding = before or parent_of(event, known.values())
     if deciding is None:
         return decide(event.action, OrderState.UNKNOWN, source.sent_at, None)
-    state = OrderState(deciding.state) if before else OrderState.UNKNOWN
+    state = deciding.state if before else OrderState.UNKNOWN
     overtaken = before is None and is_earlier(source.sent_at, deciding.state_changed_at)
     return decide(
         event.action,
-        OrderState(deciding.state) if overtaken else state,
+        deciding.state if overtaken else state,
         source.sent_at,
         deciding.state_changed_at,
         opened_at=deciding.opened_at if before else None,

@@ -1,6 +1,6 @@
-"""Order rules: the transition of an order for each event and state. One table.
+"""The transition of an order for each event and state: one table.
 
-Pure. HL7 does not guarantee the order of messages about one order (a cancellation before the
+HL7 does not guarantee the order of messages about one order (a cancellation before the
 order, a change before the order, an order twice), so that each pair has a rule.
 """
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from bridge.store.records.message_time import MessageTime, is_earlier, newest
-from bridge.store.records.order_index import IndexedOrder
+from bridge.orders.order import OPEN_STATES, Order, OrderState
+from bridge.orders.times import MessageTime, is_earlier, newest
 from mappings.inbound.events import OrderAction, OrderEvent
 
 PATIENT_ACTIONS = frozenset(
@@ -24,16 +24,6 @@ PATIENT_ACTIONS = frozenset(
 """Actions on a patient, independent of orders."""
 
 ORDER_ACTIONS = frozenset(OrderAction) - PATIENT_ACTIONS - {OrderAction.IGNORE}
-
-
-class OrderState(StrEnum):
-    """The state of an order according to its sender."""
-
-    UNKNOWN = "unknown"
-    ORDERED = "ordered"
-    HELD = "held"
-    CANCELLED = "cancelled"
-    AWAITED = "awaited"  # not examined yet, and the definition waits for the examination
 
 
 class OrderStep(StrEnum):
@@ -111,9 +101,6 @@ CLOSING_ACTIONS = frozenset(
 OPENING_ACTIONS = CREATING_ACTIONS | {OrderAction.RELEASE}
 """Actions that open an order, in any state."""
 
-OPEN_STATES = frozenset({OrderState.ORDERED, OrderState.AWAITED})
-"""States of an order that waits for a radiologist."""
-
 CASCADING_ACTIONS = frozenset(
     {OrderAction.CANCEL, OrderAction.DISCONTINUE, OrderAction.HOLD, OrderAction.RELEASE}
 )
@@ -180,20 +167,20 @@ class SourceMessage:
     message_id: int
     sent_at: MessageTime | None
 
-    def is_behind(self, order: IndexedOrder | None) -> bool:
+    def is_behind(self, order: Order | None) -> bool:
         """True if it arrived before the message that was last applied to an order."""
         return order is not None and self.message_id < order.last_message
 
 
 def with_state(
-    base: IndexedOrder,
+    base: Order,
     event: OrderEvent,
-    before: IndexedOrder | None,
+    before: Order | None,
     after: OrderState,
     source: SourceMessage,
-) -> IndexedOrder:
+) -> Order:
     """Set the state of an order after an event, and the times that belong to it."""
-    state = OrderState(before.state) if before else OrderState.UNKNOWN
+    state = before.state if before else OrderState.UNKNOWN
     opened = event.action in CREATING_ACTIONS
     return replace(
         base,
@@ -207,7 +194,7 @@ def with_state(
 def _state_changed_at(
     state: OrderState,
     after: OrderState,
-    base: IndexedOrder,
+    base: Order,
     event: OrderEvent,
     source: SourceMessage,
 ) -> MessageTime | None:

@@ -1,36 +1,59 @@
-"""Visits of orders: the orders that an event about a visit changes, and redirected messages.
+"""
+Visits of orders: the orders that an event about a visit changes, and redirected messages.
 
-Pure. An order belongs to a visit by the number in its Metadata. When a visit moves to another
-patient, its orders move too, unless the report engine refuses. Later messages that name the visit's
-former patient or number are redirected; `addressing` redirects after merges. An order that could
-not move, because its report was begun, stays with its patient, and so do later messages about it.
+An order belongs to a visit by the number in its Metadata. When a visit moves to another patient,
+its orders move too, unless the report engine refuses. Later messages that name the visit's former
+patient or number are redirected; `addressing` redirects after merges. An order that could not move,
+because its report was begun, stays with its patient, and so do later messages about it.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
-from bridge.intake.patients.demographics import (
-    DEMOGRAPHICS,
-    demographics_of,
-    with_new_patient,
-)
-from bridge.intake.process.addressing import Patient, redirected_to_survivor
-from bridge.intake.process.duplicate_orders import (
-    combined_with_existing,
-    may_be_same_order,
-    order_numbers,
-)
-from bridge.intake.process.jobs import MessageJob
-from bridge.intake.process.order_plans import key_of
-from bridge.intake.process.order_rules import CREATING_ACTIONS, ORDER_ACTIONS, OrderState
-from bridge.intake.process.order_values import has_moved_away, is_unordered
-from bridge.store.records.message_time import MessageTime, is_earlier
-from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
-from bridge.store.records.visit_transfers import VisitReference, VisitTransfer, VisitTransfers
+from bridge.orders.addressing import redirected_to_survivor
+from bridge.orders.duplicates import combined_with_existing, may_be_same_order, order_numbers
+from bridge.orders.hierarchy import numbers_of
+from bridge.orders.order import Order, OrderIndexKey, OrderState, Patient, Survivors
+from bridge.orders.patients import DEMOGRAPHICS, demographics_of, with_new_patient
+from bridge.orders.plans import key_of
+from bridge.orders.rules import CREATING_ACTIONS, ORDER_ACTIONS
+from bridge.orders.times import UNKNOWN, MessageTime, comparable_time, is_earlier
 from mappings.inbound.events import OrderAction, OrderEvent, PatientVisit
 from mappings.inbound.procedures import replace_identifiers, replace_number
+
+
+class VisitReference(NamedTuple):
+    """A visit as orders name it: SiteID, PatientMRN, a key in Metadata, and its visit number."""
+
+    site: str
+    mrn: str
+    key: str
+    number: str
+
+
+@dataclass(frozen=True, slots=True)
+class VisitTransfer:
+    """
+    A transfer: `now` is the current visit.
+
+    `tags` and `echo` are the demographics and segments of the message. If MSH-7 cannot be trusted,
+    `sent_at` is the time of arrival and `clock` is 0.
+    """
+
+    now: VisitReference
+    sent_at: int
+    tags: Mapping[str, str] = field(default_factory=dict)
+    echo: tuple[str, ...] = ()
+    clock: int = UNKNOWN
+
+    @property
+    def sent(self) -> MessageTime | None:
+        return comparable_time(self.sent_at, self.clock)
+
+
+VisitTransfers = Mapping[VisitReference, VisitTransfer]
 
 METADATA = "Metadata"
 VISIT_NUMBER_FIELDS: Mapping[str, int] = MappingProxyType({"PV1": 19, "PID": 18})
@@ -41,8 +64,8 @@ VISIT_NUMBER_FIELDS: Mapping[str, int] = MappingProxyType({"PV1": 19, "PID": 18}
 class VisitChange:
     """One order before and after; `updates` are the tags for the report engine."""
 
-    before: IndexedOrder
-    after: IndexedOrder
+    before: Order
+    after: Order
     updates: dict[str, Any]
 
     @property
@@ -52,7 +75,7 @@ class VisitChange:
 
 
 def visit_changes(
-    event: OrderEvent, orders: Iterable[IndexedOrder], sent_at: MessageTime | None = None
+    event: OrderEvent, orders: Iterable[Order], sent_at: MessageTime | None = None
 ) -> list[VisitChange]:
     """
     Return the orders that an event about a visit changes.
@@ -68,46 +91,46 @@ def visit_changes(
     mrn = event.prior_mrn or event.mrn if is_move else event.mrn
     number = visit.prior or visit.number if is_move else visit.number
     found = [
-        each
-        for each in known
+        order
+        for order in known
         if number
-        and (each.key.site, each.key.mrn) == (event.site, mrn)
-        and not has_moved_away(each)
-        and (is_move or each.state != OrderState.CANCELLED)  # a cancelled order moves too
-        and _metadata(each).get(visit.key) == number
+        and order.patient == (event.site, mrn)
+        and not order.moved_away
+        and (is_move or order.state != OrderState.CANCELLED)  # a cancelled order moves too
+        and _metadata(order).get(visit.key) == number
     ]
     changed = (
-        _visit_change(each, event, visit, overtaken=not is_move and _is_overtaken(each, sent_at))
-        for each in found
+        _visit_change(order, event, visit, overtaken=not is_move and _is_overtaken(order, sent_at))
+        for order in found
     )
-    combined_changes = (_with_existing(each, known) if each.moves else each for each in changed)
-    return [each for each in combined_changes if each.before != each.after]
+    combined = (_with_existing(change, known) if change.moves else change for change in changed)
+    return [change for change in combined if change.before != change.after]
 
 
-def _with_existing(change: VisitChange, known: Iterable[IndexedOrder]) -> VisitChange:
+def _with_existing(change: VisitChange, known: Iterable[Order]) -> VisitChange:
     after = combined_with_existing(change.after, known)
     return replace(change, after=after, updates=dict(after.tags))
 
 
-def _is_overtaken(order: IndexedOrder, sent_at: MessageTime | None) -> bool:
+def _is_overtaken(order: Order, sent_at: MessageTime | None) -> bool:
     has_visit = any(line[:3].upper() == "PV1" for line in order.echo)
     return has_visit and is_earlier(sent_at, order.tags_sent_at)
 
 
 def overtaken_by_orders(
-    event: OrderEvent, sent_at: MessageTime | None, orders: Iterable[IndexedOrder]
+    event: OrderEvent, sent_at: MessageTime | None, orders: Iterable[Order]
 ) -> dict[str, str]:
     found: dict[str, str] = {}
     for order in orders:
-        is_own = (order.key.site, order.key.mrn) == (event.site, event.mrn)
-        if is_own and not has_moved_away(order) and is_earlier(sent_at, order.tags_sent_at):
+        is_own = order.patient == (event.site, event.mrn)
+        if is_own and not order.moved_away and is_earlier(sent_at, order.tags_sent_at):
             values = {tag: str(order.tags[tag]) for tag in DEMOGRAPHICS if order.tags.get(tag)}
             found = {**values, **found}
     return found
 
 
 def _visit_change(
-    order: IndexedOrder, event: OrderEvent, visit: PatientVisit, *, overtaken: bool
+    order: Order, event: OrderEvent, visit: PatientVisit, *, overtaken: bool
 ) -> VisitChange:
     values = {**visit.values, visit.key: visit.number} if visit.number else dict(visit.values)
     known = _metadata(order)
@@ -131,7 +154,7 @@ def _visit_change(
     return VisitChange(order, replace(order, key=key, tags=tags, echo=echo), updates)
 
 
-def _metadata(order: IndexedOrder) -> dict[str, Any]:
+def _metadata(order: Order) -> dict[str, Any]:
     return dict(order.tags.get(METADATA) or {})
 
 
@@ -150,60 +173,64 @@ class VisitMovedError(Exception):
 class Redirects:
     """Merges and visit moves that apply to a batch: survivors by merged patient, moves by visit."""
 
-    survivors: Mapping[Patient, str] = field(default_factory=dict)
+    survivors: Survivors = field(default_factory=dict)
     moves: VisitTransfers = field(default_factory=dict)
 
 
-def redirected_job(
-    job: MessageJob, redirects: Redirects, known: Mapping[OrderIndexKey, IndexedOrder]
-) -> MessageJob:
-    """Redirect a job's events to the current patients; `known` are their orders."""
-    survivors = [redirected_to_survivor(each, redirects.survivors) for each in job.events]
-    events = [_with_accession_of_moved(each, redirects.moves, known) for each in survivors]
-    redirected = [
-        _redirected_event(each, redirects.moves, known, job.source.sent_at) for each in events
-    ]
+def redirected_events(
+    given: Sequence[OrderEvent],
+    sent_at: MessageTime | None,
+    redirects: Redirects,
+    known: Mapping[OrderIndexKey, Order],
+) -> tuple[list[OrderEvent], bool]:
+    """
+    Redirect events to the current patients; `known` are their orders.
+
+    Returns also whether an order names the former patient of a visit although it was sent after
+    the move.
+    """
+    moves = redirects.moves
+    survivors = [redirected_to_survivor(event, redirects.survivors) for event in given]
+    events = [_with_accession_of_moved(event, moves, known) for event in survivors]
+    redirected = [_redirected_event(event, moves, known, sent_at) for event in events]
     names_former_patient = any(
-        was.mrn != now.mrn and not _was_sent_before_move(job, was, redirects.moves, known)
+        was.mrn != now.mrn and not _was_sent_before_move(was, sent_at, moves, known)
         for was, now in zip(events, redirected, strict=True)
         if now.action in ORDER_ACTIONS
     )
-    exception_code = OTHER_PATIENT if names_former_patient else job.exception_code
-    return replace(job, events=redirected, exception_code=exception_code, moves=redirects.moves)
+    return redirected, names_former_patient
 
 
 def orders_to_read(
-    job: MessageJob, redirects: Redirects
+    events: Iterable[OrderEvent], redirects: Redirects
 ) -> tuple[set[OrderIndexKey], set[Patient], set[str]]:
-    """Return the orders that are needed to redirect a job: keys, patients, order numbers."""
-    moved_patients = {(each.site, each.mrn) for each in redirects.moves}
+    """Return the orders that are needed to redirect events: keys, patients, order numbers."""
+    moved_patients = {(visit.site, visit.mrn) for visit in redirects.moves}
     keys, patients, named = set[OrderIndexKey](), set[Patient](), set[str]()
-    for event in (redirected_to_survivor(each, redirects.survivors) for each in job.events):
+    for event in (redirected_to_survivor(event, redirects.survivors) for event in events):
         own = {(event.site, event.mrn), (event.site, event.prior_mrn)}
         if event.action in ORDER_ACTIONS and own & moved_patients:
             targets = {move.now.mrn for visit, move in redirects.moves.items() if visit[:2] in own}
             keys |= {key_of(event)._replace(mrn=mrn) for mrn in {event.mrn, *targets}}
             if event.accession in {event.placer, event.filler}:
                 patients |= {(event.site, mrn) for mrn in {event.mrn, *targets}}
-                named |= {event.placer, event.filler} - {""}
+                named |= numbers_of(event)
     return keys, patients, named
 
 
 def _with_accession_of_moved(
-    event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderIndexKey, IndexedOrder]
+    event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderIndexKey, Order]
 ) -> OrderEvent:
     by_number = event.accession in {event.placer, event.filler}
     if not by_number or event.action not in ORDER_ACTIONS or key_of(event) in known:
         return event
     visits = {move.now for visit, move in moves.items() if visit[:2] == (event.site, event.mrn)}
     found = {
-        each.key.accession
-        for each in known.values()
-        if not is_unordered(each)
-        and order_numbers(event).match(each)
-        and (
-            (may_be_same_order(event, each) and has_moved_away(each)) or _is_of_visit(each, visits)
-        )
+        order.key.accession
+        for order in known.values()
+        if not order.number_only
+        and order_numbers(event).match(order)
+        and ((may_be_same_order(event, order) and order.moved_away) or _is_of_visit(order, visits))
     }
     if len(found) != 1:
         return event
@@ -212,22 +239,22 @@ def _with_accession_of_moved(
     return replace(event, accession=accession, clinical_info=info)
 
 
-def _is_of_visit(order: IndexedOrder, visits: Collection[VisitReference]) -> bool:
+def _is_of_visit(order: Order, visits: Collection[VisitReference]) -> bool:
     key = order.key
     return any(
-        (each.site, each.mrn, each.number)
-        == (key.site, key.mrn, _visit_number(order.tags, each.key))
-        for each in visits
+        (visit.site, visit.mrn, visit.number)
+        == (key.site, key.mrn, _visit_number(order.tags, visit.key))
+        for visit in visits
     )
 
 
 def goes_to_other_patient(
-    before: MessageJob, after: MessageJob, survivors: Collection[Patient]
+    before: Sequence[OrderEvent], after: Sequence[OrderEvent], survivors: Collection[Patient]
 ) -> bool:
     """True if an order is redirected to another patient, and not because of a merge."""
     return any(
         was.mrn != now.mrn and (was.site, was.mrn) not in survivors
-        for was, now in zip(before.events, after.events, strict=True)
+        for was, now in zip(before, after, strict=True)
         if now.action in ORDER_ACTIONS
     )
 
@@ -235,7 +262,7 @@ def goes_to_other_patient(
 def _redirected_event(
     event: OrderEvent,
     moves: VisitTransfers,
-    known: Mapping[OrderIndexKey, IndexedOrder],
+    known: Mapping[OrderIndexKey, Order],
     sent_at: MessageTime | None,
 ) -> OrderEvent:
     if not moves:
@@ -247,17 +274,17 @@ def _redirected_event(
 
 
 def _was_sent_before_move(
-    job: MessageJob,
     event: OrderEvent,
+    sent_at: MessageTime | None,
     moves: VisitTransfers,
-    known: Mapping[OrderIndexKey, IndexedOrder],
+    known: Mapping[OrderIndexKey, Order],
 ) -> bool:
     found = _move_of(event, moves, known)
-    return found is not None and is_earlier(job.source.sent_at, found[1].sent)
+    return found is not None and is_earlier(sent_at, found[1].sent)
 
 
 def _move_of(
-    event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderIndexKey, IndexedOrder]
+    event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderIndexKey, Order]
 ) -> tuple[VisitReference, VisitTransfer] | None:
     if event.action not in ORDER_ACTIONS:
         return None
@@ -275,15 +302,15 @@ def _move_of(
 
 def _belongs_to_visit(
     event: OrderEvent,
-    own: IndexedOrder | None,
-    target: IndexedOrder | None,
+    own: Order | None,
+    target: Order | None,
     visit: VisitReference,
     move: VisitTransfer,
 ) -> bool:
     number = _visit_number(event.clinical_info, visit.key)
     if not number and own is not None:
         number = _visit_number(own.tags, visit.key)
-    if number and own is not None and has_moved_away(own):
+    if number and own is not None and own.moved_away:
         return number in {visit.number, move.now.number}
     if number:
         return number == visit.number
@@ -294,9 +321,9 @@ def _visit_number(tags: Mapping[str, Any], key: str) -> str:
     return str((tags.get(METADATA) or {}).get(key) or "")
 
 
-def _follows_visit(event: OrderEvent, own: IndexedOrder | None, key: str) -> bool:
+def _follows_visit(event: OrderEvent, own: Order | None, key: str) -> bool:
     """True if an order moves with its visit: it did not stay with the former patient."""
-    if own is None or has_moved_away(own) or not _visit_number(own.tags, key):
+    if own is None or own.moved_away or not _visit_number(own.tags, key):
         return True
     return own.state == OrderState.CANCELLED and event.action in CREATING_ACTIONS
 
@@ -357,19 +384,24 @@ def moves_of(event: OrderEvent, sent: MessageTime) -> list[tuple[VisitReference,
 
 
 def later_moves(
-    event: OrderEvent, job: MessageJob, orders: Iterable[IndexedOrder]
+    event: OrderEvent,
+    sent_at: MessageTime | None,
+    moves: VisitTransfers,
+    orders: Iterable[Order],
 ) -> list[OrderEvent]:
     """
     Return the moves of a survivor's visits that were sent after the merge and arrived before it.
 
     Orders that come with the merge may belong to those visits.
     """
-    own = [each for each in orders if each.key[:2] == (event.site, event.mrn)]
+    own = [
+        order
+        for order in orders
+        if order.patient == (event.site, event.mrn) and not order.moved_away
+    ]
     found = []
-    for visit, move in job.moves.items():
-        is_later = is_earlier(job.source.sent_at, move.sent)
-        belongs = any(_is_of_visit(each, [visit]) and not has_moved_away(each) for each in own)
-        if is_later and belongs:
+    for visit, move in moves.items():
+        if is_earlier(sent_at, move.sent) and any(_is_of_visit(order, [visit]) for order in own):
             info = {**move.tags, "PatientMRN": move.now.mrn}
             moved = PatientVisit(visit.key, move.now.number, prior=visit.number)
             at_survivor = replace(event, mrn=move.now.mrn, prior_mrn=visit.mrn, clinical_info=info)

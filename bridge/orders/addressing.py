@@ -1,27 +1,26 @@
-"""Addressing: which known order and patient a message is about.
+"""
+Addressing: which known order and patient a message is about.
 
-Pure. A merged patient is replaced by the survivor. An order keeps the accession under which it
-was ordered when it gets another number. Orders are searched within one patient only.
+A merged patient is replaced by the survivor. An order keeps the accession under which it was
+ordered when it gets another number. Orders are searched within one patient only.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from bridge.intake.process.duplicate_orders import may_be_same_order, order_numbers
-from bridge.intake.process.order_plans import SEVERAL_ORDERS, key_of
-from bridge.intake.process.order_rules import (
+from bridge.orders.duplicates import may_be_same_order, order_numbers
+from bridge.orders.hierarchy import numbers_of, parent_numbers
+from bridge.orders.order import Order, OrderIndexKey, OrderState, Patient
+from bridge.orders.plans import SEVERAL_ORDERS, key_of
+from bridge.orders.rules import (
     AFFECTED_STATES,
     CLOSING_ACTIONS,
     CREATING_ACTIONS,
     ORDER_ACTIONS,
-    OrderState,
 )
-from bridge.intake.process.order_values import is_closed_by, is_unordered
-from bridge.store.records.order_index import IndexedOrder, OrderIndexKey
-from mappings.inbound.events import CHILD_OF, OrderAction, OrderEvent
+from bridge.orders.values import is_closed_by
+from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.procedures import detail_texts, detail_values, step_accessions
-
-Patient = tuple[str, str]
 
 
 class PatientMergedError(Exception):
@@ -139,14 +138,14 @@ def names_merged_patient(events: Iterable[OrderEvent], survivors: Mapping[Patien
 def numbers_by_order(events: Iterable[OrderEvent]) -> dict[OrderIndexKey, set[str]]:
     """Return the placer and filler numbers of the orders of events, for `orders_of_others`."""
     found: dict[OrderIndexKey, set[str]] = {}
-    for each in events:
-        found.setdefault(key_of(each), set()).update({each.placer, each.filler} - {""})
+    for event in events:
+        found.setdefault(key_of(event), set()).update(numbers_of(event))
     return found
 
 
 def orders_of_others(
-    event: OrderEvent, index: Mapping[OrderIndexKey, IndexedOrder], others: Iterable[IndexedOrder]
-) -> list[IndexedOrder]:
+    event: OrderEvent, index: Mapping[OrderIndexKey, Order], others: Iterable[Order]
+) -> list[Order]:
     """
     Return the open orders of other patients that an event names by accession and number.
 
@@ -154,36 +153,34 @@ def orders_of_others(
     one.
     """
     own = index.get(key_of(event))
-    if event.action not in ORDER_ACTIONS or (own is not None and not is_unordered(own)):
+    if event.action not in ORDER_ACTIONS or (own is not None and not own.number_only):
         return []
     return [
-        each
-        for each in others
-        if (each.key.site, each.key.accession) == (event.site, event.accession)
-        and each.key.mrn not in {event.mrn, event.prior_mrn}
-        and each.state != OrderState.CANCELLED
-        and not is_unordered(each)
-        and order_numbers(event).match(each)
+        order
+        for order in others
+        if (order.key.site, order.key.accession) == (event.site, event.accession)
+        and order.key.mrn not in {event.mrn, event.prior_mrn}
+        and order.state != OrderState.CANCELLED
+        and not order.number_only
+        and order_numbers(event).match(order)
     ]
 
 
 def numbers_to_look_up(event: OrderEvent) -> set[str]:
     if event.action not in ORDER_ACTIONS:
         return set()
-    parents = {each.value for each in event.link_signals if each.kind == CHILD_OF}
-    own = {event.placer, event.filler} - {""}
-    return parents | own
+    return parent_numbers(event) | numbers_of(event)
 
 
-def is_known(event: OrderEvent, index: Mapping[OrderIndexKey, IndexedOrder]) -> bool:
+def is_known(event: OrderEvent, index: Mapping[OrderIndexKey, Order]) -> bool:
     known = index.get(key_of(event))
-    if known is None or is_unordered(known) or event.prior_mrn:
+    if known is None or known.number_only or event.prior_mrn:
         return False
     return event.placer in {"", known.placer} and event.filler in {"", known.filler}
 
 
 def with_known_accession(
-    event: OrderEvent, index: Mapping[OrderIndexKey, IndexedOrder], numbered: Iterable[IndexedOrder]
+    event: OrderEvent, index: Mapping[OrderIndexKey, Order], numbered: Iterable[Order]
 ) -> tuple[OrderEvent, bool]:
     """
     Give an event the accession of its known order; return it, and whether the order is ambiguous.
@@ -193,19 +190,19 @@ def with_known_accession(
     in a state that it changes. If there are still several, it does not change.
     """
     named = index.get(key_of(event))
-    ordered = named is not None and not is_unordered(named)
+    ordered = named is not None and not named.number_only
     if event.action not in ORDER_ACTIONS or ordered:
         return event, False
-    akin = [each for each in numbered if may_be_same_order(event, each)]
+    same = [order for order in numbered if may_be_same_order(event, order)]
     if event.accession not in {event.placer, event.filler}:
-        akin = [each for each in akin if _has_detail_number(each, event)]
-        if not akin:
+        same = [order for order in same if _has_detail_number(order, event)]
+        if not same:
             return event, False
-    found: Sequence[IndexedOrder] = [each for each in akin if not is_unordered(each)]
+    found: Sequence[Order] = [order for order in same if not order.number_only]
     if len(found) > 1 and event.action in SINGLE_ORDER_ACTIONS:
         found = _affected(event, found)
     if not found and named is None and event.action not in CREATING_ACTIONS:
-        found = akin[:1]  # this row absorbs the other rows later
+        found = same[:1]  # this row absorbs the other rows later
     if len(found) != 1:
         several = len(found) > 1 and event.action in SINGLE_ORDER_ACTIONS
         if not several or event.action in CLOSING_ACTIONS:
@@ -218,15 +215,15 @@ def with_known_accession(
     return replace(event, accession=accession, clinical_info=info), False
 
 
-def _has_detail_number(order: IndexedOrder, event: OrderEvent) -> bool:
+def _has_detail_number(order: Order, event: OrderEvent) -> bool:
     """True if the accession of an event is a number of the OBR or IPC of a known order."""
-    if event.action not in SINGLE_ORDER_ACTIONS or is_unordered(order):
+    if event.action not in SINGLE_ORDER_ACTIONS or order.number_only:
         return False
     numbers = (*detail_values(order.echo)[:2], step_accessions(order.echo))
     return any(event.accession in own for own in numbers)
 
 
-def _affected(event: OrderEvent, orders: Sequence[IndexedOrder]) -> Sequence[IndexedOrder]:
+def _affected(event: OrderEvent, orders: Sequence[Order]) -> Sequence[Order]:
     """Return the orders among several with the same number that an event is about."""
     named = orders
     sent = detail_values(event.echo)
@@ -241,21 +238,21 @@ def _affected(event: OrderEvent, orders: Sequence[IndexedOrder]) -> Sequence[Ind
     return [order for order in named if order.state in AFFECTED_STATES[event.action]] or named
 
 
-def may_share_closing(event: OrderEvent, numbered: Iterable[IndexedOrder]) -> bool:
+def may_share_closing(event: OrderEvent, numbered: Iterable[Order]) -> bool:
     """True if the closing of another row may have been meant for the order of an event."""
     if event.action not in CREATING_ACTIONS:
         return False
-    own = {event.placer, event.filler} - {""}
+    own = numbers_of(event)
     return any(
-        each.key[:2] == (event.site, event.mrn)
-        and not may_be_same_order(event, each)
-        and is_closed_by(each, own)
-        for each in numbered
+        order.patient == (event.site, event.mrn)
+        and not may_be_same_order(event, order)
+        and is_closed_by(order, own)
+        for order in numbered
     )
 
 
 def has_other_accession(
-    event: OrderEvent, index: Mapping[OrderIndexKey, IndexedOrder], numbered: Iterable[IndexedOrder]
+    event: OrderEvent, index: Mapping[OrderIndexKey, Order], numbered: Iterable[Order]
 ) -> bool:
     """
     True if an event names an open order, by its numbers, under another accession.
@@ -264,8 +261,9 @@ def has_other_accession(
     """
     if event.action in CREATING_ACTIONS or event.accession in {event.placer, event.filler}:
         return False
-    still = [each for each in numbered if each.state != OrderState.CANCELLED]
-    own = [each for each in still if not is_unordered(each)]
-    if key_of(event) in index or any(each.key == key_of(event) for each in own):
+    own = [
+        order for order in numbered if order.state != OrderState.CANCELLED and not order.number_only
+    ]
+    if key_of(event) in index or any(order.key == key_of(event) for order in own):
         return False
-    return any(may_be_same_order(event, each) for each in own)
+    return any(may_be_same_order(event, order) for order in own)
