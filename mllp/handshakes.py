@@ -1,7 +1,7 @@
 """
 Why a TLS handshake failed, in words for the people who operate the connection.
 
-Pure, except that it reads certificates. Words contain names and dates of certificates, and no
+Words contain names and dates of certificates, and no
 message data.
 """
 

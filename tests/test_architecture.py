@@ -1,7 +1,9 @@
 """What holds for the whole code base: names of modules, top-level entries, the lock file."""
 
+import ast
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ MODULES = sorted(
     if "versions" not in path.parts
 )
 FORBIDDEN = re.compile(r"^(utils?|helpers?|common|manager|base|misc)$")
+PURE = re.compile(r"\bPure\b|\bNo I/O\b")
 TOP_LEVEL = {
     *("README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
     *("pyproject.toml", "Makefile", "requirements.lock"),
@@ -26,6 +29,31 @@ TOP_LEVEL = {
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_module_is_a_grab_bag(path: Path) -> None:
     assert not FORBIDDEN.match(path.stem)
+
+
+def imported(path: Path) -> set[str]:
+    """The top-level packages that a module imports."""
+    found = set[str]()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def test_what_calls_itself_pure_is_pure() -> None:
+    """A module whose docstring says "Pure" or "No I/O" imports nothing that does I/O."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (forbidden,) = (each["forbidden_modules"] for each in contracts if "pure" in each["name"])
+    pure = [
+        path
+        for path in MODULES
+        if PURE.search(ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "")
+    ]
+    assert pure
+    assert {str(path): found for path in pure if (found := imported(path) & {*forbidden})} == {}
 
 
 def committed() -> list[str]:

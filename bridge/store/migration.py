@@ -149,7 +149,7 @@ BRIDGE: Final = (
     KeyedColumn("delivery", "lane"),
     KeyedColumn("delivery_lane", "lane"),
     KeyedColumn("message_number", "number"),
-    # Two kinds store a time instead of a hash (`bridge.intake.process.order_values`).
+    # Two kinds store a time instead of a hash (`bridge.store.records.order_index`).
     KeyedColumn("order_signal", "signal", condition="kind NOT IN ('held-later', 'opened-later')"),
 )
 """Columns of the bridge's database."""

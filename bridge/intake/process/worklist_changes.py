@@ -26,10 +26,9 @@ ANCHOR_STATUSES = frozenset({ReportStatus.ORDERED, ReportStatus.DRAFT})
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """An order with its link signals; `rank` sorts by first message, then by position in it."""
+    """An order of a link group; `rank` sorts by first message, then by position in it."""
 
     key: OrderKeyBody
-    links: frozenset[Link]
     rank: tuple[int, int]
 
 
@@ -225,7 +224,7 @@ def order_key(key: OrderIndexKey) -> OrderKeyBody:
 
 
 def group_member(order: Order) -> GroupMember:
-    return GroupMember(order_key(order.key), order.links, order.arrival)
+    return GroupMember(order_key(order.key), order.arrival)
 
 
 def link_group_names(tasks: Sequence[OrderTask], message_id: int) -> dict[OrderIndexKey, str]:

@@ -4,10 +4,9 @@ from itertools import product
 
 import pytest
 
-from bridge.orders.order import OrderState
+from bridge.orders.order import OPEN_STATES, OrderState
 from bridge.orders.rules import (
     CLOSING_ACTIONS,
-    OPEN_STATES,
     ORDER_ACTIONS,
     OVERTAKEN_TRANSITIONS,
     TRANSITIONS,

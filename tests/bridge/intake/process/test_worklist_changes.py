@@ -4,7 +4,8 @@ import pytest
 
 from bridge.contract import ReportStatus
 from bridge.contract.responses import OrderKeyBody, StatusRecordBody
-from bridge.intake.process.worklist_changes import GroupMember, group_to_link, has_lost_link_signals
+from bridge.intake.process.worklist_changes import GroupMember, group_to_link, has_lost_links
+from bridge.orders.order import Link
 
 Ordered, Draft = ReportStatus.ORDERED, ReportStatus.DRAFT
 
@@ -30,7 +31,7 @@ def report(
 
 def members(names: str) -> list[GroupMember]:
     """Return orders in their order of arrival."""
-    return [GroupMember(key(name), frozenset({1}), (rank, 0)) for rank, name in enumerate(names)]
+    return [GroupMember(key(name), (rank, 0)) for rank, name in enumerate(names)]
 
 
 CASES = {
@@ -75,7 +76,8 @@ def test_group_to_link(
 )
 def test_has_left(before: set[int], after: set[int], others: list[set[int]], *, left: bool) -> None:
     """The order shared a signal and shares none now. Manual groups stay."""
-    assert (
-        has_lost_link_signals(frozenset(before), frozenset(after), list(map(frozenset, others)))
-        is left
-    )
+    assert has_lost_links(links(before), links(after), [links(other) for other in others]) is left
+
+
+def links(values: set[int]) -> frozenset[Link]:
+    return frozenset(Link("study-uid", value) for value in values)
