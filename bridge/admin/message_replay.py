@@ -16,8 +16,7 @@ from sqlalchemy import text
 
 from bridge.errors import BridgeError
 from bridge.index_key import signed64
-from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
-from bridge.intake.receive.identity import ControlIds
+from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, ControlIds
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import FrameEvaluator, Verdict
 from bridge.metrics import Metrics

@@ -89,7 +89,7 @@ class ChangeProcessor:
         self._destinations = tuple(destinations)
         self._replaced: set[str] = set()  # feeds that started again with new cursors
 
-    def adopt(self, destinations: Sequence[CompiledDestination]) -> None:
+    def use(self, destinations: Sequence[CompiledDestination]) -> None:
         """Use other destinations from now on: a mapping or connection was activated."""
         self._destinations = tuple(destinations)
 

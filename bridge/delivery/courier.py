@@ -148,7 +148,7 @@ class Courier:
         self._paused = False
         self._wakeup.set()
 
-    def adopt(self, destination: CompiledDestination) -> None:
+    def use(self, destination: CompiledDestination) -> None:
         """Use other settings for messages that are composed from now on."""
         self.destination = destination
 

@@ -131,11 +131,11 @@ class Reconciler:
         self._log = structlog.get_logger("reconciler")
         self._service = service
         self._database = database
-        self.adopt(destinations)
+        self.use(destinations)
         self._metrics = metrics
         self._pause = pause
 
-    def adopt(self, destinations: Sequence[CompiledDestination]) -> None:
+    def use(self, destinations: Sequence[CompiledDestination]) -> None:
         """Use other destinations from now on: a mapping or connection was activated."""
         self._destinations = tuple(destinations)
 

@@ -202,7 +202,7 @@ def with_known_accession(
     if len(found) > 1 and event.action in SINGLE_ORDER_ACTIONS:
         found = _affected(event, found)
     if not found and named is None and event.action not in CREATING_ACTIONS:
-        found = same[:1]  # this row absorbs the other rows later
+        found = same[:1]  # the other rows are combined with this one later
     if len(found) != 1:
         several = len(found) > 1 and event.action in SINGLE_ORDER_ACTIONS
         if not several or event.action in CLOSING_ACTIONS:

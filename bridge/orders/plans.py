@@ -61,15 +61,15 @@ class OrderTask:
     """
     One step for one order. `before` is None for an unknown order.
 
-    `absorbed` are rows about the same order, which become one row with it: rows that are known by a
-    number only, and rows of the former patient of its visit.
+    `combined_rows` are rows about the same order, which become one row with it: rows that are
+    known by a number only, and rows of the former patient of its visit.
     """
 
     step: OrderStep
     event: OrderEvent
     before: Order | None
     after: Order
-    absorbed: Sequence[Order] = ()
+    combined_rows: Sequence[Order] = ()
 
     @property
     def regroups(self) -> bool:
@@ -78,7 +78,7 @@ class OrderTask:
             return False
         return (
             self.before is None
-            or bool(self.absorbed)
+            or bool(self.combined_rows)
             or self.before.state != OrderState.ORDERED
             or self.before.links != self.after.links
             or self.before.parents != self.after.parents
@@ -126,7 +126,7 @@ def plan(
         else:  # the usual case; `_plan_event` would scan all known orders
             task = _task_with_later_event(event, known.get(key_of(event)), known, position, source)
         has_early_rows = has_early_rows or task.after.number_only
-        for row in task.absorbed:
+        for row in task.combined_rows:
             del known[row.key]
         known[task.after.key] = task.after
         tasks.append(task)
@@ -213,18 +213,24 @@ def _plan_event(
     key = key_of(event)
     own = known.get(key)
     rows = list(known.values())
-    absorbed = early_rows(key, order_numbers(event, own), rows, event.prior_mrn) if rows else []
-    before = with_early_rows(event, own, absorbed) if absorbed else own
+    combined_rows = (
+        early_rows(key, order_numbers(event, own), rows, event.prior_mrn) if rows else []
+    )
+    before = with_early_rows(event, own, combined_rows) if combined_rows else own
     task = _task_with_later_event(event, before, known, position, source)
-    return _with_absorbed(task, own, absorbed) if absorbed else task
+    return _with_combined_rows(task, own, combined_rows) if combined_rows else task
 
 
-def _with_absorbed(task: OrderTask, own: Order | None, absorbed: Sequence[Order]) -> OrderTask:
+def _with_combined_rows(
+    task: OrderTask, own: Order | None, combined_rows: Sequence[Order]
+) -> OrderTask:
     """Choose the step by the state of the order that the rows become."""
     listed = own is not None and own.state == OrderState.ORDERED
     if task.after.state == OrderState.ORDERED:
-        return replace(task, step=OrderStep.REGISTER, absorbed=absorbed)
-    return replace(task, step=OrderStep.WITHDRAW if listed else task.step, absorbed=absorbed)
+        return replace(task, step=OrderStep.REGISTER, combined_rows=combined_rows)
+    return replace(
+        task, step=OrderStep.WITHDRAW if listed else task.step, combined_rows=combined_rows
+    )
 
 
 def _task_with_later_event(

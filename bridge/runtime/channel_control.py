@@ -190,7 +190,7 @@ class ActivationFollower(Generic[Compiled]):
         database: Database,
         known: int,
         compile_all: Callable[[], Compiled],
-        adopt: Callable[[Compiled], Awaitable[None]],
+        use: Callable[[Compiled], Awaitable[None]],
         has_failures: Callable[[], object],
     ) -> None:
         """
@@ -201,7 +201,7 @@ class ActivationFollower(Generic[Compiled]):
         self._log = structlog.get_logger("mappings")
         self._database = database
         self._compile = compile_all
-        self._adopt = adopt
+        self._use = use
         self._known = known
         self._has_failures = has_failures
         self._again_at = 0.0
@@ -223,7 +223,7 @@ class ActivationFollower(Generic[Compiled]):
         except (BridgeError, MappingError) as error:
             self._log.error("activation not applied", error=describe(error))
         else:
-            await self._adopt(found)
+            await self._use(found)
             self._again_at = now + RETRY_SECONDS
             if latest != self._known:
                 self._log.info("activation applied", version=latest)

@@ -80,7 +80,7 @@ class CourierRegistry:
         """Couriers by the names of their destinations."""
 
     def __iter__(self) -> Iterator[Courier]:
-        """Iterate over a copy: `adopt` may replace couriers meanwhile."""
+        """Iterate over a copy: `use` may replace couriers meanwhile."""
         return iter(list(self.by_name.values()))
 
     def create_all(
@@ -95,14 +95,14 @@ class CourierRegistry:
             settings = found.settings[each.name]
             self._try_to_create(each, settings, required=settings in required)
 
-    async def adopt(self, found: ActiveDestinations, control: ChannelControl) -> None:
+    async def use(self, found: ActiveDestinations, control: ChannelControl) -> None:
         """Use other destinations from now on; `failures` then has those without a courier."""
         outdated = [n for n, old in self._settings.items() if found.settings.get(n) != old]
         await asyncio.gather(*(self._stop(name, control) for name in outdated))
         self.failures = {n: why for n, why in self.failures.items() if n in found.settings}
         for each in found.compiled:
             if each.name in self.by_name:
-                self.by_name[each.name].adopt(each)
+                self.by_name[each.name].use(each)
             elif self._try_to_create(each, found.settings[each.name]):
                 courier = self.by_name[each.name]
                 control.connect(each.name, courier, paused=each.name in found.paused)
@@ -249,7 +249,7 @@ class DeliveryParts:
     def _activation_follower(self) -> ActivationFollower[ActiveDestinations]:
         couriers = self._couriers
         return ActivationFollower(
-            self._database, self._activation, self._compile, self._adopt, lambda: couriers.failures
+            self._database, self._activation, self._compile, self._use, lambda: couriers.failures
         )
 
     def _make_courier(
@@ -290,10 +290,10 @@ class DeliveryParts:
             {name for name, each in known.items() if each.paused},
         )
 
-    async def _adopt(self, found: ActiveDestinations) -> None:
-        self._processor.adopt(found.compiled)
-        self._reconciler.adopt(found.compiled)
-        await self._couriers.adopt(found, self._control)
+    async def _use(self, found: ActiveDestinations) -> None:
+        self._processor.use(found.compiled)
+        self._reconciler.use(found.compiled)
+        await self._couriers.use(found, self._control)
         await self._store_failures()
 
     async def _store_failures(self) -> None:

@@ -16,7 +16,7 @@ from bridge.executors import Threads
 from bridge.intake.process.order_processor import OrderProcessor
 from bridge.intake.process.order_repository import OrderRepository
 from bridge.intake.receive.completion import CompletionWaiter
-from bridge.intake.receive.frame_offload import FrameOffload
+from bridge.intake.receive.handler import FrameOffload
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.statistics import timed
 from bridge.intake.validation.validator import ValidatingHandler
@@ -143,9 +143,9 @@ class IntakeParts:
         async def begin_ledger() -> None:
             self._ledger.start(asyncio.get_running_loop())
 
-        async def adopt(found: ActiveListeners) -> None:
-            self._order_processor.adopt(self._definitions(found))
-            await listeners.adopt(found, self._control)
+        async def use(found: ActiveListeners) -> None:
+            self._order_processor.use(self._definitions(found))
+            await listeners.use(found, self._control)
             await self._store_failures(listeners)
 
         async def begin() -> None:
@@ -162,7 +162,7 @@ class IntakeParts:
                 self._database,
                 self._first.activation,
                 self._compile,
-                adopt,
+                use,
                 lambda: listeners.failures,
             ).part(self._schedule, Job.LISTENER_ACTIVATIONS),
         ]

@@ -15,9 +15,9 @@ from twisted.internet.error import CannotListenError
 from typing_extensions import override
 
 from bridge.errors import BridgeError
-from bridge.intake.patients.patient_check import PatientCheck
 from bridge.intake.receive.handler import IntakeHandler
 from bridge.intake.receive.listener_policy import ListenerPolicy
+from bridge.intake.receive.patient_check import PatientCheck
 from bridge.intake.validation.validator import Validator
 from bridge.redaction import describe
 from bridge.runtime.channel_control import ChannelControl, PausableChannel
@@ -144,11 +144,11 @@ class RunningListener(NamedTuple):
     validator: Validator | None
     patient_check: PatientCheck | None
 
-    def adopt(self, policy: ListenerPolicy) -> None:
+    def use(self, policy: ListenerPolicy) -> None:
         """Use other definitions for frames that arrive from now on."""
         if self.patient_check is not None:
-            self.patient_check.adopt(policy)
-        self.handler.adopt(policy.with_checks(self.validator, self.patient_check))
+            self.patient_check.use(policy)
+        self.handler.use(policy.with_checks(self.validator, self.patient_check))
 
 
 class ListenerDefinitions(Mapping[str, ListenerPolicy]):
@@ -228,14 +228,14 @@ class ListenerRegistry:
         """Close all listeners; answer the messages in progress."""
         await asyncio.gather(*(listener.port.stop() for listener in self._listeners.values()))
 
-    async def adopt(self, found: ActiveListeners, control: ChannelControl) -> None:
+    async def use(self, found: ActiveListeners, control: ChannelControl) -> None:
         """Use other listeners from now on; `failures` then has those that could not be opened."""
         outdated = [n for n, old in self._settings.items() if found.settings.get(n) != old]
         await asyncio.gather(*(self._stop(name, control) for name in outdated))
         self.failures = {n: why for n, why in self.failures.items() if n in found.settings}
         for name, settings in found.settings.items():
             if name in self._listeners:
-                self._listeners[name].adopt(found.policies[name])
+                self._listeners[name].use(found.policies[name])
                 continue
             if not self._try_to_create(settings, found):
                 continue

@@ -6,12 +6,12 @@ from functools import partial
 import structlog
 
 from bridge.errors import BridgeError
-from bridge.intake.patients.patient_check import PatientCheck
 from bridge.intake.receive.listener_policy import (
     ListenerPolicy,
     VersionFinder,
     no_earlier_version,
 )
+from bridge.intake.receive.patient_check import PatientCheck
 from bridge.intake.validation.profiles import load_profile
 from bridge.intake.validation.structure import validate
 from bridge.intake.validation.validator import Validator

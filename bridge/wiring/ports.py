@@ -10,9 +10,9 @@ from typing import Any
 
 from twisted.internet.endpoints import SSL4ServerEndpoint, TCP4ServerEndpoint, TCP6ServerEndpoint
 
+from bridge.intake.receive.acknowledgments import ControlIds
 from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.handler import IntakeHandler
-from bridge.intake.receive.identity import ControlIds
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.sequence_numbers import Sequencer
 from bridge.intake.receive.statistics import AckCounter, WireCounter

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from bridge.intake.process.jobs import MessageJob
-from bridge.intake.process.worklist_changes import ReportIds
+from bridge.intake.process.worklist import ReportIds
 from bridge.orders.addressing import PATIENT_CONFLICT
 from bridge.orders.hierarchy import PARENT_REPLACED
 from bridge.orders.order import Order, OrderIndexKey, Patient

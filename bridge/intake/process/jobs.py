@@ -12,14 +12,15 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from bridge.index_key import signed64
-from bridge.intake.receive.identity import part_number, parts_of
 from bridge.intake.receive.listener_policy import ListenerPolicy
+from bridge.intake.receive.verdict import parts_of
 from bridge.orders.order import Order, Patient
 from bridge.orders.patients import KnownDemographics, MergePointer
 from bridge.orders.rules import SourceMessage
 from bridge.orders.times import MessageTime, Resolution, clock
 from bridge.orders.visits import VisitTransfers
 from bridge.queue.claims import ClaimedMessage
+from bridge.queue.ledger.arrivals import part_number
 from config.listeners import MergedPatients, PatientConflict
 from mappings.hl7 import lines
 from mappings.hl7.header import peek

@@ -5,7 +5,8 @@ its own outcome: an error in one message does not affect the others of its batch
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import groupby
@@ -19,13 +20,6 @@ from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from bridge.executors import Threads
-from bridge.intake.patients.patient_events import (
-    WorklistClient,
-    apply_patient_events,
-    reassign_orders,
-    withdraw_absorbed,
-)
-from bridge.intake.patients.patient_locks import PatientLocks
 from bridge.intake.process.job_context import (
     JobContext,
     MessageChanges,
@@ -39,16 +33,23 @@ from bridge.intake.process.jobs import (
     ContentUnreadableError,
     MessageJob,
 )
-from bridge.intake.process.launches import Launcher, launch_of
 from bridge.intake.process.order_repository import (
     PATIENT_NAME_MISMATCH,
     OrderRepository,
     PreparedBatch,
 )
-from bridge.intake.process.worklist_changes import (
+from bridge.intake.process.patient_events import (
+    WorklistClient,
+    apply_patient_events,
+    reassign_orders,
+    withdraw_combined,
+)
+from bridge.intake.process.worklist import (
+    Launcher,
     OpenOrders,
     close_order,
     detach,
+    launch_of,
     link_group_names,
     link_to_group,
     linked_at_launch,
@@ -70,7 +71,7 @@ from bridge.orders.addressing import (
     SeveralPatientsError,
 )
 from bridge.orders.hierarchy import PARENT_REPLACED
-from bridge.orders.order import OrderState
+from bridge.orders.order import OrderState, Patient
 from bridge.orders.patients import known_spellings
 from bridge.orders.plans import (
     OrderTask,
@@ -89,6 +90,83 @@ from bridge.redaction import describe, stack_frames
 from mappings.inbound.events import OrderAction
 from mappings.inbound.order_mapping import NOTES_OF_IGNORED_ORDERS, PatientNames
 from mappings.language.diagnostics import HookNotCalled
+
+
+def patients_of_job(job: MessageJob) -> frozenset[Patient]:
+    """Return the patients of a job, survivors in place of merged identifiers."""
+    return frozenset(
+        (each.site, mrn) for each in job.events for mrn in (each.mrn, each.prior_mrn) if mrn
+    )
+
+
+def _subjects(job: MessageJob) -> frozenset[Patient]:
+    """
+    Return patients and accessions of a job.
+
+    A message that names another patient for an order waits for the message with the order.
+    """
+    orders = {(each.site, f"order {each.accession}") for each in job.events if each.accession}
+    return patients_of_job(job) | orders
+
+
+class PatientLocks:
+    """The locked patients, and those released while a batch is read."""
+
+    def __init__(self) -> None:
+        self._locked: set[Patient] = set()
+        self._released: deque[tuple[int, frozenset[Patient]]] = deque()
+        self._now = 0
+        self._reads: Counter[int] = Counter()
+        self._changed = asyncio.Event()
+
+    def begin_read(self) -> int:
+        """Record the start of reading a batch; return its logical time for `lock` and `release`."""
+        self._reads[self._now] += 1
+        return self._now
+
+    def lock(
+        self, jobs: Sequence[MessageJob], begun: int
+    ) -> tuple[list[MessageJob], list[MessageJob]]:
+        """
+        Lock the patients of jobs that can be applied; the others must be read again.
+
+        A job must wait, oldest first, if another job of its patients is in progress or has been
+        applied since the read began.
+        """
+        stale = frozenset[Patient]().union(*(own for at, own in self._released if at > begun))
+        busy = self._locked | stale
+        ready: list[MessageJob] = []
+        deferred: list[MessageJob] = []
+        for job in sorted(jobs, key=lambda each: each.claimed.message_id):
+            own = _subjects(job)
+            (ready if busy.isdisjoint(own) else deferred).append(job)
+            busy |= own
+        self._locked |= _all_subjects(ready)
+        return ready, deferred
+
+    def release(self, jobs: Sequence[MessageJob], begun: int) -> None:
+        own = _all_subjects(jobs)
+        self._locked -= own
+        self._now += 1
+        self._released.append((self._now, own))
+        self._reads[begun] -= 1
+        if not self._reads[begun]:
+            del self._reads[begun]
+        oldest = min(self._reads, default=self._now)
+        while self._released and self._released[0][0] <= oldest:
+            self._released.popleft()
+        self._changed.set()
+
+    async def wait(self, jobs: Sequence[MessageJob]) -> None:
+        own = _all_subjects(jobs)
+        while not self._locked.isdisjoint(own):
+            self._changed.clear()
+            await self._changed.wait()
+
+
+def _all_subjects(jobs: Iterable[MessageJob]) -> frozenset[Patient]:
+    return frozenset[Patient]().union(*map(_subjects, jobs))
+
 
 CONTENT_DAMAGED: Final = "content_damaged"
 """The code of a message whose stored content has changed."""
@@ -151,7 +229,7 @@ class OrderProcessor:
         self._worklist = WorklistClient(client, self._launcher)
         self._patient_locks = PatientLocks()
 
-    def adopt(self, listeners: Mapping[str, ListenerPolicy]) -> None:
+    def use(self, listeners: Mapping[str, ListenerPolicy]) -> None:
         """Use other definitions from now on, after an activation."""
         self._listeners = listeners
 
@@ -241,7 +319,7 @@ class OrderProcessor:
             has_early_rows=context.job.has_early_rows,
         )
         for task in tasks:
-            await withdraw_absorbed(self._worklist, context, task.absorbed)
+            await withdraw_combined(self._worklist, context, task.combined_rows)
         _note_exceptions(context, tasks)
         context.link_groups = link_group_names(tasks, context.job.claimed.message_id)
         for registers, group in groupby(tasks, lambda task: task.step is OrderStep.REGISTER):

@@ -6,26 +6,27 @@ application acknowledgment, each on its condition.
 """
 
 import csv
+import re
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from importlib.resources import files
+from itertools import count
 from types import MappingProxyType
 from typing import NamedTuple
 
 from bridge.index_key import signed64
-from bridge.intake.receive.identity import (
-    acknowledges_us,
-    flags_of_part,
-    message_identity,
-    payload_identity,
-    unique_identity,
-)
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import Verdict
 from bridge.queue.digests import digest
-from bridge.queue.ledger.arrivals import Arrival, MessageFlag
+from bridge.queue.ledger.arrivals import (
+    Arrival,
+    MessageFlag,
+    flags_of_part,
+    sequential64,
+)
 from bridge.queue.states import AcknowledgmentState, QueueState
 from config.listeners import Replies, ReusedControlId
 from mappings.hl7.acknowledgment import as_order_reply, build_ack, unframed_nak
@@ -38,11 +39,65 @@ from mappings.hl7.refusals import (
 )
 from mappings.hl7.tables import AckCode, AckCondition
 
+
+class ControlIds:
+    """
+    Generates unique control ids of 20 characters: a random prefix and a counter.
+
+    New random bytes for each id would cost as much as building the acknowledgment.
+    """
+
+    def __init__(self) -> None:
+        self._renew_prefix()
+
+    def __call__(self) -> str:
+        """Return the next control id."""
+        number = next(self._count)
+        if number > _MAX_COUNT:
+            self._renew_prefix()
+            number = next(self._count)
+        return f"{self._prefix}{number:06x}"
+
+    def _renew_prefix(self) -> None:
+        self._prefix = f"RB{secrets.token_hex(6)}"
+        self._count = count()
+
+
+_MAX_COUNT = 0xFFFFFF  # six hexadecimal digits
+_OWN_CONTROL_ID = rb"RB[0-9a-f]{18}"  # the format of `ControlIds`
+_ACKNOWLEDGES_US = re.compile(rb"[\r\n]MSA(.)[A-Z]{2}\1" + _OWN_CONTROL_ID + rb"(?:\1|[\r\n]|$)")
+
+
+def acknowledges_us(payload: bytes) -> bool:
+    """True if a message acknowledges one of ours. A reply could start an endless exchange."""
+    return _ACKNOWLEDGES_US.search(payload) is not None
+
+
+def message_identity(listener: str, header: Header) -> int:
+    """
+    Return the identity that a retransmit shares with its original.
+
+    It is a hash of the listener and of MSH-3, MSH-4 and MSH-10 as sent.
+    """
+    sender = header.sending_application, header.sending_facility
+    return sequential64(listener.encode(), *sender, header.control_id)
+
+
+def payload_identity(listener: str, payload_digest: bytes) -> int:
+    """Return the identity of a message without a control id: its content."""
+    return signed64(b"payload", listener.encode(), payload_digest)
+
+
+def unique_identity(listener: str, unique: str) -> int:
+    """Return an identity that no other message has: `unique` is never used again."""
+    return signed64(b"once", listener.encode(), unique.encode())
+
+
 SEPARATOR = b"\x1c\r\x0b"  # a payload cannot contain it: FS CR ends a frame
 
 
 @dataclass(frozen=True, slots=True)
-class OwedCodes:
+class RequiredCodes:
     """The acknowledgment codes to send; None: no acknowledgment of that kind."""
 
     commit: AckCode | None
@@ -70,7 +125,7 @@ CONDITIONS = ("", *(each.value for each in AckCondition))
 class _MatrixRow(NamedTuple):
     """One row of the matrix; `later` is sent after the report engine has answered."""
 
-    at_once: OwedCodes
+    at_once: RequiredCodes
     later: AckCode | None
 
 
@@ -82,7 +137,7 @@ def _matrix() -> Mapping[_Key, _MatrixRow]:
     return MappingProxyType(
         {
             (row["accept_ack"], row["application_ack"], row["outcome"]): _MatrixRow(
-                OwedCodes(_code(row["commit"]), _code(row["application"])), _code(row["later"])
+                RequiredCodes(_code(row["commit"]), _code(row["application"])), _code(row["later"])
             )
             for row in csv.DictReader(text.splitlines())
         }
@@ -109,7 +164,7 @@ def _matrix_row(header: Header, verdict: AckCode) -> _MatrixRow:
     return MATRIX[accept, application, verdict.application.value]
 
 
-def owed_codes(header: Header, verdict: AckCode) -> OwedCodes:
+def required_codes(header: Header, verdict: AckCode) -> RequiredCodes:
     """Return the acknowledgments of a message whose application verdict is AA, AE or AR."""
     return _matrix_row(header, verdict).at_once
 
@@ -119,7 +174,7 @@ def deferred_application_code(header: Header, verdict: AckCode) -> AckCode | Non
     return _matrix_row(header, verdict).later
 
 
-def may_owe_application_ack(header: Header) -> bool:
+def may_require_application_ack(header: Header) -> bool:
     """True if an accepted message gets an application acknowledgment in any outcome."""
     codes = (AckCode.ACCEPT, AckCode.ERROR)
     return any(deferred_application_code(header, code) is not None for code in codes)
@@ -342,4 +397,4 @@ def _codes(verdict: Verdict, payload: bytes) -> tuple[AckCode, ...]:
     if not header.enhanced:
         settled = header.message_code in _ACKNOWLEDGMENTS and acknowledges_us(payload)
         return () if settled else (verdict.code,)
-    return owed_codes(header, verdict.code).codes
+    return required_codes(header, verdict.code).codes

@@ -5,23 +5,25 @@ negatively. Errors are logged by class and place, without message content. Runs 
 thread and never blocks it.
 """
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from datetime import datetime
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 import structlog
 from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
-from bridge.intake.receive.abandoned_frames import AbandonedFrameLimit, refusal_of
 from bridge.intake.receive.acknowledgments import (
     MAX_HEAD_BYTES,
     AcknowledgmentBuilder,
     ControlIdSource,
-    may_owe_application_ack,
-    owed_codes,
+    may_require_application_ack,
+    required_codes,
     split_replies,
 )
 from bridge.intake.receive.completion import APPLIED, CompletionWaiter, all_applied
@@ -33,7 +35,6 @@ from bridge.intake.receive.verdict import (
     FrameEvaluator,
     Verdict,
     batch_refusal,
-    grouped_like,
     looks_like_batch,
     split_batch,
     with_refusal,
@@ -43,17 +44,52 @@ from bridge.queue.ledger.arrivals import Arrival, Receipt
 from bridge.queue.ledger.ledger import ArrivalStore
 from bridge.queue.states import QueueState
 from bridge.redaction import describe, stack_frames
+from bridge.workers.offload import LARGE
 from config.listeners import Acknowledge
 from mappings.hl7.acknowledgment import unframed_nak
 from mappings.hl7.batch import join_acks
 from mappings.hl7.refusals import (
     InternalError,
+    MalformedMessage,
+    MalformedReason,
+    MessageRefusal,
     TooLargeForPatients,
 )
 from mappings.hl7.tables import AckCode
+from mappings.language.patterns import PatternsTakeLong, bounded_patterns
 from mllp.contract import Peer, ReplyCallback, gather_replies
-from mllp.errors import FramingError, TruncatedFrame
+from mllp.errors import FrameMemoryExhausted, FrameTooLarge, FramingError, TruncatedFrame
 from mllp.framing import COMMIT_ACK, COMMIT_NAK, Frame
+
+MAX_ABANDONED_FRAMES = 100
+ABANDONED_FRAMES_SPAN_SECONDS = 3600.0
+
+
+class AbandonedFrameLimit:
+    """Limits the stored abandoned frames of a listener, so that they cannot fill the disk."""
+
+    def __init__(
+        self, limit: int = MAX_ABANDONED_FRAMES, span: float = ABANDONED_FRAMES_SPAN_SECONDS
+    ) -> None:
+        """Allow `limit` frames within any `span` seconds."""
+        self._span = span
+        self._stored_at: deque[float] = deque(maxlen=limit)
+
+    def may_store(self, now: float) -> bool:
+        """True if another frame may be stored at `now` (seconds), and count it if so."""
+        full = len(self._stored_at) == self._stored_at.maxlen
+        if full and now - self._stored_at[0] < self._span:
+            return False
+        self._stored_at.append(now)
+        return True
+
+
+def refusal_of(error: FramingError) -> MessageRefusal:
+    if isinstance(error, FrameMemoryExhausted):
+        return InternalError()  # AE: the same frame may be sent again
+    large = isinstance(error, FrameTooLarge)
+    return MalformedMessage(MalformedReason.TOO_LARGE if large else MalformedReason.INCOMPLETE)
+
 
 ReplyPayloads = Sequence[bytes]
 
@@ -112,9 +148,9 @@ class IntakeHandler:
         self._new_id = new_id
         self._rule = None if sequencer is None else sequencer.rule
         self._abandoned_frames = AbandonedFrameLimit()
-        self.adopt(policy)
+        self.use(policy)
 
-    def adopt(self, policy: ListenerPolicy) -> None:
+    def use(self, policy: ListenerPolicy) -> None:
         """
         Use another policy from now on, after an activation. Frames in progress keep the previous
         one.
@@ -250,9 +286,9 @@ class IntakeHandler:
         The commit acknowledgment is sent at once, unless the peer gets one response only.
         """
         header = message.verdict.header
-        if header is None or not may_owe_application_ack(header):
+        if header is None or not may_require_application_ack(header):
             return replies
-        has_application = owed_codes(header, message.verdict.code).application is not None
+        has_application = required_codes(header, message.verdict.code).application is not None
         end = len(replies) - has_application
         commit, application = replies[:end], replies[end:]
         ids, limit = (receipt.message_id, *message.other_parts), self._policy.applied_timeout
@@ -333,7 +369,9 @@ class IntakeHandler:
             return succeed(self._refuse_batch(frame, messages))
 
         def answer(receipts: Sequence[Receipt]) -> ReplyPayloads | Deferred[ReplyPayloads]:
-            return self._answer_batch(frame, messages, list(grouped_like(parts, receipts)))
+            following = iter(receipts)
+            grouped = [list(islice(following, len(own))) for own in parts]
+            return self._answer_batch(frame, messages, grouped)
 
         def refuse(failure: Failure) -> ReplyPayloads:
             self._report_error(failure.value)
@@ -377,3 +415,120 @@ class IntakeHandler:
             self._log.error(
                 "message not accepted", error=describe(error), trace=stack_frames(error)
             )
+
+
+_WaitingFrame = tuple[Frame, Peer, ReplyCallback]
+
+
+class FrameOffload:
+    """Passes frames to a listener's handler; slow frames are evaluated on threads."""
+
+    def __init__(
+        self,
+        handler: IntakeHandler,
+        threads: Executor,
+        *,
+        min_bytes: int = LARGE,
+        needs_lookup: Callable[[bytes], bool] | None = None,
+        lookup_threads: Executor | None = None,
+        hook_threads: Executor | None = None,
+    ) -> None:
+        """
+        Evaluate frames of at least `min_bytes`, and frames with `needs_lookup`, in `threads`.
+
+        Frames with `needs_lookup` use `lookup_threads` if given: they do not wait for large frames.
+        Frames of definitions with hooks, and those with slow patterns, use `hook_threads`: they do
+        not delay other listeners.
+        """
+        self._handler = handler
+        self._threads = threads
+        self._min_bytes = min_bytes
+        self._needs_lookup = needs_lookup
+        self._lookup_threads = lookup_threads or threads
+        self._hook_threads = hook_threads or threads
+        self._waiting: dict[int, deque[_WaitingFrame]] = {}  # of connections with a slow frame
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __call__(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
+        """Handle a frame; frames of one connection are stored in their order."""
+        waiting = self._waiting.get(peer.connection_id)
+        if waiting is not None:
+            waiting.append((frame, peer, reply))
+        elif not self._handle_now(frame, peer, reply):
+            self._waiting[peer.connection_id] = deque()
+            task = asyncio.ensure_future(self._handle_in_order(frame, peer, reply))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def submit(self, frame: Frame, peer: Peer) -> Deferred[Sequence[bytes]]:
+        """
+        Evaluate a frame, on a thread if it is slow; return its future replies once it is submitted
+        to the store.
+        """
+        answered: Deferred[Sequence[bytes]] = Deferred()
+        if not self._handle_now(frame, peer, answered.callback):
+            await self._submit_slow(frame, peer, answered.callback)
+        return answered
+
+    async def _handle_in_order(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
+        waiting = self._waiting[peer.connection_id]
+        try:
+            await self._handle_slow(frame, peer, reply)
+            while waiting:
+                following = waiting.popleft()
+                try:
+                    done = self._handle_now(*following)
+                except Exception:  # noqa: BLE001  # the connection closes without an answer
+                    following[-1](Failure())  # type: ignore[no-untyped-call]
+                    done = True
+                if not done:
+                    await self._handle_slow(*following)
+        finally:
+            del self._waiting[peer.connection_id]
+
+    async def _handle_slow(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
+        """
+        Evaluate a frame on a thread, and submit it to the store.
+
+        A large one is also awaited: the store writes it concurrently with later frames.
+        """
+        answered: Deferred[Sequence[bytes]] = Deferred()
+        answered.addCallbacks(reply, reply)
+        try:
+            await self._submit_slow(frame, peer, answered.callback)
+        except Exception:  # noqa: BLE001  # the connection closes without an answer
+            answered.errback(Failure())  # type: ignore[no-untyped-call]
+        if len(frame.payload) >= self._min_bytes:
+            await answered.asFuture(asyncio.get_running_loop())
+
+    def _handle_now(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> bool:
+        """Handle a frame unless it is slow; return whether it was handled."""
+        if self._takes_long(frame):
+            return False
+        try:
+            with bounded_patterns():
+                self._handler(frame, peer, reply)
+        except PatternsTakeLong:  # nothing was stored
+            return False
+        return True
+
+    async def _submit_slow(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
+        loop = asyncio.get_running_loop()
+        threads = self._threads_for(frame)
+        prepared = await loop.run_in_executor(threads, self._handler.prepare, frame, peer)
+        self._handler.store(frame, prepared, reply)
+
+    def _takes_long(self, frame: Frame) -> bool:
+        is_large = len(frame.payload) >= self._min_bytes
+        return self._handler.takes_long or is_large or self._reads_database(frame)
+
+    def _reads_database(self, frame: Frame) -> bool:
+        return self._needs_lookup is not None and self._needs_lookup(frame.payload)
+
+    def _threads_for(self, frame: Frame) -> Executor:
+        if not self._handler.takes_long:
+            if len(frame.payload) >= self._min_bytes:
+                return self._threads
+            if self._reads_database(frame):
+                return self._lookup_threads
+        return self._hook_threads  # for hooks and slow patterns

@@ -10,14 +10,12 @@ differs from the messages that are present, or something between them is not a m
 messages of the batch are refused: some may be missing.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from bridge.intake.receive.identity import lanes_of, part_number, parts_of
 from bridge.intake.receive.listener_policy import ListenerPolicy
-from bridge.queue.ledger.arrivals import MAX_LANES, lane
+from bridge.queue.ledger.arrivals import MAX_LANES, lane, part_number
 from config.listeners import Acknowledge
 from mappings.hl7.batch import find_stray_lines, find_wrong_count, split
 from mappings.hl7.header import Header, peek
@@ -227,6 +225,21 @@ class FrameEvaluator:
         return _in_parts(verdict, events, len(payload)) if events else verdict
 
 
+def parts_of(events: Sequence[OrderEvent]) -> list[list[OrderEvent]]:
+    """Group events by their patient, a merge by both patients, in the order of the message."""
+    parts: dict[tuple[str, str, str], list[OrderEvent]] = {}
+    for event in events:
+        parts.setdefault((event.site, event.mrn, event.prior_mrn), []).append(event)
+    return list(parts.values())
+
+
+def lanes_of(part: Sequence[OrderEvent]) -> tuple[int, ...]:
+    """Return the lanes of a part: one, or two for a merge."""
+    event = part[0]
+    mrns = [event.mrn, event.prior_mrn] if event.prior_mrn else [event.mrn]
+    return tuple(dict.fromkeys(lane(f"{event.site}|{mrn}") for mrn in mrns))
+
+
 def _in_parts(verdict: Verdict, events: Sequence[OrderEvent], size: int) -> Verdict:
     """Divide a message of `size` bytes by its patients. Raises TooLargeForPatients."""
     parts = tuple(map(lanes_of, parts_of(events)))
@@ -242,7 +255,6 @@ def _lanes(patients: Sequence[str]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(lane(each) for each in patients or ("",)))
 
 
-_Item = TypeVar("_Item")
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 _MARKS = (b"FHS", b"BHS")
 
@@ -300,11 +312,3 @@ def with_refusal(refusal: MessageRefusal | None, verdict: Verdict) -> Verdict:
     )
     own = () if too_many else verdict.refusals
     return verdict._replace(lanes=(), parts=(), refusals=(*own, refusal))
-
-
-def grouped_like(
-    parts: Sequence[Sequence[object]], flat: Sequence[_Item]
-) -> Iterator[Sequence[_Item]]:
-    """Group the items of `flat` as `parts` is grouped: one item for each element."""
-    rest = iter(flat)
-    return (list(islice(rest, len(each))) for each in parts)

@@ -36,7 +36,7 @@ class Arrival:
     """
     A received message and its acknowledgment. Treat it as immutable.
 
-    `identity` is made by `bridge.intake.receive.identity`, `digest` by `bridge.queue.digests`.
+    `bridge.intake.receive.acknowledgments` makes `identity`, `bridge.queue.digests` makes `digest`.
     `lanes` are one or two keys that define the order of processing; none for a refused message.
     `received_at` is in ms.
     `refuse_reuse` is the negative ACK to store and send instead, with `refuse_reuse_code`, if
@@ -128,3 +128,13 @@ def _stem(*parts: bytes) -> int:
 def lane(*key: str) -> int:
     """Return the lane of a key, such as a site and a patient number."""
     return keyed64(signed64(*[part.encode() for part in key]))
+
+
+def flags_of_part(flags: int, number: int) -> int:
+    """Return the flags of the row with part `number` (from 0) of its message."""
+    return flags | MessageFlag.PART | number << PART_NUMBER_SHIFT
+
+
+def part_number(flags: int) -> int | None:
+    """Return the number of the part in a row; None if the row holds the whole message."""
+    return flags >> PART_NUMBER_SHIFT if flags & MessageFlag.PART else None

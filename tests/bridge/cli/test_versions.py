@@ -12,8 +12,7 @@ from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions import comparison, drafts
 from bridge.admin.definitions.activation import activate_at_start
 from bridge.cli.application import application
-from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
-from bridge.intake.receive.identity import ControlIds
+from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, ControlIds
 from bridge.intake.receive.verdict import FrameEvaluator
 from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import admit

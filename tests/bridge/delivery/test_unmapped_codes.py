@@ -70,7 +70,7 @@ async def test_a_refused_code_parks_the_result(
         def retry_first(outbox: Outbox, name: str, now: int, limit: int) -> list[ClaimedDelivery]:
             if not retried:
                 retried.append(number)
-                hospital.couriers[0].adopt(after)
+                hospital.couriers[0].use(after)
                 retry_delivery(database, number)
             return claim(outbox, name, now, limit)
 

@@ -28,6 +28,7 @@ from bridge.engine.settings import EngineSettings
 from bridge.engine_client.client import EngineClient
 from bridge.intake.process.order_processor import OrderProcessor
 from bridge.intake.process.order_repository import OrderRepository
+from bridge.intake.process.worklist import reports_of
 from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.handler import IntakeHandler
 from bridge.intake.receive.listener_policy import ListenerPolicy
@@ -90,7 +91,7 @@ class Hospital:
     metrics: Metrics
     outbox: Outbox
     worker: Worker
-    adopt: Callable[[ListenerPolicy], None]
+    use: Callable[[ListenerPolicy], None]
     numbers: Any = field(default_factory=lambda: count(1))
 
     async def send(self, payload: bytes) -> ReceivedAck:
@@ -129,8 +130,6 @@ class Hospital:
         return {each["Accession"]: each.get("StudyDescription", "") for each in orders}
 
     async def report(self, accession: str, mrn: str = "M1") -> StatusRecordBody | None:
-        from bridge.intake.process.worklist_changes import reports_of  # noqa: PLC0415
-
         found = await reports_of(self.client, [OrderKeyBody(SITE, mrn, accession)])
         return found[0] if found else None
 
@@ -255,9 +254,9 @@ async def open_hospital(
             stack.push_async_callback(courier.stop)
             couriers.append(courier)
 
-        def adopt(changed: ListenerPolicy) -> None:
-            handler.adopt(changed)
-            order_processor.adopt({"ris": changed})
+        def use(changed: ListenerPolicy) -> None:
+            handler.use(changed)
+            order_processor.use({"ris": changed})
 
         counter = Notifier(couriers)
         processor = ChangeProcessor(database, outbox, destinations, time)
@@ -278,7 +277,7 @@ async def open_hospital(
                 metrics,
                 outbox,
                 worker,
-                adopt,
+                use,
             )
         finally:
             await stack.aclose()

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import event, text
 
 from bridge import index_key
+from bridge.index_key import signed64
 from bridge.queue import queries
 from bridge.queue.digests import digest, stored_digest
 from bridge.queue.errors import LedgerClosed, NoSuchRow
@@ -23,7 +24,6 @@ from bridge.queue.ledger.arrivals import (
     Receipt,
     lane,
     sequential64,
-    signed64,
 )
 from bridge.queue.ledger.deduplication import (
     AdmissionDecision,

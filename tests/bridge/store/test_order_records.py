@@ -1,16 +1,18 @@
 """PostgreSQL finds orders by the right index in a table without statistics."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, text
 
+from bridge.orders.order import LaterEvent, Link, Order, OrderIndexKey, OrderState
+from bridge.orders.patients import DemographicsUpdate
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
 from bridge.store.postgresql.connection import binary_arrays
-from bridge.store.records import merged_patients, order_index, order_writes, patient_demographics
-from bridge.store.records.order_index import ORDER_NUMBERS, IndexedOrder, OrderIndexKey, SignalHash
-from bridge.store.records.patient_demographics import DemographicsUpdate
+from bridge.store.records import merged_patients, order_index, patient_demographics
+from bridge.store.records.order_index import ORDER_NUMBERS
 from tests.bridge.query_plans import plan_of, recorded_statements
 
 _ORDERS = """
@@ -52,20 +54,38 @@ KEY = OrderIndexKey("S", "M", "A1")
 OTHER = OrderIndexKey("S", "M", "A2")
 
 
-def order(key: OrderIndexKey, number: int) -> IndexedOrder:
-    signals = frozenset({SignalHash("study", number), SignalHash("parent", 9)})
-    return IndexedOrder(key, "ordered", number, number, signals=signals)
+def order(key: OrderIndexKey, number: int) -> Order:
+    links = frozenset({Link("study", number), Link("parent", 9)})
+    return Order(key, OrderState.ORDERED, number, number, links=links)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        replace(order(KEY, 1), parents=frozenset({3, 4}), closed_by=frozenset({5})),
+        replace(order(KEY, 1), merged_from=frozenset({6}), number_only=True),
+        replace(order(KEY, 1), replaced=True, later_event=LaterEvent(True, 7)),
+        replace(order(KEY, 1), moved_away=True, later_event=LaterEvent(False, 8)),
+    ],
+    ids=["relations", "number", "replaced", "moved"],
+)
+def test_the_facts_of_an_order(database: Database, known: Order) -> None:
+    """An order is read with the facts with which it was stored."""
+    with database.write() as connection:
+        order_index.save(connection, [known])
+    with database.read() as connection:
+        assert order_index.find(connection, [KEY]) == {KEY: known}
 
 
 def test_the_last_of_several_with_one_key(database: Database) -> None:
     """A merge can give two orders one key: the last one stays, with its own signals only."""
     with database.write() as connection:
-        order_writes.save(connection, [order(KEY, 1), order(OTHER, 2), order(KEY, 3)])
+        order_index.save(connection, [order(KEY, 1), order(OTHER, 2), order(KEY, 3)])
     with database.read() as connection:
         found = order_index.find(connection, [KEY, OTHER])
-    assert {key: (each.last_message, each.signals) for key, each in found.items()} == {
-        KEY: (3, order(KEY, 3).signals),
-        OTHER: (2, order(OTHER, 2).signals),
+    assert {key: (each.last_message, each.links) for key, each in found.items()} == {
+        KEY: (3, order(KEY, 3).links),
+        OTHER: (2, order(OTHER, 2).links),
     }
 
 
@@ -87,7 +107,7 @@ def test_the_order_of_a_result(
     """An order under another identifier is used only if the two were merged."""
     with database.write() as connection:
         merged = KEY._replace(mrn="N")
-        order_writes.save(connection, [order(merged, 1), order(KEY._replace(mrn="X"), 2)])
+        order_index.save(connection, [order(merged, 1), order(KEY._replace(mrn="X"), 2)])
         for site, prior_mrn, mrn in merges:
             merged_patients.merge(connection, site, prior_mrn, mrn)
         read = order_index.find_for_delivery(connection, {KEY: {"R"}, OTHER: {"R"}})
@@ -97,9 +117,9 @@ def test_the_order_of_a_result(
 COUNT = 2000
 
 
-def order_of_patient(number: int) -> IndexedOrder:
+def order_of_patient(number: int) -> Order:
     key = OrderIndexKey("S", f"M{number}", "0")
-    return IndexedOrder(key, "ordered", number, number, placer=f"P{number}", filler=f"F{number}")
+    return Order(key, OrderState.ORDERED, number, number, placer=f"P{number}", filler=f"F{number}")
 
 
 @pytest.fixture
@@ -109,7 +129,7 @@ def orders(database: Database) -> Database:
     with database.write() as connection:
         if database.dialect == "postgresql":
             connection.execute(text("ALTER TABLE bridge_order SET (autovacuum_enabled = off)"))
-        order_writes.save(connection, [order_of_patient(number) for number in range(COUNT)])
+        order_index.save(connection, [order_of_patient(number) for number in range(COUNT)])
     return database
 
 
@@ -148,8 +168,8 @@ def test_demographics_without_orders_are_removed(database: Database) -> None:
             patient_demographics.save(
                 connection, DemographicsUpdate(site, mrn, 1 + 9 * (place == 2), {})
             )
-        order_writes.save(
-            connection, [IndexedOrder(OrderIndexKey("S", "ordered", "A1"), "ordered", 1, 1)]
+        order_index.save(
+            connection, [Order(OrderIndexKey("S", "ordered", "A1"), OrderState.ORDERED, 1, 1)]
         )
     assert patient_demographics.delete_old(database, 5) == 1
     with database.read() as connection:

@@ -31,8 +31,7 @@ from bridge.engine.service.accounts import passwords, users
 from bridge.engine.service.sites import site_settings
 from bridge.engine.service.sites.site_settings import SiteSettings
 from bridge.engine_client.client import EngineClient
-from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
-from bridge.intake.receive.identity import ControlIds
+from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, ControlIds
 from bridge.intake.receive.verdict import FrameEvaluator
 from bridge.orders.order import Order, OrderIndexKey, OrderState
 from bridge.queue.deliveries import DeliveryRequest

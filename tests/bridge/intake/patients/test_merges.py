@@ -127,7 +127,7 @@ async def test_several_pairs(hospital: Hospital) -> None:
 async def test_the_old_number_may_be_refused(hospital: Hospital) -> None:
     """A listener without redirects parks late messages, and applies merges."""
     listening = replace(ListenerPolicy("ris", inbound(), site=SITE), merged=MergedPatients.REFUSE)
-    hospital.adopt(listening)
+    hospital.use(listening)
     await hospital.send(order_message(order_group("NW", "P1", "F1")))
     await hospital.send(adt("A40", "M2", "M1"))
     await hospital.send(order_message(order_group("XO", "P1", "F1"), mrn="M1"))

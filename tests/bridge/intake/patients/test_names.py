@@ -17,7 +17,7 @@ def decide(hospital: Hospital, policy: str) -> None:
     text = f"include: orders.yaml\npatient_names: {policy}"
     made = compile_sources({**read_folder(DEFINITIONS), "orders2.yaml": text}, "orders2")
     assert isinstance(made, InboundMapping)
-    hospital.adopt(ListenerPolicy("ris", (made, inbound()[1]), SITE))
+    hospital.use(ListenerPolicy("ris", (made, inbound()[1]), SITE))
 
 
 async def names(hospital: Hospital) -> dict[str, str]:

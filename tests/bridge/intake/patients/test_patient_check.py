@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.intake.receive.frame_offload import FrameOffload
+from bridge.intake.receive.handler import FrameOffload
 from bridge.store.database import Database
 from bridge.store.records import merged_patients, visit_transfers
 from bridge.wiring.listeners import merged_patient_check
@@ -28,7 +28,7 @@ async def refusing(
         listening = intake.handler._policy
         check = merged_patient_check(listening, database)
         assert check is not None
-        intake.handler.adopt(listening.with_checks(check))
+        intake.handler.use(listening.with_checks(check))
         offload = FrameOffload(intake.handler, ThreadPoolExecutor(1), needs_lookup=check.applies_to)
         intake.front = lambda handle: offload
         yield intake

@@ -13,7 +13,7 @@ import pytest
 from bridge.intake.process.order_processor import OrderProcessor
 from bridge.intake.process.order_repository import OrderRepository
 from bridge.intake.receive.completion import CompletionWaiter
-from bridge.intake.receive.frame_offload import FrameOffload
+from bridge.intake.receive.handler import FrameOffload
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.metrics import Metrics
 from bridge.orders.order import Order, OrderIndexKey, OrderState
@@ -39,7 +39,7 @@ def opened(tmp_path: Path, database: Database) -> Open:
     @asynccontextmanager
     async def made(conflict: PatientConflict) -> AsyncIterator[Hospital]:
         async with open_hospital(tmp_path, database) as hospital:
-            hospital.adopt(ListenerPolicy("ris", inbound(), SITE, patient_conflict=conflict))
+            hospital.use(ListenerPolicy("ris", inbound(), SITE, patient_conflict=conflict))
             yield hospital
 
     return made
@@ -167,7 +167,7 @@ async def test_refuse(database: Database) -> None:
             order_index.save(connection, [Order(key, OrderState.ORDERED, 1, 1, 0, "P1", "F1")])
         check = merged_patient_check(listening, database)
         assert check is not None
-        intake.handler.adopt(listening.with_checks(check))
+        intake.handler.use(listening.with_checks(check))
         offload = FrameOffload(intake.handler, ThreadPoolExecutor(1), needs_lookup=check.applies_to)
         intake.front = lambda handle: offload
         change = order_group("XO", "P1", "F1", accession="A1")

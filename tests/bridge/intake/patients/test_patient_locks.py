@@ -2,8 +2,8 @@
 
 import asyncio
 
-from bridge.intake.patients.patient_locks import PatientLocks
 from bridge.intake.process.jobs import MessageJob
+from bridge.intake.process.order_processor import PatientLocks
 from bridge.orders.rules import SourceMessage
 from bridge.queue.claims import ClaimedMessage
 from mappings.inbound.events import OrderAction, OrderEvent

@@ -120,7 +120,7 @@ async def test_the_sender_is_told(database: Database) -> None:
                 patient_demographics.save(connection, update)
         check = merged_patient_check(intake.handler._policy, database)
         assert check is not None
-        intake.handler.adopt(intake.handler._policy.with_checks(check))
+        intake.handler.use(intake.handler._policy.with_checks(check))
         ack = await intake.ask(order("ID1", mrn=f"{KEPT}~{OTHER}"))
         assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("205",))
         assert intake.rows("error_place") == [("PID-3",)]

@@ -81,7 +81,7 @@ async def test_a_started_report_stays(hospital: Hospital) -> None:
 async def test_a_listener_without_redirects(hospital: Hospital) -> None:
     """A listener without redirects parks the late order."""
     listening = replace(ListenerPolicy("ris", inbound(), site=SITE), merged=MergedPatients.REFUSE)
-    hospital.adopt(listening)
+    hospital.use(listening)
     await hospital.send(a45())
     await hospital.send(at(EARLY, order("A1")))
     assert hospital.last_message() == ("parked", "other_patient")

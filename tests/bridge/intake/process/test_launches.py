@@ -9,7 +9,7 @@ from bridge.contract.responses import LaunchResponse
 from bridge.engine_client.client import LaunchRequest
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
-from bridge.intake.process.launches import Launcher
+from bridge.intake.process.worklist import Launcher
 
 
 class Service:

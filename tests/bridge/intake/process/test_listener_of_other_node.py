@@ -46,7 +46,7 @@ async def test_a_listener_that_is_not_loaded_yet(
             Metrics(),
         )
         if adopts:
-            node.adopt(definitions)
+            node.use(definitions)
         events = []
         async for outcomes in node.apply(inbox.claim(hospital.time(), 1)):
             events += [each.event for each in outcomes]

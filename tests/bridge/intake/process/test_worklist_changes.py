@@ -4,7 +4,7 @@ import pytest
 
 from bridge.contract import ReportStatus
 from bridge.contract.responses import OrderKeyBody, StatusRecordBody
-from bridge.intake.process.worklist_changes import GroupMember, group_to_link, has_lost_links
+from bridge.intake.process.worklist import GroupMember, group_to_link, has_lost_links
 from bridge.orders.order import Link
 
 Ordered, Draft = ReportStatus.ORDERED, ReportStatus.DRAFT

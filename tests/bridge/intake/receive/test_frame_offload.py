@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from bridge.intake.patients.patient_check import _has_merge
 from bridge.intake.process.jobs import read
 from bridge.intake.process.order_repository import OrderRepository
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
 from bridge.intake.receive.completion import CompletionWaiter
-from bridge.intake.receive.frame_offload import FrameOffload
+from bridge.intake.receive.handler import FrameOffload
 from bridge.intake.receive.listener_policy import ListenerPolicy
+from bridge.intake.receive.patient_check import _has_merge
 from bridge.intake.receive.verdict import FrameEvaluator, Verdict
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.ledger.arrivals import Arrival

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from bridge.intake.receive import identity
-from bridge.intake.receive.abandoned_frames import MAX_ABANDONED_FRAMES, AbandonedFrameLimit
+from bridge.intake.receive import acknowledgments
 from bridge.intake.receive.acknowledgments import (
     CONDITIONS,
     MATRIX,
-    OwedCodes,
+    ControlIds,
+    RequiredCodes,
     deferred_application_code,
-    owed_codes,
+    required_codes,
 )
-from bridge.intake.receive.identity import ControlIds
+from bridge.intake.receive.handler import MAX_ABANDONED_FRAMES, AbandonedFrameLimit
 from bridge.queue.digests import digest, stored_digest
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
@@ -483,14 +483,14 @@ def test_the_matrix_is_complete() -> None:
 @pytest.mark.parametrize(("accept", "application", "outcome"), EVERY)
 def test_every_line_follows_the_standard(accept: str, application: str, outcome: str) -> None:
     """Original mode has one application ACK. Enhanced mode has each as requested."""
-    owes = owed_codes(peek(_header(accept, application)), AckCode(outcome))
+    owes = required_codes(peek(_header(accept, application)), AckCode(outcome))
     if not accept and not application:
-        assert owes == OwedCodes(None, AckCode(outcome))
+        assert owes == RequiredCodes(None, AckCode(outcome))
         return
     commit = outcome in ASKS[accept]
     is_refused = outcome != "AA" and commit  # a refused message does not reach the application
     wanted = outcome in ASKS[application] and not is_refused
-    expected = OwedCodes(
+    expected = RequiredCodes(
         AckCode("C" + outcome[1]) if commit else None, AckCode(outcome) if wanted else None
     )
     assert owes == expected
@@ -508,15 +508,15 @@ def test_the_later_reply_follows_msh_16(accept: str, application: str, outcome: 
 def test_a_value_outside_the_table_means_always(odd: str) -> None:
     """An unknown condition means AL."""
     header = peek(_header(odd, "NE"))
-    assert owed_codes(header, AckCode.ACCEPT) == OwedCodes(AckCode.COMMIT_ACCEPT, None)
+    assert required_codes(header, AckCode.ACCEPT) == RequiredCodes(AckCode.COMMIT_ACCEPT, None)
 
 
 def test_a_null_is_the_original_mode() -> None:
     """`""` in both fields is the original mode: one reply, and not two."""
     header = peek(_header('""', '""'))
     assert not header.enhanced
-    assert owed_codes(header, AckCode.ACCEPT) == OwedCodes(None, AckCode.ACCEPT)
-    assert owed_codes(peek(_header("AL", '""')), AckCode.ACCEPT) == OwedCodes(
+    assert required_codes(header, AckCode.ACCEPT) == RequiredCodes(None, AckCode.ACCEPT)
+    assert required_codes(peek(_header("AL", '""')), AckCode.ACCEPT) == RequiredCodes(
         AckCode.COMMIT_ACCEPT, None
     )
 
@@ -637,21 +637,21 @@ def test_its_place(lines: bytes, place: str) -> None:
 def test_an_identity_never_changes() -> None:
     """Later releases compute the same identity and digest: they know retransmits and damage."""
     header = peek(b"MSH|^~\\&|RIS|NORTH|||20260101||ORM^O01|1|P|2.3\r")
-    assert identity.message_identity("ris", header) == -6008900380756168105
-    assert identity.payload_identity("ris", digest(b"MSH|")) == 978237913239183036
+    assert acknowledgments.message_identity("ris", header) == -6008900380756168105
+    assert acknowledgments.payload_identity("ris", digest(b"MSH|")) == 978237913239183036
     assert stored_digest(digest(b"MSH|")) == -2346342023636188671
 
 
 def test_ids_are_unique() -> None:
     """Ids are unique in one generator, in two, and after the counter restarts."""
-    one, other = identity.ControlIds(), identity.ControlIds()
+    one, other = acknowledgments.ControlIds(), acknowledgments.ControlIds()
     ids = [give() for give in (one, other) for _ in range(1000)]
-    one._count = iter([identity._MAX_COUNT + 1])  # type: ignore[assignment]  # near its end
+    one._count = iter([acknowledgments._MAX_COUNT + 1])  # type: ignore[assignment]  # near its end
     ids += [one() for _ in range(10)]
     assert len(set(ids)) == len(ids)
 
 
 def test_form_of_ids() -> None:
     """Ids are letters and digits, at most 20 characters, the limit of MSH-10 before 2.7."""
-    give = identity.ControlIds()
+    give = acknowledgments.ControlIds()
     assert all(len(each) == 20 and each.isalnum() and each.isascii() for each in (give(), give()))

@@ -9,7 +9,7 @@ from typing_extensions import override
 from bridge.executors import Threads
 from bridge.intake.process.jobs import read
 from bridge.intake.receive import handler, verdict
-from bridge.intake.receive.frame_offload import FrameOffload
+from bridge.intake.receive.handler import FrameOffload
 from bridge.queue.inbox import Inbox
 from bridge.queue.ledger.arrivals import lane
 from bridge.queue.states import QueueState

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from bridge.intake.receive.frame_offload import FrameOffload
+from bridge.intake.receive.handler import FrameOffload
 from bridge.intake.receive.sequence_numbers import has_only_header
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 import structlog
 from sqlalchemy import Connection
 
-from bridge.intake.process.order_lookup import names_several_patients
+from bridge.intake.process.order_repository import names_several_patients
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import Router
 from bridge.orders.addressing import (
@@ -56,9 +56,9 @@ class PatientCheck:
         """Messages are read with the policy's definitions."""
         self._log = structlog.get_logger("intake").bind(listener=policy.name)
         self._database = database
-        self.adopt(policy)
+        self.use(policy)
 
-    def adopt(self, policy: ListenerPolicy) -> None:
+    def use(self, policy: ListenerPolicy) -> None:
         """Use another policy from now on."""
         self._policy = policy
         self._router = Router(policy)

@@ -19,13 +19,14 @@ from bridge.intake.process.job_context import (
     JobContext,
     Merge,
 )
-from bridge.intake.process.launches import Launcher, registration
-from bridge.intake.process.worklist_changes import (
+from bridge.intake.process.worklist import (
     NOT_FOUND,
     NOTHING_TO_WITHDRAW,
+    Launcher,
     OpenOrders,
     link_to_group,
     order_key,
+    registration,
     withdraw,
 )
 from bridge.orders.addressing import IdentifierTakenError, OrderOfOtherPatientError
@@ -132,11 +133,11 @@ async def apply_early_rows(
     worklist: WorklistClient, context: JobContext, event: OrderEvent
 ) -> None:
     for each in match_early_rows(event.site, event.mrn, list(context.index.values())):
-        await withdraw_absorbed(worklist, context, each.early)
+        await withdraw_combined(worklist, context, each.early)
         await _put_on_worklist(worklist, context, (each.own,), each.after)
 
 
-async def withdraw_absorbed(
+async def withdraw_combined(
     worklist: WorklistClient, context: JobContext, orders: Iterable[Order]
 ) -> None:
     """Withdraw orders that were combined with another one; a report that was begun stays."""

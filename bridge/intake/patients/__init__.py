@@ -1,1 +1,0 @@
-"""Patients of known orders: demographics, merges, visits, and conflicts between messages."""
