@@ -1,8 +1,8 @@
 """
-`bridge …` that notes which of our modules get a message's bytes as an argument of a function.
+`bridge …` that notes which of our modules the first order and its result enter.
 
-A message is recognized by texts that its bytes contain. The trace begins with SIGUSR1, after which
-its file exists; the modules are written to it when the process ends.
+A module is entered if any of its functions runs. The trace begins with SIGUSR1, after which its
+file exists; the modules are written to it when the process ends.
 """
 
 import atexit
@@ -19,8 +19,20 @@ from types import CodeType, FrameType
 from bridge.cli import main as run
 from tests.acceptance.forked import ROOT, Running
 
-FILE, TEXTS = "TRACED_FILE", "TRACED_TEXTS"
+FILE, TEXT = "TRACED_FILE", "TRACED_TEXT"
 PACKAGES = ("bridge", "mllp", "mappings")
+BACKGROUND = ("bridge/console/", "bridge/admin/", "bridge/monitoring/", "bridge/runtime/")
+"""What else runs in the process: pages, the message index, states for operators, periodic jobs."""
+
+ACKNOWLEDGED = "from its frame to its acknowledgment"
+APPLIED = "from its claim to the report engine"
+SENT = "from its release to the reply to its result"
+
+Point = tuple[str, str]
+"""A module and one of its functions."""
+STORED: Point = ("bridge/intake/receive/handler.py", "_on_stored")
+CHANGED: Point = ("bridge/delivery/change_feed.py", "process")
+REPLIED: Point = ("bridge/delivery/reply_policy.py", "read_reply")
 
 
 def traced(arguments: Sequence[str], env: Mapping[str, str], output: Path, errors: Path) -> Running:
@@ -33,24 +45,44 @@ def traced(arguments: Sequence[str], env: Mapping[str, str], output: Path, error
 
 
 class Trace:
-    def __init__(self, messages: Mapping[str, Sequence[str]]) -> None:
-        """`messages` has the texts of each message, by its name."""
-        self._texts = {name: [each.encode() for each in texts] for name, texts in messages.items()}
+    def __init__(self, text: str) -> None:
+        """`text` is in the bytes of the order only."""
+        self._text = text.encode()
         self._modules: dict[CodeType, str] = {}
-        self.found: dict[str, set[str]] = {name: set() for name in messages}
+        self._way = ""
+        self.found: dict[str, set[str]] = {}
         self.active = False
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
         code = frame.f_code
-        if not self.active or event != "call" or not (module := self._module(code)):
+        if not self.active or event not in {"call", "return"} or not (module := self._module(code)):
             return
-        given = frame.f_locals
-        for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
-            value = given.get(name)
-            if isinstance(value, bytes | bytearray):
-                for message, texts in self._texts.items():
-                    if all(text in value for text in texts):
-                        self.found[message].add(module)
+        point = (module, code.co_name)
+        if event == "return":
+            if point == STORED and self._way == ACKNOWLEDGED:
+                self._begin(APPLIED)
+            return
+        if not self.found and module.startswith("mllp/") and self._has_text(frame):
+            self._begin(ACKNOWLEDGED)
+        elif self._way == APPLIED and module.startswith("bridge/engine/"):
+            self._way = ""
+        elif self._way in {"", SENT} and point == CHANGED and APPLIED in self.found:
+            self._begin(SENT)  # again for each page, until one has a release
+        if self._way and not module.startswith((*BACKGROUND, "bridge/engine/")):
+            self.found[self._way].add(module)
+        if self._way == SENT and point == REPLIED:
+            self._way = "done"
+            self.found["done"] = set()
+
+    def _begin(self, way: str) -> None:
+        self._way = way
+        self.found[way] = set()
+
+    def _has_text(self, frame: FrameType) -> bool:
+        return any(
+            isinstance(value, bytes | bytearray) and self._text in value
+            for value in frame.f_locals.values()
+        )
 
     def _module(self, code: CodeType) -> str:
         if code not in self._modules:
@@ -72,7 +104,7 @@ class Trace:
 
 def main() -> None:
     """Run `bridge` in this process."""
-    trace, file = Trace(json.loads(os.environ[TEXTS])), Path(os.environ[FILE])
+    trace, file = Trace(os.environ[TEXT]), Path(os.environ[FILE])
     threading.setprofile(trace)
     signal.signal(signal.SIGUSR1, lambda *_: trace.begin(file))
     atexit.register(trace.write, file)
