@@ -17,7 +17,7 @@ function keyFindings(controller: ReportController): string {
  * Requests a result for the text, and repeats the request if the text changed meanwhile, so that
  * a response never overwrites input. Rejects if the text is not editable.
  */
-export async function madeOf<Made>(
+export async function requestForText<Made>(
   part: Pick<TextPart, "content" | "editor">,
   ask: (content: ReportDocument) => Promise<Made>,
 ): Promise<Made> {
@@ -35,7 +35,7 @@ export async function applyFindings(controller: ReportController): Promise<void>
   if (!findings) throw new ApiProblem(400, "no_findings", t("ai.no_findings"));
   const part = controller.addendum ?? controller.report;
   if (!part?.editor?.isEditable) throw new ApiProblem(409, "not_editable", "");
-  const { document: after } = await madeOf(part, (content) =>
+  const { document: after } = await requestForText(part, (content) =>
     controller.endpoints.applyFindings(content, findings),
   );
   if (canonical(after) === canonical(part.content()))

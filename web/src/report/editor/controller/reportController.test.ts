@@ -62,10 +62,10 @@ it("is locked while it is discarded, and is still unsaved if that fails", async 
   part?.saver.edited();
   const discarded = controller.run(() => discard(controller), "");
   await turn();
-  expect([part?.held, count("save")]).toEqual([true, 0]);
+  expect([part?.discarding, count("save")]).toEqual([true, 0]);
   held.pop()?.(500);
   expect(await discarded).toBe(false);
-  expect([controller.view, part?.held, part?.unsaved]).toEqual(["report", false, true]);
+  expect([controller.view, part?.discarding, part?.unsaved]).toEqual(["report", false, true]);
   await controller.flush();
   expect(count("save")).toBe(1);
 });

@@ -31,7 +31,7 @@ export class TextPart {
   kept = $state.raw<Entry<ReportDocument> | null>(null);
   restoredAt = $state<number | null>(null);
   /** Whether the text is being discarded: it is neither editable nor saved. */
-  held = $state(false);
+  discarding = $state(false);
   readonly #options: PartOptions;
   #stored: string;
   #sending = "";
@@ -60,7 +60,7 @@ export class TextPart {
 
   /** Whether there is unsaved text. */
   get unsaved(): boolean {
-    return this.saver.dirty && !this.held;
+    return this.saver.dirty && !this.discarding;
   }
 
   content(): ReportDocument {
@@ -162,13 +162,13 @@ export class TextPart {
 
   /** Locks the text while an action discards it; if the action fails, the text is unchanged. */
   async throwAway(action: () => Promise<void>): Promise<void> {
-    this.held = true;
-    const release = await this.saver.hold();
+    this.discarding = true;
+    const release = await this.saver.suspend();
     try {
       await action();
       await this.saver.adopt();
     } finally {
-      this.held = false;
+      this.discarding = false;
       release();
     }
   }

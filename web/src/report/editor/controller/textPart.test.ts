@@ -6,7 +6,7 @@ import type { Journal } from "../saving/journal";
 import { insertText } from "../text/commands";
 import { fromText, plainText } from "../text/document";
 import { createEditor } from "../text/editor";
-import { madeOf } from "./keyFindings";
+import { requestForText } from "./keyFindings";
 import { TextPart } from "./textPart.svelte";
 
 // jsdom has no layout, but scrolling to the selection reads rectangles.
@@ -39,7 +39,7 @@ function written(text: string, journal: Journal | null = null): TextPart & { edi
 it("is in the text that a template produces", async () => {
   const part = written("one");
   const requests: string[] = [];
-  const made = await madeOf(part, (content) => {
+  const made = await requestForText(part, (content) => {
     if (requests.push(plainText(content)) === 1) insertText(part.editor, "two ");
     return Promise.resolve(plainText(content));
   });
@@ -50,7 +50,7 @@ it("is in the text that a template produces", async () => {
 it("does not apply a template to a text that another user edits by then", async () => {
   const part = written("one");
   const ask = () => Promise.resolve(part.editor.setEditable(false, false));
-  await expect(madeOf(part, ask)).rejects.toMatchObject({ code: "not_editable" });
+  await expect(requestForText(part, ask)).rejects.toMatchObject({ code: "not_editable" });
 });
 
 it("is not replaced by the journal: the user decides", async () => {

@@ -46,7 +46,7 @@ export class TextSaver {
   /** The journal has the text with this number of edits. */
   #journaled = 0;
   #writing = Promise.resolve();
-  #held: Promise<void> | null = null;
+  #suspended: Promise<void> | null = null;
   #pace: Pace;
 
   constructor(options: KeeperOptions) {
@@ -90,7 +90,7 @@ export class TextSaver {
   /** Saves unsaved text; rejects if that fails. */
   async flush(): Promise<void> {
     clearTimeout(this.#timer);
-    while (this.#held) await this.#held;
+    while (this.#suspended) await this.#suspended;
     await this.settled();
     while (this.dirty) {
       this.#running = this.#save();
@@ -103,13 +103,13 @@ export class TextSaver {
   }
 
   /** Suspends saving until the returned function is called; resolves when no save is running. */
-  async hold(): Promise<() => void> {
+  async suspend(): Promise<() => void> {
     let release = (): void => undefined;
-    this.#held = new Promise((resolve) => (release = resolve));
+    this.#suspended = new Promise((resolve) => (release = resolve));
     clearTimeout(this.#timer);
     await this.settled();
     return () => {
-      this.#held = null;
+      this.#suspended = null;
       release();
       this.#plan();
     };
