@@ -64,14 +64,19 @@ def list_channels(home: Path, kind: str) -> list[dict[str, Any]]:
         start_failures = channels.read_start_failures(database, ChannelKind(kind), now)
         handshake_rows = handshakes.of_channels(database, kind)
     rows = []
-    for each in described_channels(settings, ChannelKind(kind)):
+    for channel in described_channels(settings, ChannelKind(kind)):
         found, problem = (
-            known.get(each["name"], Channel(each["name"])),
-            start_failures.get(each["name"]),
+            known.get(channel["name"], Channel(channel["name"])),
+            start_failures.get(channel["name"]),
         )
-        state = _state(found, problem, now) if each["enabled"] else "off"
-        row = {"name": each["name"], "address": each["address"], "state": state, **asdict(found)}
-        row["handshake_failures"] = failures = handshake_rows.get(each["name"], [])
+        state = _state(found, problem, now) if channel["enabled"] else "off"
+        row = {
+            "name": channel["name"],
+            "address": channel["address"],
+            "state": state,
+            **asdict(found),
+        }
+        row["handshake_failures"] = failures = handshake_rows.get(channel["name"], [])
         row["tls"] = _handshake_line(failures, now)
         rows.append({**row, "trouble": problem or found.problem or _PROBLEMS.get(state, "")})
     return rows
@@ -109,7 +114,7 @@ def channel_states(
 
 def _handshake_line(failures: Sequence[Mapping[str, Any]], now: int) -> str:
     """Return the last failed handshake of a connection within a day, in one line."""
-    recent = [each for each in failures if each["last_at"] > now - DAY]
+    recent = [failure for failure in failures if failure["last_at"] > now - DAY]
     if not recent:
         return ""
     last, count = recent[0], sum(each["count"] for each in recent)
@@ -122,7 +127,7 @@ def _listeners_for_all_sites(active: Settings, database: Database) -> set[str]:
     find = active_sources(active, database)
     names = {name for each in listeners for name in each.mappings}
     fixed = {name for name in names if _takes_site_of_listener(find(name), name)}
-    return {each.name for each in listeners if not fixed.issuperset(each.mappings)}
+    return {listener.name for listener in listeners if not fixed.issuperset(listener.mappings)}
 
 
 def _takes_site_of_listener(sources: Sources, name: str) -> bool:
@@ -217,7 +222,7 @@ def _require(settings: Settings, kind: ChannelKind, name: str) -> None:
 def list_alerts(home: Path) -> list[dict[str, Any]]:
     """List alerts: the active ones, then those that have ended."""
     with bridge_database(home) as database:
-        return [dict(each) for each in alerts.list_alerts(database)]
+        return [dict(alert) for alert in alerts.list_alerts(database)]
 
 
 def send_test_notification(home: Path) -> Iterator[tuple[str, str]]:

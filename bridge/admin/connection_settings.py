@@ -63,7 +63,7 @@ def find_mistakes(kind: ChannelKind, table: Mapping[str, Any]) -> list[FieldMist
     try:
         MODELS[kind].model_validate(dict(table))
     except ValidationError as error:
-        return [_mistake(each) for each in describe_problems(error, MODELS[kind], kind.value)]
+        return [_mistake(problem) for problem in describe_problems(error, MODELS[kind], kind.value)]
     return []
 
 
@@ -199,7 +199,7 @@ class Connections:
         planned = active_settings.current(self._settings, self._database, [record])
         mistakes = list(self._build_mistakes(planned, kind, name))
         warnings = [] if mistakes else list(self._certificate_warnings(planned, kind, name))
-        return {"mistakes": [each._asdict() for each in mistakes], "warnings": warnings}
+        return {"mistakes": [mistake._asdict() for mistake in mistakes], "warnings": warnings}
 
     async def try_out(self, plan: ProposedConnection) -> Sequence[Mapping[str, Any]]:
         """Connect with these settings; return the steps of the test. Raises InvalidContent."""
@@ -300,7 +300,7 @@ class Connections:
         chosen = section.mappings if isinstance(section, ListenerSettings) else ()
         with self._database.read() as connection:
             active = mapping_versions.active_versions(connection)
-            drafts = {each.name for each in mapping_versions.drafts(connection)}
+            drafts = {draft.name for draft in mapping_versions.drafts(connection)}
         files = active_settings.file_sources(self._settings)
         return next(
             (

@@ -168,8 +168,8 @@ class BatchReplay:
 
 def _refused(verdict: Verdict) -> StillRefused:
     texts = (
-        each.text if each.place in each.text else f"{each.text} {each.place}"
-        for each in verdict.refusals
+        refusal.text if refusal.place in refusal.text else f"{refusal.text} {refusal.place}"
+        for refusal in verdict.refusals
     )
     return StillRefused("; ".join(texts))
 
@@ -177,5 +177,6 @@ def _refused(verdict: Verdict) -> StillRefused:
 def _refusals_json(verdict: Verdict) -> list[Mapping[str, Any]]:
     refusals: Sequence[Any] = verdict.refusals
     return [
-        {"code": each.error_code.value, "place": each.place, "text": each.text} for each in refusals
+        {"code": refusal.error_code.value, "place": refusal.place, "text": refusal.text}
+        for refusal in refusals
     ]

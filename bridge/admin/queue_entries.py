@@ -42,7 +42,7 @@ def list_messages(home: Path, query: RowQuery) -> tuple[list[dict[str, Any]], in
             not_indexed = selection.count_not_indexed(database)
     if not rows:
         require_channel(home, ChannelKind.LISTENER, query.source)
-    return [asdict(each) for each in rows], not_indexed
+    return [asdict(row) for row in rows], not_indexed
 
 
 def show_message(home: Path, message_id: int) -> tuple[dict[str, Any], dict[str, str]]:
@@ -216,10 +216,10 @@ def mark_as_seen(
     Return how many were marked.
     """
     chosen = [
-        *((ExceptionSubject.MESSAGE, each) for each in messages),
-        *((ExceptionSubject.ORDER, each) for each in orders),
-        *((ExceptionSubject.FEED, each) for each in feeds),
-        *((ExceptionSubject.DELIVERY, each) for each in deliveries),
+        *((ExceptionSubject.MESSAGE, message) for message in messages),
+        *((ExceptionSubject.ORDER, order) for order in orders),
+        *((ExceptionSubject.FEED, feed) for feed in feeds),
+        *((ExceptionSubject.DELIVERY, delivery) for delivery in deliveries),
     ]
     target = ("exceptions", str(len(chosen) or "all"))
     with bridge_database(home) as database, audited(home, database, "mark as seen", target):

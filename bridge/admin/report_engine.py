@@ -62,7 +62,7 @@ class ReportEngine:
         span = {name: iso(criteria[name]) for name in ("since", "until") if name in criteria}
         answer = await self.call("GET", "sites", site, "audit", query={**criteria, **span})
         try:
-            return [{**each, "at": moment(each["at"])} for each in answer["events"]]
+            return [{**event, "at": moment(event["at"])} for event in answer["events"]]
         except ValueError:
             raise EngineUnreachable from None
 

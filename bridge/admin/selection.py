@@ -197,7 +197,7 @@ def deliveries_by_number(
         return queries.deliveries(database, replace(filter_, control_id=number.strip()))
     subjects = MessageSubjects(settings, database)
     orders, _ = find_orders_and_messages(database, subjects, NumberKind(kind), number.strip(), None)
-    reports = frozenset(each["report_id"] for each in orders) - {""}
+    reports = frozenset(order["report_id"] for order in orders) - {""}
     return queries.deliveries(database, replace(filter_, reports=reports)) if reports else []
 
 

@@ -68,7 +68,7 @@ class Chain:
             name,
             MetaData(),
             Column("sequence", BigInteger, primary_key=True),
-            *(Column(each, _type_of(each)) for each in COLUMNS if each != "sequence"),
+            *(Column(column, _type_of(column)) for column in COLUMNS if column != "sequence"),
         )
         self._insert = prepare_insert(self.table, COLUMNS)
         newest = f"SELECT hash, sequence FROM {name} ORDER BY sequence DESC LIMIT 1"  # noqa: S608  # our own name
@@ -164,7 +164,7 @@ def _append_one(table: Table) -> str:
     """
     name = table.name
     columns = [each for each in COLUMNS if each not in ("sequence", "previous_hash", "hash")]
-    values = ", ".join(f"%({each})s::{_sql_type_of(each)}" for each in columns)
+    values = ", ".join(f"%({column})s::{_sql_type_of(column)}" for column in columns)
     # Nodes of an earlier release take their numbers from the server's sequence.
     return f"""
         WITH known AS (

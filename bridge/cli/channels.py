@@ -17,7 +17,7 @@ _FORMER_NAMES = {"told_at": "notified_at", "returns": "recurrences"}
 
 
 def _with_handshake_times(channel: dict[str, Any]) -> dict[str, Any]:
-    failures = [with_times(each) for each in channel["handshake_failures"]]
+    failures = [with_times(failure) for failure in channel["handshake_failures"]]
     return {**channel, "handshake_failures": failures}
 
 
@@ -30,7 +30,9 @@ def channel_group(kind: str, summary: str) -> typer.Typer:
         """List them with their state, who paused them since when, and the last activity."""
         from bridge.admin.channel_operations import list_channels
 
-        found = [_with_handshake_times(with_times(each)) for each in list_channels(home, kind)]
+        found = [
+            _with_handshake_times(with_times(channel)) for channel in list_channels(home, kind)
+        ]
         print_rows(found, _COLUMNS, as_json=as_json)
 
     @group.command()
@@ -63,8 +65,8 @@ def list_alerts(home: Home, as_json: AsJson = False) -> None:
     from bridge.admin import channel_operations as use_cases
 
     found = [
-        with_times(each | {former: each[name] for former, name in _FORMER_NAMES.items()})
-        for each in use_cases.list_alerts(home)
+        with_times(alert | {former: alert[name] for former, name in _FORMER_NAMES.items()})
+        for alert in use_cases.list_alerts(home)
     ]
     print_rows(found, _ALERT_COLUMNS, as_json=as_json)
 

@@ -91,7 +91,7 @@ def try_(
     except UnusableRequest as error:
         raise typer.BadParameter(str(error)) from None
     print_trials(trials, as_json=as_json)
-    sys.exit(0 if all(each.passed for each in trials) else 1)
+    sys.exit(0 if all(trial.passed for trial in trials) else 1)
 
 
 @group.command()

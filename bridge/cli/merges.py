@@ -28,7 +28,7 @@ def list_(
     """
     from bridge.admin import merges
 
-    found = [with_times(each) for each in merges.list_merges(home, site, number, limit)]
+    found = [with_times(merge) for merge in merges.list_merges(home, site, number, limit)]
     print_rows(found, _COLUMNS, as_json=as_json)
 
 

@@ -108,8 +108,8 @@ def print_requeue_results(results: Iterable["RequeueResult"], what: str, total: 
         return f"{counts['queued']} queued, {counts['failed']} failed, {left} are as before"
 
     with interruptible(state), shown_progress() as report:
-        for at, each in enumerate(results, 1):
-            _print_requeue_result(each, what, counts)
+        for at, result in enumerate(results, 1):
+            _print_requeue_result(result, what, counts)
             report(f"queuing {total} again", at, total)
     queued, failed = counts["queued"], counts["failed"]
     if queued + failed != 1:
@@ -140,7 +140,7 @@ def print_trials(
         _print_inbound_trials(inbound, as_json=as_json)
     else:
         _print_outbound_trials(
-            [each for each in trials if not isinstance(each, InboundTrial)], as_json=as_json
+            [trial for trial in trials if not isinstance(trial, InboundTrial)], as_json=as_json
         )
 
 
@@ -171,8 +171,8 @@ def _print_outbound_trials(trials: Sequence["OutboundTrial"], *, as_json: bool) 
     if as_json:
         _print_json([{"message": each.label, "hl7": each.messages} for each in trials])
         return
-    for each in trials:
-        print(each.label, *each.messages, sep="\n")
+    for trial in trials:
+        print(trial.label, *trial.messages, sep="\n")
 
 
 def _inbound_json(each: "InboundTrial") -> dict[str, Any]:
@@ -226,10 +226,10 @@ def print_comparison(found: "VersionComparison", *, as_json: bool) -> None:
         return
     for sample, differences in found.differing:
         print(sample.label)
-        for each in differences:
-            print(f"  {each.field}")
-            print(f"    - {_one_line(each.before)}")
-            print(f"    + {_one_line(each.after)}")
+        for difference in differences:
+            print(f"  {difference.field}")
+            print(f"    - {_one_line(difference.before)}")
+            print(f"    + {_one_line(difference.after)}")
     print(
         f"{len(found.differing)} of {found.count} messages differ "
         f"between {found.before} and {found.after}"

@@ -146,7 +146,7 @@ def deliveries_list(
         order=order,
         report=report,
     )
-    found = [with_times(each) for each in list_deliveries(home, query)]
+    found = [with_times(delivery) for delivery in list_deliveries(home, query)]
     print_rows(found, _DELIVERY_COLUMNS, as_json=as_json)
 
 
@@ -186,8 +186,8 @@ def deliveries_retry(
     if dry_run:
         print(*ids, sep="\n", end="\n" if ids else "")
         return
-    for each in notes:
-        print(f"note: {each}", file=sys.stderr)
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
     print_requeue_results(retry_deliveries(home, ids, chosen, rate), "delivery", len(ids))
 
 
@@ -216,7 +216,7 @@ def exceptions_list(home: Home, limit: Limit = 50, as_json: AsJson = False) -> N
     """
     from bridge.admin.queue_entries import list_exceptions
 
-    found = [with_times(each) for each in list_exceptions(home, limit)]
+    found = [with_times(exception) for exception in list_exceptions(home, limit)]
     print_rows(found, _EXCEPTION_COLUMNS, as_json=as_json)
 
 

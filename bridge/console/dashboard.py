@@ -162,9 +162,9 @@ _ORDER = table(
 _OPEN = _EXCEPTION.c.seen_at.is_(None)
 
 
-def count_exceptions(database: Database, reach: Collection[str] | None) -> int:
+def count_exceptions(database: Database, visible_sites: Collection[str] | None) -> int:
     """Count the exceptions of these sites that are not marked as seen; None: of all sites."""
-    statement = select(func.count()).select_from(_EXCEPTION).where(_OPEN, *_within(reach))
+    statement = select(func.count()).select_from(_EXCEPTION).where(_OPEN, *_within(visible_sites))
     with database.read() as connection:
         return connection.execute(statement).scalar_one()
 
@@ -172,7 +172,7 @@ def count_exceptions(database: Database, reach: Collection[str] | None) -> int:
 def list_exceptions(
     database: Database,
     subjects_of: SubjectReader,
-    reach: Collection[str] | None,
+    visible_sites: Collection[str] | None,
     *,
     with_orders: bool,
     with_texts: bool,
@@ -182,7 +182,7 @@ def list_exceptions(
 
     `with_texts`: with the texts of receivers, for users who may read content.
     """
-    visible = select(_EXCEPTION).where(*_within(reach))
+    visible = select(_EXCEPTION).where(*_within(visible_sites))
     row_id = _EXCEPTION.c.row_id.desc()
     open_ = visible.where(_OPEN).order_by(_EXCEPTION.c.noted_at.desc(), row_id)
     seen = visible.where(~_OPEN).order_by(_EXCEPTION.c.seen_at.desc(), row_id)
@@ -193,7 +193,7 @@ def list_exceptions(
         {
             **row,
             "message": _message_id(database, row),
-            "orders": _orders(database, subjects_of, row, reach) if with_orders else [],
+            "orders": _orders(database, subjects_of, row, visible_sites) if with_orders else [],
             "reason": exception_reason(database, row, with_texts=with_texts),
         }
         for row in rows
@@ -218,19 +218,19 @@ def sites_of_delivery(database: Database, delivery_id: int) -> Collection[str]:
         raise NoSuchItem from None
 
 
-def _within(reach: Collection[str] | None) -> list[ColumnElement[bool]]:
+def _within(visible_sites: Collection[str] | None) -> list[ColumnElement[bool]]:
     """Return the condition that an exception is about one of these sites."""
-    if reach is None:
+    if visible_sites is None:
         return []
     of_message = select(MESSAGE_NUMBER.c.message_id).where(
-        MESSAGE_NUMBER.c.number.in_(map(keyed64, visible_sites_hashes(reach))),
+        MESSAGE_NUMBER.c.number.in_(map(keyed64, visible_sites_hashes(visible_sites))),
         MESSAGE_NUMBER.c.message_id == _EXCEPTION.c.row_id,
     )
     of_order = select(_ORDER.c.id).where(
-        _ORDER.c.id == _EXCEPTION.c.row_id, _ORDER.c.site.in_(sorted(reach))
+        _ORDER.c.id == _EXCEPTION.c.row_id, _ORDER.c.site.in_(sorted(visible_sites))
     )
     # As JSON text: `orders` of a delivery has the sites of all its orders.
-    texts = [f'"SiteID": {json.dumps(each, ensure_ascii=False)}' for each in sorted(reach)]
+    texts = [f'"SiteID": {json.dumps(each, ensure_ascii=False)}' for each in sorted(visible_sites)]
     contained = [DELIVERY.c.orders.contains(text, autoescape=True) for text in texts]
     of_delivery = select(DELIVERY.c.id).where(
         DELIVERY.c.id == _EXCEPTION.c.row_id, or_(false(), *contained)
@@ -257,11 +257,11 @@ def _orders(
     database: Database,
     subjects_of: SubjectReader,
     row: Mapping[str, Any],
-    reach: Collection[str] | None,
+    visible_sites: Collection[str] | None,
 ) -> list[dict[str, Any]]:
     """Return accession and report of each order that an exception is about."""
     if row["kind"] == ExceptionSubject.MESSAGE.value:
-        orders = _orders_of_message(database, subjects_of, row["row_id"], reach)
+        orders = _orders_of_message(database, subjects_of, row["row_id"], visible_sites)
     elif row["kind"] == ExceptionSubject.DELIVERY.value:
         return _orders_of_delivery(database, row["row_id"])
     elif row["kind"] == ExceptionSubject.FEED.value:
@@ -278,8 +278,8 @@ def _orders_of_delivery(database: Database, row_id: int) -> list[dict[str, Any]]
     except NoSuchRow:
         return []
     return [
-        {"accession": str(each.get("Accession", "")), "report_id": detail.row.report_id}
-        for each in detail.orders["orders"]
+        {"accession": str(order.get("Accession", "")), "report_id": detail.row.report_id}
+        for order in detail.orders["orders"]
     ]
 
 
@@ -291,12 +291,15 @@ def _order(database: Database, row_id: int) -> Mapping[str, Any] | None:
 
 
 def _orders_of_message(
-    database: Database, subjects_of: SubjectReader, message_id: int, reach: Collection[str] | None
+    database: Database,
+    subjects_of: SubjectReader,
+    message_id: int,
+    visible_sites: Collection[str] | None,
 ) -> Sequence[Mapping[str, Any]]:
     try:
         detail = queries.message(database, message_id)
     except NoSuchRow:
         return []
     found = read_numbers(detail.payload).with_subjects(subjects_of(origin_of(detail)))
-    orders = order_tracking.find_orders(database, found.order, reach)
-    return [each for each in orders if each["mrn"] in found.patient]
+    orders = order_tracking.find_orders(database, found.order, visible_sites)
+    return [order for order in orders if order["mrn"] in found.patient]

@@ -113,7 +113,7 @@ class AccessAdministration:
             raise GrantRefused("account_disabled", "the account is disabled", 409)
         await self._require_sites(wanted)
         link = None
-        if wanted.widens(before):
+        if wanted.grants_more_than(before):
             # Checked first too, because a refused change must not end a password.
             await Threads.CONSOLE.run(self._check, wanted, before, by)
             link = await self._accounts.enrol(
@@ -166,7 +166,7 @@ class AccessAdministration:
 
     async def entries(self) -> list[GrantEntry]:
         rows = await Threads.CONSOLE.run(grants.all_grants, self._database)
-        return [await self._entry(each) for each in rows]
+        return [await self._entry(row) for row in rows]
 
     async def _entry(self, grant: Grant) -> GrantEntry:
         account = await self._accounts.account(grant.account_id) if grant.account_id else None

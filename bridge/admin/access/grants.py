@@ -63,7 +63,7 @@ def save_grant(
     with database.write() as connection:
         stored = _lock_and_find(database, connection, grant.account_id)
         _require_savable(connection, stored, grant, before, force=force)
-        granted_at = now if before is None or grant.widens(before) else before.granted_at
+        granted_at = now if before is None or grant.grants_more_than(before) else before.granted_at
         row = {
             "account": grant.account_id,
             "email": grant.email,

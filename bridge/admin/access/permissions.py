@@ -89,7 +89,7 @@ class Grant:
         return ROLE_PERMISSIONS[self.role] | own
 
     @property
-    def reach(self) -> frozenset[str] | None:
+    def visible_sites(self) -> frozenset[str] | None:
         """The sites that the user is limited to; None permits all."""
         if self.role is ConsoleRole.SITE_ADMINISTRATOR:
             return self.sites or frozenset()
@@ -98,25 +98,25 @@ class Grant:
     @property
     def rights(self) -> Rights:
         """The rights in the form that `bridge.authority` compares."""
-        held = frozenset(each.value for each in self.permissions)
+        held = frozenset(permission.value for permission in self.permissions)
         system = self.role is ConsoleRole.SYSTEM_ADMINISTRATOR
         lacks = frozenset(each.value for each in Permission) - held if system else frozenset()
-        return Rights(system, held, self.reach, lacks)
+        return Rights(system, held, self.visible_sites, lacks)
 
-    def reaches(self, sites: Collection[str]) -> bool:
+    def sees(self, sites: Collection[str]) -> bool:
         """
         True if the user may see an item of these sites.
 
         Only a user who is not limited to sites may see an item without sites.
         """
-        reach = self.reach
-        return reach is None or (bool(sites) and reach.issuperset(sites))
+        visible = self.visible_sites
+        return visible is None or (bool(sites) and visible.issuperset(sites))
 
     def covers(self, other: "Grant") -> bool:
         """True if this grant includes all rights of another one, on all its sites."""
         return self.rights.cover(other.rights)
 
-    def widens(self, before: "Grant | None") -> bool:
+    def grants_more_than(self, before: "Grant | None") -> bool:
         """True if this grant includes a right, on any site, that `before` does not."""
         return before is None or not before.covers(self)
 
@@ -154,7 +154,9 @@ def admit(grant: Grant, session: ConsoleSession, *, second_factor: bool) -> Gran
         raise SessionRefused("session_before_grant", detail)
     if session.site is None:
         return grant
-    if grant.role in ALL_SITES_ROLES or not (grant.reach is None or session.site in grant.reach):
+    if grant.role in ALL_SITES_ROLES or not (
+        grant.visible_sites is None or session.site in grant.visible_sites
+    ):
         raise SessionRefused("session_of_one_site", "this session is limited to one site")
     return replace(grant, sites=frozenset({session.site}))
 

@@ -316,7 +316,9 @@ def _create_schema(copy: DatabaseCopy, url: str, folder: Path) -> None:
         described = json.loads((folder / _DESCRIPTION).read_text("utf-8"))
         if described["partitions"]:
             with database.write() as connection:
-                have = max((each.high for each in partitions.partitions(connection)), default=0)
+                have = max(
+                    (partition.high for partition in partitions.partitions(connection)), default=0
+                )
                 for low, high in described["partitions"]:
                     if low >= have:
                         partitions.create(connection, low, high)

@@ -57,7 +57,10 @@ def check_home(home: Path) -> list[CheckFinding]:
         settings = load(home)
     except SettingsError as error:
         mistakes = dict.fromkeys([*error.mistakes, *further_mistakes(home)])
-        known = [CheckFinding(CheckSeverity.ERROR, each.place, each.message) for each in mistakes]
+        known = [
+            CheckFinding(CheckSeverity.ERROR, mistake.place, mistake.message)
+            for mistake in mistakes
+        ]
         return with_positions(home, [*known, *_mappings(home), *_partial_settings(home)])
     unreadable = unreadable_databases(settings)
     checks: tuple[Callable[[Settings], Iterator[CheckFinding]], ...] = (
@@ -161,18 +164,24 @@ def _saved_in_console(
 ) -> Iterator[CheckFinding]:
     """Check connections saved in the console, and report those that override bridge.toml."""
     in_file = {(each.kind, each.name): each for each in _connections(settings)}
-    for each in _connections(current):
-        before, place = in_file.get((each.kind, each.name)), f"{each.kind} {each.name}"
-        if before is not None and before.settings == each.settings:
-            if before.mappings != each.mappings:
-                message = f"uses {', '.join(each.mappings)}, as saved in the console"
+    for connection in _connections(current):
+        before, place = (
+            in_file.get((connection.kind, connection.name)),
+            f"{connection.kind} {connection.name}",
+        )
+        if before is not None and before.settings == connection.settings:
+            if before.mappings != connection.mappings:
+                message = f"uses {', '.join(connection.mappings)}, as saved in the console"
                 yield CheckFinding(CheckSeverity.WARNING, place, message)
             continue
         if before is not None:
             message = "the console overrides bridge.toml"
             yield CheckFinding(CheckSeverity.WARNING, place, message)
         yield from _build_parts(
-            place, connection_checks.connection_parts(current, each.kind, each.name, find_sources)
+            place,
+            connection_checks.connection_parts(
+                current, connection.kind, connection.name, find_sources
+            ),
         )
 
 
@@ -194,7 +203,10 @@ def _connections(settings: Settings) -> Iterator[_ConnectionEntry]:
 
 
 def _as_findings(error: SettingsError) -> list[CheckFinding]:
-    return [CheckFinding(CheckSeverity.ERROR, each.place, each.message) for each in error.mistakes]
+    return [
+        CheckFinding(CheckSeverity.ERROR, mistake.place, mistake.message)
+        for mistake in error.mistakes
+    ]
 
 
 def _mappings(home: Path) -> Iterator[CheckFinding]:
@@ -319,7 +331,7 @@ def _build_parts(place: str, parts: Sequence[Callable[[], object]]) -> Iterator[
         try:
             part()
         except MappingErrors as error:  # `_mappings` reports the mistakes of existing files
-            messages |= {each.message for each in error.issues if each.code == _UNKNOWN_MAPPING}
+            messages |= {issue.message for issue in error.issues if issue.code == _UNKNOWN_MAPPING}
         except (BridgeError, TLSConfigurationError) as error:
             messages.add(str(error))
     for message in sorted(messages):
@@ -431,9 +443,9 @@ def _durability(settings: Settings, place: str, url: str) -> Iterator[CheckFindi
     def check(database: Database) -> Iterator[CheckFinding]:
         if required:
             yield from _synchronous(place, database)
-        for each in server_problems(database):
-            severity = CheckSeverity.ERROR if each.is_fatal else CheckSeverity.WARNING
-            yield CheckFinding(severity, place, each.text)
+        for problem in server_problems(database):
+            severity = CheckSeverity.ERROR if problem.is_fatal else CheckSeverity.WARNING
+            yield CheckFinding(severity, place, problem.text)
 
     yield from _checked(place, url, check, DatabaseOptions(require_synchronous=required))
 
@@ -519,7 +531,7 @@ def protection_findings(active: Sequence[str]) -> list[CheckFinding]:
     else:
         text = "no protection is active: hooks run with the rights of the service"
         found.append(CheckFinding(CheckSeverity.WARNING, PLACE, text))
-    missing = [each for each in ALL_PROTECTIONS if each not in active]
+    missing = [protection for protection in ALL_PROTECTIONS if protection not in active]
     if FILTER in active and NAMESPACES in missing:
         missing.remove(NAMESPACES)
     if active and missing:
@@ -546,7 +558,7 @@ def check_sign_in(settings: Settings) -> Iterator[CheckFinding]:
     public = urlsplit(settings.http.public_url).hostname or ""
     trusted = Proxies(declared)
     if undeclared := [
-        each for each in _undeclared_proxies(settings) if not trusted.is_trusted(each)
+        proxy for proxy in _undeclared_proxies(settings) if not trusted.is_trusted(proxy)
     ]:
         message = f"requests came through the undeclared proxy {', '.join(undeclared)}; {_SHARED}"
         yield CheckFinding(CheckSeverity.WARNING, "http.trusted_proxies", message)

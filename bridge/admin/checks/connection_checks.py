@@ -87,13 +87,13 @@ def verify_records(
     settings: Settings, records: Sequence[MappingVersion], find: SourceFinder
 ) -> None:
     """Check records of the console. Raises as `verify_definition`, and BridgeError."""
-    for each in records:
-        listener = active_settings.listener_of_record(each.name)
+    for record in records:
+        listener = active_settings.listener_of_record(record.name)
         if listener:
             listeners.compile_inbound(settings, _listener(settings, listener), find)
             continue
-        connection = active_settings.connection_of_record(each.name)
-        if connection is not None and active_settings.table_of(each) is not None:
+        connection = active_settings.connection_of_record(record.name)
+        if connection is not None and active_settings.table_of(record) is not None:
             for part in connection_parts(settings, *connection, find):
                 part()
 

@@ -120,5 +120,5 @@ def _fixed(settings: Settings) -> int:
     """Return the number that databases, files and outgoing connections may need."""
     connections = settings.database.pool_size + settings.database.pool_overflow + _UNPOOLED
     urls = (settings.database_url(), settings.engine_database_url())
-    databases = sum(connections * _PER_CONNECTION[each.startswith("sqlite:")] for each in urls)
+    databases = sum(connections * _PER_CONNECTION[url.startswith("sqlite:")] for url in urls)
     return databases + len(settings.destination) + len(settings.listener) + _FILES + _CALLS

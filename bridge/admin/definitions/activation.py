@@ -183,14 +183,14 @@ def _store(
     """Store checked versions as active, with an audit event. Raises VersionConflict."""
     before = mapping_versions.active_versions(connection)
     done = []
-    for each in versions:
-        active = before[each.name].version if each.name in before else ""
-        if begun_on.get(each.name, active) != active:
-            raise VersionConflict(each.name, active)
-        done.append(ActivationResult(each.name, each.version, active))
-        if active != each.version or before[each.name].origin is ActivationOrigin.START:
+    for version in versions:
+        active = before[version.name].version if version.name in before else ""
+        if begun_on.get(version.name, active) != active:
+            raise VersionConflict(version.name, active)
+        done.append(ActivationResult(version.name, version.version, active))
+        if active != version.version or before[version.name].origin is ActivationOrigin.START:
             mapping_versions.activate(
-                connection, each, author.at, author.actor, author.reason, origin
+                connection, version, author.at, author.actor, author.reason, origin
             )
     outbox.describe(
         before={each.name: each.before for each in done},
@@ -206,7 +206,9 @@ def _missing_definitions(
     known: Collection[str],
 ) -> list[tuple[str, Sources]]:
     """Return the definitions that these connections use and that were never activated."""
-    saved = {key for each in records if (key := active_settings.connection_of_record(each.name))}
+    saved = {
+        key for record in records if (key := active_settings.connection_of_record(record.name))
+    }
     connections = {
         "listener": [
             each for each in settings.listener if (ChannelKind.LISTENER, each.name) in saved

@@ -70,7 +70,7 @@ def check_files(home: Path, name: str | None) -> tuple[list[Issue], bool]:
     for each, sources in in_console.items():
         if name in (None, each):
             issues += drafts.check(sources, each).issues
-    return issues, any(each.severity is IssueSeverity.ERROR for each in issues)
+    return issues, any(issue.severity is IssueSeverity.ERROR for issue in issues)
 
 
 def _made_in_console(home: Path) -> Mapping[str, Sources]:
@@ -87,7 +87,7 @@ def _made_in_console(home: Path) -> Mapping[str, Sources]:
 
 def propose(files: Sequence[Path]) -> str:
     """Infer a definition from the messages of a sender. Raises UnusableRequest without any."""
-    payloads = [each.payload for each in file_samples(files, "")]
+    payloads = [sample.payload for sample in file_samples(files, "")]
     if not payloads:
         raise UnusableRequest("there is no HL7 message in these files")
     return infer_definition(payloads).text
@@ -129,7 +129,7 @@ class InboundTrial:
     @property
     def passed(self) -> bool:
         """Whether the message is accepted and valid."""
-        return self.trial.accepted and not any(each.is_error for each in self.findings or ())
+        return self.trial.accepted and not any(finding.is_error for finding in self.findings or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +165,12 @@ def try_definition(request: TrialRequest) -> Sequence[InboundTrial] | Sequence[O
         profile = None if request.profile is None else load_profile(request.profile)
         validator = partial(validate, profile=profile)
     trials = []
-    for each in samples:
-        trial = try_message(mapping, each.payload, each.defaults, each.charset, components=True)
-        findings = None if validator is None else list(validator(each.payload))
-        trials.append(InboundTrial(each.label, trial, findings))
+    for sample in samples:
+        trial = try_message(
+            mapping, sample.payload, sample.defaults, sample.charset, components=True
+        )
+        findings = None if validator is None else list(validator(sample.payload))
+        trials.append(InboundTrial(sample.label, trial, findings))
     return trials
 
 
@@ -305,7 +307,7 @@ def activate(
         if version:
             return [activation.rollback(settings, database, each, by, version) for each in names]
         if draft:
-            return [drafts.activate_draft(settings, database, each, by) for each in names]
+            return [drafts.activate_draft(settings, database, name, by) for name in names]
         return activation.activate_files(settings, database, names, by)
 
 

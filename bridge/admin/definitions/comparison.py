@@ -104,7 +104,7 @@ def stored_samples(
     """
     settings = active_settings.current(settings, database)
     users = [each for each in settings.listener if name in each.mappings] or settings.listener
-    listeners = {each.name: each for each in users}
+    listeners = {user.name: user for user in users}
     newest = islice(_newest_rows(database), _WINDOW)
     wanted = (row for row in newest if row.listener in listeners)
     return samples_of(database, listeners, islice(wanted, limit))
@@ -200,7 +200,7 @@ def order_reader(
         return _reader_of_file(settings.home, orders)
     # The reader is used after the database is closed, so the versions are loaded now.
     find_version = version_finder(database)
-    stored_with = {(each.mapping, each.version) for each in samples if each.mapping}
+    stored_with = {(sample.mapping, sample.version) for sample in samples if sample.mapping}
     kept = {key: find_version(*key) for key in stored_with}
     current, find = active_settings.current(settings, database), active_sources(settings, database)
     return OrderReaders(current, find, lambda name, version: kept.get((name, version)))

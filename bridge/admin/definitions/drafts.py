@@ -267,7 +267,7 @@ def as_operator_errors() -> Iterator[None]:
     except MappingErrors as errors:
         count = len(errors.issues)
         raise InvalidContent(
-            f"{count} mistakes", issues=[issue_json(each) for each in errors.issues]
+            f"{count} mistakes", issues=[issue_json(issue) for issue in errors.issues]
         ) from None
     except DraftConflict as error:
         raise ChangeConflict("saved_elsewhere", str(error)) from None

@@ -111,7 +111,7 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
                 "kind": _kind(settings, database, name),
                 "in_force": _activation(active.get(name)),
                 "used": connections_using(current, name),
-                "drafts": [draft_json(each) for each in drafts if each.name == name],
+                "drafts": [draft_json(draft) for draft in drafts if draft.name == name],
                 "files_differ": name in differ,
             }
             for name in sorted(known)
@@ -413,7 +413,7 @@ class DefinitionEditor:
             "kind": kind_of(found.compiled),
             "version": found.version,
             "needed": list(found.compiled.files) if found.compiled else [],
-            "issues": [issue_json(each) for each in found.issues],
+            "issues": [issue_json(issue) for issue in found.issues],
         }
 
     def _older(self, connection: Connection, request: ActivationRequest) -> MappingVersion:

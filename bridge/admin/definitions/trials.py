@@ -88,7 +88,7 @@ def run_trial(
     return {
         **shown,
         "accepted": result.accepted,
-        "issues": [issue_json(each) for each in result.issues],
+        "issues": [issue_json(issue) for issue in result.issues],
         "lanes": list(result.lanes),
         "events": list(result.events),
         "used": list(result.used),
@@ -111,7 +111,7 @@ def _outbound_result(
             contexts = sample_contexts(mapping, reader, *source)
             rendered = [mapping.render(each) for each in contexts]
             written = [each.decode().replace("\r", "\n") for each in rendered]
-            unmapped = [code for each in contexts for code in each.unmapped_codes or ()]
+            unmapped = [code for context in contexts for code in context.unmapped_codes or ()]
             issues += [issue_json(code.issue) for code in dict.fromkeys(unmapped)]
             facts |= asdict(find_dependencies(mapping, reader, *source, late))
     except MappingError as error:
@@ -167,7 +167,7 @@ def mapping_result(
     done = try_message(mapping, detail.payload, defaults, listener.charset, components=True)
     return {
         "accepted": done.accepted,
-        "issues": [f"{each}" for each in done.issues],
+        "issues": [f"{issue}" for issue in done.issues],
         "events": list(done.events),
         "used": list(done.used),
         "unused": list(done.unused),
@@ -190,7 +190,7 @@ def comparison_json(found: ComparisonResult, after: str, *, values: bool) -> Map
         "messages": [
             {
                 "label": sample.label,
-                "differences": [_difference_json(each, values) for each in differences],
+                "differences": [_difference_json(difference, values) for difference in differences],
             }
             for sample, differences in shown
         ],
@@ -219,7 +219,9 @@ def comparison_with_active(
     find, lists = active_sources(settings, database), {}
     for listener in active_settings.current(settings, database).listener:
         definitions = [check_cached(find(name), name).compiled for name in listener.mappings]
-        lists[listener.name] = [each for each in definitions if isinstance(each, InboundMapping)]
+        lists[listener.name] = [
+            definition for definition in definitions if isinstance(definition, InboundMapping)
+        ]
 
     def compare_sample(sample: MessageSample) -> list[FieldDifference]:
         try:
@@ -282,7 +284,7 @@ class DefinitionTrials:
     def stored_messages(self, name: str, last: int, control: str) -> Sequence[Mapping[str, Any]]:
         """Return the last stored messages of a definition, or those with a control id."""
         samples = self._with_control_id(control) if control else self._last(name, last)
-        return [sample_json(each) for each in samples]
+        return [sample_json(sample) for sample in samples]
 
     def try_out(
         self,
@@ -298,8 +300,8 @@ class DefinitionTrials:
             definition = self._compile(name, actor, version, code=code)
         reader = self._reader()
         late = deadline(_SECONDS)
-        samples = (self._sample(name, each) for each in messages)
-        trials = [run_trial(definition, each, reader, late) for each in samples if not late()]
+        samples = (self._sample(name, message) for message in messages)
+        trials = [run_trial(definition, sample, reader, late) for sample in samples if not late()]
         return {
             "version": definition.version,
             "trials": trials,
@@ -344,8 +346,8 @@ class DefinitionTrials:
             previews = await self._previews.compose(name, sources, destination, last)
             users = await Threads.CONSOLE.run(self._previews.destinations, name)
         return {
-            "destinations": [each.name for each in users],
-            "trials": [each.as_json() for each in previews],
+            "destinations": [user.name for user in users],
+            "trials": [preview.as_json() for preview in previews],
             "left": 0,
         }
 
@@ -393,7 +395,7 @@ class DefinitionTrials:
         found = check_cached(self._sources(name, actor, version, code=code), name)
         if found.compiled is None:
             raise InvalidContent(
-                "the definition has mistakes", issues=[issue_json(each) for each in found.issues]
+                "the definition has mistakes", issues=[issue_json(issue) for issue in found.issues]
             )
         return found.compiled
 

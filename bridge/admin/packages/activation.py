@@ -86,7 +86,7 @@ class ActivationPlan:
     @property
     def channels(self) -> tuple[str, ...]:
         """The names of the listeners and destinations of the package."""
-        return tuple(each.name for each in self.connections if not each.displaced)
+        return tuple(connection.name for connection in self.connections if not connection.displaced)
 
     def changes(self) -> list[str]:
         """Return the lines of the difference."""
@@ -96,22 +96,24 @@ class ActivationPlan:
     def text_before(self) -> str:
         """The connections before the import, as in interface.toml."""
         return "\n".join(
-            as_toml(each.kind, to_table(each.before))
-            for each in self.connections
-            if each.before is not None
+            as_toml(connection.kind, to_table(connection.before))
+            for connection in self.connections
+            if connection.before is not None
         )
 
     @property
     def text_after(self) -> str:
         """The connections after the import, as in interface.toml."""
-        return "\n".join(as_toml(each.kind, to_table(each.after)) for each in self.connections)
+        return "\n".join(
+            as_toml(connection.kind, to_table(connection.after)) for connection in self.connections
+        )
 
     @property
     def mark(self) -> str:
         """A hash of the package and the active versions, to detect later changes."""
         parts = [self.text, repr(sorted(self.begun_on.items()))]
         parts += [
-            part or "" for each in self.files for part in (each.name, each.before, each.after)
+            part or "" for file in self.files for part in (file.name, file.before, file.after)
         ]
         return sha256("\0".join(parts).encode()).hexdigest()[:16]
 
@@ -146,7 +148,8 @@ def plan_activation(
     packaged = [name for name in definitions if f"{name}.yaml" in mapping_files]
     changed_sources, begun_on = _changed_definitions(database, packaged, sources)
     begun_on |= {
-        each.name: active[each.name].version if each.name in active else "" for each in records
+        record.name: active[record.name].version if record.name in active else ""
+        for record in records
     }
     return ActivationPlan(
         tuple(connections),
@@ -268,7 +271,7 @@ def _common_folder(names: Sequence[str]) -> str:
     """Return the folder that contains all files, empty if there is none; check all names."""
     first = names[0].partition("/")[0] if names else ""
     folder = f"{first}/" if first != MAPPINGS and f"{first}/{FILE}" in names else ""
-    unknown = [each for each in names if not _PACKAGE_FILE.fullmatch(each.removeprefix(folder))]
+    unknown = [name for name in names if not _PACKAGE_FILE.fullmatch(name.removeprefix(folder))]
     if unknown:
         raise NotImported(f"{len(unknown)} files of the ZIP do not belong to an interface package")
     return folder
@@ -279,7 +282,7 @@ def _connection_json(planned: PlannedConnection) -> Mapping[str, Any]:
         "kind": planned.kind,
         "name": planned.name,
         "change": planned.change,
-        "differences": [asdict(each) for each in planned.differences],
+        "differences": [asdict(difference) for difference in planned.differences],
     }
 
 
@@ -322,15 +325,15 @@ class InterfacePackages:
         return {
             "mark": plan.mark,
             "channels": list(plan.channels),
-            "connections": [_connection_json(each) for each in plan.connections],
+            "connections": [_connection_json(connection) for connection in plan.connections],
             "definitions": [
                 {"name": name, "replaces": replaces} for name, replaces in plan.definitions.items()
             ],
             "settings_before": plan.text_before,
             "settings": plan.text_after,
             "files": [
-                {"name": each.name, "before": each.before, "after": each.after}
-                for each in plan.files
+                {"name": file.name, "before": file.before, "after": file.after}
+                for file in plan.files
             ],
         }
 
@@ -344,14 +347,14 @@ class InterfacePackages:
         author = Author(package.actor, self._clock(), package.reason)
         with as_operator_errors():
             activate_package(self._settings, self._database, plan, author, replace=package.replace)
-        return {"channels": list(plan.channels), "files": [each.name for each in plan.files]}
+        return {"channels": list(plan.channels), "files": [file.name for file in plan.files]}
 
     def _plan(self, data: bytes) -> ActivationPlan:
         try:
             with as_operator_errors():
                 return plan_activation(self._settings, self._database, unpack_zip(data))
         except SettingsError as error:
-            text = "; ".join(f"{each.place}: {each.message}" for each in error.mistakes)
+            text = "; ".join(f"{mistake.place}: {mistake.message}" for mistake in error.mistakes)
             raise InvalidState(f"not imported: {text}") from None
         except OSError:
             raise InvalidState("HOME cannot be read") from None

@@ -179,7 +179,7 @@ def require_permitted_changes(
     existing = [f"{each.kind} {each.name}" for each in planned if each.before is not None]
     if existing:
         raise NotImported(f"{', '.join(existing)} exists; --replace replaces it")
-    replaced = [each.name for each in files if each.before is not None]
+    replaced = [file.name for file in files if file.before is not None]
     if replaced:
         raise NotImported(f"other files exist: {', '.join(replaced)}; --replace replaces them")
 
@@ -192,7 +192,7 @@ def results(planned: Sequence[PlannedConnection], files: Sequence[FileChange]) -
         ChangeKind.DISABLED: "disabled",
     }
     done = [f"{verbs[each.change]} {each.name}" for each in planned if each.change in verbs]
-    return done + [f"{'replaced' if each.before else 'added'} {each.name}" for each in files]
+    return done + [f"{'replaced' if file.before else 'added'} {file.name}" for file in files]
 
 
 def describe_changes(
@@ -368,7 +368,7 @@ def import_folder(
             again = _plan(home, database, read_package(folder), keep)
             if again != plan:
                 raise NotImported("the package or the settings changed since the difference")
-            files = {home / MAPPINGS / each.name: each.after.encode() for each in plan.files}
+            files = {home / MAPPINGS / file.name: file.after.encode() for file in plan.files}
             if plan.settings != before:
                 files[home / FILE_NAME] = plan.settings.encode()
             replace_all(files)

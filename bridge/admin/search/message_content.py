@@ -55,7 +55,7 @@ def first_segments(message: Message) -> list[tuple[Segment, int]]:
     separators = (used.field, used.component, used.repetition, used.subcomponent)
     found = []
     for segment, number in zip(message.segments, message.numbers, strict=True):
-        places += 1 + sum(segment.text().count(each) for each in separators if each)
+        places += 1 + sum(segment.text().count(separator) for separator in separators if separator)
         if places > MAX_PLACES:
             break
         found.append((segment, number))
@@ -134,7 +134,7 @@ def editable_message(payload: bytes, charset: str) -> EditableMessage:
     except MessageRefusal:
         text = payload.decode(LAST_RESORT)
         return EditableMessage(tuple(re.split(r"[\r\n]+", text.strip("\r\n"))), LAST_RESORT)
-    return EditableMessage(tuple(each.text() for each in message.segments), message.encoding)
+    return EditableMessage(tuple(segment.text() for segment in message.segments), message.encoding)
 
 
 def encode_edit(original: bytes, segments: Sequence[str], charset: str) -> bytes:
@@ -143,7 +143,7 @@ def encode_edit(original: bytes, segments: Sequence[str], charset: str) -> bytes
 
     `charset` applies to messages without MSH-18. Raises InvalidEdit.
     """
-    lines = [each.rstrip("\r\n") for each in segments if each.strip()]
+    lines = [segment.rstrip("\r\n") for segment in segments if segment.strip()]
     if not lines or len(lines) > _MAX_SEGMENTS:
         raise InvalidEdit("MSH", "a message has 1 to 5000 segments")
     before = editable_message(original, charset)

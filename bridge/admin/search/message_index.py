@@ -64,7 +64,7 @@ def origin_of(detail: MessageDetail) -> MessageOrigin:
 def delivery_sites(content: Any) -> frozenset[str]:
     """Return the sites of a delivery's orders; `content` is the JSON that the outbox stores."""
     orders = content.get("orders", ()) if isinstance(content, dict) else ()
-    return frozenset(str(each["SiteID"]) for each in orders if each.get("SiteID"))
+    return frozenset(str(order["SiteID"]) for order in orders if order.get("SiteID"))
 
 
 class NumberKind(StrEnum):
@@ -140,16 +140,16 @@ def spellings(number: str) -> list[str]:
 
 def sites_hash(sites: Collection[str]) -> int:
     """Return the 64-bit hash of all sites that one message belongs to."""
-    return signed64(b"site", *(each.encode() for each in sorted(sites)))
+    return signed64(b"site", *(site.encode() for site in sorted(sites)))
 
 
-def visible_sites_hashes(reach: Collection[str]) -> list[int]:
+def visible_sites_hashes(visible_sites: Collection[str]) -> list[int]:
     """
     Return the site hashes of the messages that a user limited to these sites may list.
 
     A message of three or more sites is visible only to users who are not limited to sites.
     """
-    sites = sorted(reach)
+    sites = sorted(visible_sites)
     return [sites_hash(each) for each in (*((one,) for one in sites), *combinations(sites, 2))]
 
 

@@ -51,17 +51,17 @@ _SELECT_BEGINNING = text("""
 
 
 def find_orders(
-    database: Database, accessions: Collection[str], reach: Collection[str] | None = None
+    database: Database, accessions: Collection[str], visible_sites: Collection[str] | None = None
 ) -> list[dict[str, Any]]:
     """
     Return the orders with one of these accessions; `report_id` is '' if there is no report.
 
-    `reach` limits the sites; None permits all.
+    `visible_sites` limits the sites; None permits all.
     """
     with database.read() as connection:
         return [
             _order(row)
-            for site in (_sites(connection) if reach is None else sorted(reach))
+            for site in (_sites(connection) if visible_sites is None else sorted(visible_sites))
             for accession in sorted(accessions)
             for row in connection.execute(
                 _SELECT_BY_ACCESSION, {"site": site, "accession": accession, "limit": _LIMIT}
@@ -70,14 +70,14 @@ def find_orders(
 
 
 def similar_accessions(
-    database: Database, number: str, reach: Collection[str] | None = None, limit: int = 10
+    database: Database, number: str, visible_sites: Collection[str] | None = None, limit: int = 10
 ) -> list[str]:
     """Return accessions that begin with a number of at least three characters, in any case."""
     beginnings = [text for text in spellings(number) if len(text) >= _SHORTEST_BEGINNING]
     with database.read() as connection:
         found = {
             accession
-            for site in (_sites(connection) if reach is None else sorted(reach))
+            for site in (_sites(connection) if visible_sites is None else sorted(visible_sites))
             for beginning in beginnings
             for accession in connection.execute(
                 _SELECT_BEGINNING,
@@ -89,11 +89,11 @@ def similar_accessions(
 
 
 def find_orders_of_patient(
-    database: Database, mrn: str, reach: Collection[str] | None = None
+    database: Database, mrn: str, visible_sites: Collection[str] | None = None
 ) -> list[dict[str, Any]]:
     """Return a patient's orders, last changed first; after a merge, also the survivor's."""
     with database.read() as connection:
-        sites = _sites(connection) if reach is None else sorted(reach)
+        sites = _sites(connection) if visible_sites is None else sorted(visible_sites)
         survivors = merged_patients.survivors(connection, {(site, mrn) for site in sites})
         return [
             _order(row)
@@ -118,7 +118,7 @@ def attempts_of(
     database: Database, deliveries: Iterable[DeliveryRow], *, with_texts: bool
 ) -> dict[int, list[dict[str, Any]]]:
     """Return the failed attempts and further replies of deliveries, by delivery id."""
-    found = of_deliveries(database, [each.id for each in deliveries])
+    found = of_deliveries(database, [delivery.id for delivery in deliveries])
     return {
         number: [attempt_view(each, with_texts=with_texts) for each in stored]
         for number, stored in found.items()
@@ -168,7 +168,7 @@ def message_timeline(
         *_message_steps(row, refusal),
         *_resent_as(row, edits),
         *_report_steps(orders),
-        *(step for each in deliveries for step in delivery_steps(each, attempts)),
+        *(step for delivery in deliveries for step in delivery_steps(delivery, attempts)),
     ]
 
 
@@ -180,9 +180,9 @@ def order_timeline(
 ) -> list[dict[str, Any]]:
     """Return the steps of an order's messages, reports and deliveries, in order of time."""
     steps = [
-        *(step for each in messages for step in _message_steps(each)),
+        *(step for message in messages for step in _message_steps(message)),
         *_report_steps(orders),
-        *(step for each in deliveries for step in delivery_steps(each, attempts)),
+        *(step for delivery in deliveries for step in delivery_steps(delivery, attempts)),
     ]
     return sorted(steps, key=lambda step: (step["at"] is None, step["at"] or 0))
 
@@ -208,19 +208,19 @@ def _refusal(row: MessageRow, text: str) -> str:
 
 
 def _edited_from(row: MessageRow, edits: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    for each in edits:
-        if each["message_id"] == row.id:
-            yield _step("edited", each["at"], name=each["email"], message=each["origin_id"])
+    for edit in edits:
+        if edit["message_id"] == row.id:
+            yield _step("edited", edit["at"], name=edit["email"], message=edit["origin_id"])
 
 
 def _resent_as(row: MessageRow, edits: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    for each in edits:
-        if each["origin_id"] == row.id:
-            yield _step("sent_again", each["at"], name=each["email"], message=each["message_id"])
+    for edit in edits:
+        if edit["origin_id"] == row.id:
+            yield _step("sent_again", edit["at"], name=edit["email"], message=edit["message_id"])
 
 
 def _report_steps(orders: Orders) -> Iterator[dict[str, Any]]:
-    reports = {each["report_id"]: each for each in orders if each["report_id"]}
+    reports = {order["report_id"]: order for order in orders if order["report_id"]}
     for report, each in reports.items():
         yield _step("report", each["changed_at"], name=report, code=each["status"] or "")
 

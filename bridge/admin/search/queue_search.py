@@ -141,17 +141,21 @@ def _conditions(query: MessageQuery) -> list[ColumnElement[bool]]:
 
 def _contains(word: str) -> ColumnElement[bool]:
     columns = (func.lower(MESSAGE.c[name]) for name in _TEXT_COLUMNS)
-    return and_(or_(*(each.contains(word.lower(), autoescape=True) for each in columns)))
+    return and_(or_(*(column.contains(word.lower(), autoescape=True) for column in columns)))
 
 
 MAX_MESSAGES = 20
 
-Reach = frozenset[str] | None
+VisibleSites = frozenset[str] | None
 Orders = list[dict[str, Any]]
 
 
 def find_orders_and_messages(
-    database: Database, subjects_of: SubjectReader, kind: NumberKind, number: str, reach: Reach
+    database: Database,
+    subjects_of: SubjectReader,
+    kind: NumberKind,
+    number: str,
+    visible_sites: VisibleSites,
 ) -> tuple[Orders, Sequence[MessageRow]]:
     """
     Return the orders with a number, and their messages, newest first.
@@ -160,17 +164,17 @@ def find_orders_and_messages(
     orders of the surviving patient. Placer and filler numbers are found in messages. The messages
     are the newest that contain the number, and the first and last message of each order.
     """
-    query = MessageQuery(kind=kind, number=number, limit=MAX_MESSAGES, sites=reach)
+    query = MessageQuery(kind=kind, number=number, limit=MAX_MESSAGES, sites=visible_sites)
     rows = search_messages(database, query).rows
     if kind is NumberKind.PATIENT:
-        orders = _orders_of_patient(database, spellings(number), reach)
+        orders = _orders_of_patient(database, spellings(number), visible_sites)
         orders = orders or _orders_of_patient(
-            database, _spellings_in(database, subjects_of, number, rows), reach
+            database, _spellings_in(database, subjects_of, number, rows), visible_sites
         )
     else:
-        orders = order_tracking.find_orders(database, spellings(number), reach)
-        orders = orders or _orders_of_messages(database, subjects_of, number, rows, reach)
-    return orders, _with_messages_of(database, subjects_of, orders, rows, reach)
+        orders = order_tracking.find_orders(database, spellings(number), visible_sites)
+        orders = orders or _orders_of_messages(database, subjects_of, number, rows, visible_sites)
+    return orders, _with_messages_of(database, subjects_of, orders, rows, visible_sites)
 
 
 def _with_messages_of(
@@ -178,16 +182,16 @@ def _with_messages_of(
     subjects_of: SubjectReader,
     orders: Orders,
     rows: Sequence[MessageRow],
-    reach: Reach,
+    visible_sites: VisibleSites,
 ) -> Sequence[MessageRow]:
     """Add the first and last message of each order, if the user may see them."""
     found = {row.id: row for row in rows}
-    ids = {each[name] for each in orders for name in ("first_message", "last_message")}
+    ids = {order[name] for order in orders for name in ("first_message", "last_message")}
     for detail in _stored_messages(
         database, sorted(ids - found.keys(), reverse=True)[:MAX_MESSAGES]
     ):
         sites = subjects_of(origin_of(detail)).sites
-        if reach is None or (sites and sites <= reach):
+        if visible_sites is None or (sites and sites <= visible_sites):
             found[detail.row.id] = detail.row
     return [found[each] for each in sorted(found, reverse=True)]
 
@@ -197,24 +201,26 @@ def _orders_of_messages(
     subjects_of: SubjectReader,
     number: str,
     rows: Sequence[MessageRow],
-    reach: Reach,
+    visible_sites: VisibleSites,
 ) -> Orders:
     """Return the orders in messages that have the number as placer or filler number, else all."""
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
     for detail in _stored_messages(database, [row.id for row in rows]):
         numbers = read_numbers(detail.payload).with_subjects(subjects_of(origin_of(detail)))
-        for each in order_tracking.find_orders(database, numbers.order, reach):
-            if each["mrn"] in numbers.patient:
-                found[each["site"], each["mrn"], each["accession"]] = each
+        for order in order_tracking.find_orders(database, numbers.order, visible_sites):
+            if order["mrn"] in numbers.patient:
+                found[order["site"], order["mrn"], order["accession"]] = order
     matching = [each for each in found.values() if _has_number(each, number)]
     return matching or list(found.values())
 
 
-def _orders_of_patient(database: Database, numbers: Iterable[str], reach: Reach) -> Orders:
+def _orders_of_patient(
+    database: Database, numbers: Iterable[str], visible_sites: VisibleSites
+) -> Orders:
     return [
         order
         for number in numbers
-        for order in order_tracking.find_orders_of_patient(database, number, reach)
+        for order in order_tracking.find_orders_of_patient(database, number, visible_sites)
     ]
 
 
@@ -339,7 +345,7 @@ def _delivery_conditions(query: DeliveryQuery) -> list[ColumnElement[bool]]:
         conditions.append(DELIVERY.c.report_id == query.report_id)
     if query.sites is not None:
         # A text search removes most rows of other sites; `_is_visible` decides on the parsed JSON.
-        texts = (f'"SiteID": {json.dumps(each, ensure_ascii=False)}' for each in query.sites)
+        texts = (f'"SiteID": {json.dumps(site, ensure_ascii=False)}' for site in query.sites)
         contained = (DELIVERY.c.orders.contains(text, autoescape=True) for text in texts)
         conditions.append(or_(false(), *contained))
     return conditions

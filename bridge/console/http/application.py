@@ -96,8 +96,8 @@ async def _page(request: Request) -> Response:
 
 def _html(boot: Mapping[str, Any], status: int = 200) -> Response:
     assets = page_assets(_APP)
-    links = [f'<link rel="modulepreload" href="{each}">' for each in assets.preloads]
-    links += [f'<link rel="stylesheet" href="{each}">' for each in assets.styles]
+    links = [f'<link rel="modulepreload" href="{preload}">' for preload in assets.preloads]
+    links += [f'<link rel="stylesheet" href="{style}">' for style in assets.styles]
     theme = html.escape(str(boot.get("theme", "dark")), quote=True)
     data = json.dumps(boot).replace("<", "\\u003c")
     page = (

@@ -25,7 +25,7 @@ async def console_events(
     call.user.grant.require(Permission.AUDIT)
     return {
         "rows": await Threads.CONSOLE.run(
-            call.context.audit.newest, query.query(call.user.grant.reach)
+            call.context.audit.newest, query.query(call.user.grant.visible_sites)
         )
     }
 
@@ -36,7 +36,7 @@ async def delivered_results(
 ) -> dict[str, Any]:
     """List accepted deliveries, newest first, of the user's sites."""
     call.user.grant.require(Permission.AUDIT)
-    criteria = query.query(call.user.grant.reach)
+    criteria = query.query(call.user.grant.visible_sites)
     return await Threads.CONSOLE.run(accepted_deliveries, call.context.database, criteria)
 
 

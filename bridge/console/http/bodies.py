@@ -238,7 +238,7 @@ class SampleMessagesBody(_Body):
     @property
     def data(self) -> list[bytes]:
         """The bytes of the files."""
-        return [_decoded(each) for each in self.files]
+        return [_decoded(file) for file in self.files]
 
 
 class TrialMessageBody(_Body):

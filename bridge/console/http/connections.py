@@ -91,9 +91,9 @@ def visible_channels(call: ConsoleCall) -> dict[str, list[Mapping[str, Any]]]:
     """
     return {
         f"{kind}s": [
-            {**each, "sites": sites, "shared": not _may_change(call.user, each["sites"])}
-            for each in _states(call.context, kind)
-            if (sites := _visible_sites(call.user, each["sites"])) is not None
+            {**state, "sites": sites, "shared": not _may_change(call.user, state["sites"])}
+            for state in _states(call.context, kind)
+            if (sites := _visible_sites(call.user, state["sites"])) is not None
         ]
         for kind in ChannelKind
     }
@@ -105,23 +105,23 @@ def _states(context: ConsoleContext, kind: ChannelKind) -> list[dict[str, Any]]:
 
 def _visible_sites(user: ConsoleUser, sites: list[str]) -> list[str] | None:
     """Return the sites of a channel that the user may see; None hides the channel."""
-    reach = user.grant.reach
-    if reach is None:
+    visible_sites = user.grant.visible_sites
+    if visible_sites is None:
         return sites
-    return [each for each in sites if reach and each in {ALL_SITES, *reach}] or None
+    return [site for site in sites if visible_sites and site in {ALL_SITES, *visible_sites}] or None
 
 
 def _may_change(user: ConsoleUser, sites: list[str]) -> bool:
-    return user.grant.reach is None or (ALL_SITES not in sites and user.grant.reaches(sites))
+    return user.grant.visible_sites is None or (ALL_SITES not in sites and user.grant.sees(sites))
 
 
 def _channel_action(call: ConsoleCall, kind: ChannelKind, name: str, action: str) -> AuditedAction:
     def sites() -> list[str]:
-        for each in _states(call.context, kind):
-            if each["name"] == name and _visible_sites(call.user, each["sites"]) is not None:
-                if not _may_change(call.user, each["sites"]):
+        for state in _states(call.context, kind):
+            if state["name"] == name and _visible_sites(call.user, state["sites"]) is not None:
+                if not _may_change(call.user, state["sites"]):
                     raise PermissionDenied("change a connection that also serves other sites")
-                return list(each["sites"])
+                return list(state["sites"])
         raise NoSuchItem
 
     return AuditedAction((Permission.OPERATE,), action, f"{kind} {name}", sites)

@@ -28,7 +28,7 @@ _WITHOUT_COUNTS = frozenset({"paused", "circuit", "certificate"})
 async def me(call: CallDep) -> dict[str, Any]:
     """Return the user with role, permissions and sites (null: all sites)."""
     grant = call.user.grant
-    sites = None if grant.reach is None else sorted(grant.reach)
+    sites = None if grant.visible_sites is None else sorted(grant.visible_sites)
     return {
         "email": grant.email,
         "name": call.user.name,
@@ -52,7 +52,7 @@ def _overview(call: ConsoleCall) -> dict[str, Any]:
         kind: {str(each["name"]) for each in listed if not each["shared"]}
         for kind, listed in channels.items()
     }
-    limited = call.user.grant.reach is not None
+    limited = call.user.grant.visible_sites is not None
     found = read_figures(
         call.context.database,
         call.context.clock(),
@@ -61,8 +61,10 @@ def _overview(call: ConsoleCall) -> dict[str, Any]:
     )
     alerts = [each for each in list_alerts(call.context.database) if each["cleared_at"] is None]
     if limited:
-        alerts = [each for each in alerts if _is_visible(channels, *each["key"].split(":", 1))]
-    exception_count = dashboard.count_exceptions(call.context.database, call.user.grant.reach)
+        alerts = [alert for alert in alerts if _is_visible(channels, *alert["key"].split(":", 1))]
+    exception_count = dashboard.count_exceptions(
+        call.context.database, call.user.grant.visible_sites
+    )
     return {**found, **channels, "alerts": alerts, "concerns": exception_count}
 
 
@@ -88,7 +90,7 @@ async def listed(call: CallDep) -> dict[str, Any]:
         dashboard.list_exceptions,
         call.context.database,
         call.context.subjects_of,
-        call.user.grant.reach,
+        call.user.grant.visible_sites,
         with_orders=Permission.FIND in call.user.grant.permissions,
         with_texts=Permission.BODIES in call.user.grant.permissions,
     )

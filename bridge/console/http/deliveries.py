@@ -34,7 +34,7 @@ DeliveryId = Annotated[int, Path(ge=1, lt=2**63)]
 async def find(body: DeliverySearchBody, call: CallDep) -> dict[str, Any]:
     """List deliveries, newest first."""
     call.user.grant.require(Permission.SEE)
-    query = body.query(call.user.grant.reach)
+    query = body.query(call.user.grant.visible_sites)
     database, with_texts = call.context.database, may_read_content(call)
 
     def work() -> dict[str, Any]:

@@ -225,7 +225,7 @@ def require_on_site(user: ConsoleUser, permission: Permission, site: str) -> Non
 
 def require_reach(user: ConsoleUser, sites: Collection[str]) -> None:
     """Raise NoSuchItem for an item of sites that the user may not see."""
-    if not user.grant.reaches(sites):
+    if not user.grant.sees(sites):
         raise NoSuchItem
 
 

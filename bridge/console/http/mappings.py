@@ -116,7 +116,9 @@ async def version(name: Name, version: VersionName, call: CallDep) -> Mapping[st
 @router.post("/mappings/{name}/activate")
 async def activate(name: Name, body: ActivateBody, call: CallDep) -> Mapping[str, Any]:
     """Check the user's draft again, and activate it if it has no errors."""
-    subject = ", ".join([f"mapping {name}", *(f"listener {each[:64]}" for each in body.listeners)])
+    subject = ", ".join(
+        [f"mapping {name}", *(f"listener {listener[:64]}" for listener in body.listeners)]
+    )
     activation = ActivationRequest(
         name,
         call.user.grant.email,
@@ -187,7 +189,7 @@ async def sample_messages(body: SampleMessagesBody, call: CallDep) -> Mapping[st
     call.user.grant.require(Permission.AUTHOR)
     found = await _limited(call.context, lambda: _messages(body))
     payloads = [base64.b64encode(each).decode() for each in found]
-    return {"messages": [{"label": "", "listener": "", "payload": each} for each in payloads]}
+    return {"messages": [{"label": "", "listener": "", "payload": payload} for payload in payloads]}
 
 
 @router.post("/mappings/{name}/try")
@@ -195,7 +197,8 @@ async def try_out(name: Name, body: TrialBody, call: CallDep) -> Mapping[str, An
     """Map messages of the page with a version, and return the results."""
     call.user.grant.require(Permission.AUTHOR)
     messages = [
-        TrialMessage(each.data, each.listener, each.mapping, each.version) for each in body.messages
+        TrialMessage(message.data, message.listener, message.mapping, message.version)
+        for message in body.messages
     ]
     email, code = call.user.grant.email, Permission.CODE in call.user.grant.permissions
     work = call.context.trials.try_out

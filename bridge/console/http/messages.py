@@ -67,7 +67,7 @@ MessageId = Annotated[int, Path(ge=1, lt=2**63)]
 @router.post("/search")
 async def find(body: MessageSearchBody, call: CallDep) -> dict[str, Any]:
     """List messages, newest first; a search by number requires the permission `find`."""
-    query = body.query(call.user.grant.reach)
+    query = body.query(call.user.grant.visible_sites)
     if query.kind is None:
         call.user.grant.require(Permission.SEE)
         page = await Threads.CONSOLE.run(search_messages, call.context.database, query)
@@ -138,9 +138,11 @@ def _summary(call: ConsoleCall, message_id: int) -> dict[str, Any]:
     subjects = call.context.subjects_of(origin_of(detail))
     require_reach(call.user, subjects.sites)
     numbers = read_numbers(detail.payload).with_subjects(subjects)
-    found = order_tracking.find_orders(call.context.database, numbers.order, call.user.grant.reach)
+    found = order_tracking.find_orders(
+        call.context.database, numbers.order, call.user.grant.visible_sites
+    )
     orders = [each for each in found if each["mrn"] in numbers.patient]
-    reports = {each["report_id"] for each in orders} - {""}
+    reports = {order["report_id"] for order in orders} - {""}
     deliveries = order_tracking.report_deliveries(call.context.database, reports)
     edits = edits_of(call.context.database, message_id)
     attempts = order_tracking.attempts_of(
@@ -205,10 +207,10 @@ _PAGE = 2000
 @router.post("/replay")
 async def replay_all(body: MessageSearchBody, call: CallDep) -> dict[str, Any]:
     """Queue again the messages that a search finds; `more`: the search finds further messages."""
-    query = body.query(call.user.grant.reach)
+    query = body.query(call.user.grant.visible_sites)
     permissions = (Permission.OPERATE, *([Permission.FIND] if query.kind else []))
-    for each in permissions:
-        call.user.grant.require(each)
+    for permission in permissions:
+        call.user.grant.require(permission)
     require_fresh(call.user.authenticated_at, call.context.clock())
     if query.state not in ATTENTION or query.state is QueueState.CANCELLED:
         raise InvalidState("search by the state parked or refused")
@@ -302,8 +304,8 @@ def _check(
     payload = encode_edit(detail.payload, segments, _charset(call.context, listener))
     message_replay = _message_replay(call.context)
     try:
-        faults = [dict(each) for each in message_replay.faults(listener, payload)]
-        visible = faults or call.user.grant.reaches(message_replay.sites(listener, payload))
+        faults = [dict(fault) for fault in message_replay.faults(listener, payload)]
+        visible = faults or call.user.grant.sees(message_replay.sites(listener, payload))
     except BridgeError as error:
         raise InvalidState(str(error)) from None
     if not visible:
@@ -314,7 +316,7 @@ def _check(
 def _resend(call: ConsoleCall, message_id: int, body: ResentMessageBody) -> dict[str, Any]:
     faults, payload = _check(call, message_id, body.segments)
     if faults:
-        texts = (f"{each['place']} {each['text']}".strip() for each in faults)
+        texts = (f"{fault['place']} {fault['text']}".strip() for fault in faults)
         raise InvalidState("; ".join(texts))
     message_replay = _message_replay(call.context)
     reason = body.reason.strip()
@@ -342,10 +344,10 @@ async def track(body: OrderSearchBody, call: CallDep) -> dict[str, Any]:
         status = await _report_status(call.context.engine.client, found["orders"])
     except EngineFailure:
         status = {}
-    for each in found["orders"]:
-        each["now"] = status.get(each["report_id"], "")
+    for order in found["orders"]:
+        order["now"] = status.get(order["report_id"], "")
         if Permission.BODIES not in call.user.grant.permissions:
-            each["mrn"] = ""
+            order["mrn"] = ""
     return found
 
 
@@ -353,7 +355,7 @@ async def _report_status(
     client: EngineClient, orders: Sequence[Mapping[str, Any]]
 ) -> dict[str, str]:
     """Return the status of the orders' reports by report id; one request per site."""
-    keys = [OrderKeyBody(each["site"], each["mrn"], each["accession"]) for each in orders]
+    keys = [OrderKeyBody(order["site"], order["mrn"], order["accession"]) for order in orders]
     found: dict[str, str] = {}
     for site in sorted({key.site for key in keys}):
         for each in await client.status([key for key in keys if key.site == site]):
@@ -363,22 +365,24 @@ async def _report_status(
 
 def _track(call: ConsoleCall, kind: NumberKind, number: str) -> dict[str, Any]:
     orders, messages = find_orders_and_messages(
-        call.context.database, call.context.subjects_of, kind, number, call.user.grant.reach
+        call.context.database, call.context.subjects_of, kind, number, call.user.grant.visible_sites
     )
-    reports = {each["report_id"] for each in orders} - {""}
+    reports = {order["report_id"] for order in orders} - {""}
     deliveries = order_tracking.report_deliveries(call.context.database, reports)
     attempts = order_tracking.attempts_of(
         call.context.database, deliveries, with_texts=_may_read_content(call)
     )
     similar = (
-        order_tracking.similar_accessions(call.context.database, number, call.user.grant.reach)
+        order_tracking.similar_accessions(
+            call.context.database, number, call.user.grant.visible_sites
+        )
         if kind is NumberKind.ORDER and not orders
         else []
     )
     return {
         "orders": orders,
         "similar": similar,
-        "deliveries": [asdict(each) for each in deliveries],
-        "messages": [asdict(each) for each in messages],
+        "deliveries": [asdict(delivery) for delivery in deliveries],
+        "messages": [asdict(message) for message in messages],
         "steps": order_timeline(messages, orders, deliveries, attempts),
     }

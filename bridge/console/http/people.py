@@ -80,7 +80,7 @@ async def revoke_token(site: Site, token: int, call: CallDep) -> Any:
     """Revoke a token, and the report links that were created with it."""
     path = ("DELETE", "sites", site, "tokens", str(token))
     owner = ""
-    if Permission.ADMINISTER in call.user.grant.permissions and call.user.grant.reaches([site]):
+    if Permission.ADMINISTER in call.user.grant.permissions and call.user.grant.sees([site]):
         listed = await call.context.engine.call("GET", "sites", site, "tokens")
         owner = next((str(each["email"]) for each in listed if each["id"] == token), "")
     _, rule = await _rule(call, site, owner, AccountAction.REVOKE_TOKEN)
@@ -91,7 +91,7 @@ async def revoke_token(site: Site, token: int, call: CallDep) -> Any:
 async def list_grants(call: CallDep) -> dict[str, Any]:
     """List the console roles of all accounts."""
     call.user.grant.require(Permission.GRANT)
-    return {"rows": [_row(each) for each in await call.context.access.entries()]}
+    return {"rows": [_row(entry) for entry in await call.context.access.entries()]}
 
 
 @router.put("/grants/{email_or_id}")

@@ -35,7 +35,7 @@ async def sites(call: CallDep) -> list[dict[str, Any]]:
     """List the user's sites; users who do not administer them see id and name only."""
     call.user.grant.require(Permission.FIND)
     found = await call.context.engine.call("GET", "sites")
-    visible = [each for each in found if call.user.grant.reaches([each["SiteID"]])]
+    visible = [each for each in found if call.user.grant.sees([each["SiteID"]])]
     if Permission.ADMINISTER not in call.user.grant.permissions:
         visible = [{"SiteID": each["SiteID"], "name": each["name"]} for each in visible]
     return visible
@@ -44,7 +44,7 @@ async def sites(call: CallDep) -> list[dict[str, Any]]:
 @router.post("", status_code=201)
 async def add_site(body: JsonBody, call: CallDep) -> dict[str, Any]:
     """Add a site; only users who are not limited to sites may."""
-    if call.user.grant.reach is not None:
+    if call.user.grant.visible_sites is not None:
         raise PermissionDenied("administer every site")
     site = str(body.get("SiteID", ""))
     response: dict[str, Any] = await change(
@@ -166,7 +166,7 @@ async def worklist(site: Site, body: WorklistSearchBody, call: CallDep) -> dict[
 
     async def work() -> dict[str, Any]:
         page = await call.context.engine.client.worklist(site, **body.query())
-        return {"rows": [_row(each, shown) for each in page.items], "next": page.next}
+        return {"rows": [_row(item, shown) for item in page.items], "next": page.next}
 
     return await await_audited(call, action, work)
 
@@ -181,6 +181,6 @@ def _milliseconds(value: object) -> object:
 
 def _row(item: Mapping[str, Any], shown: tuple[str, ...]) -> dict[str, Any]:
     orders = item.get("orders", ())
-    shown_orders = [{name: each[name] for name in shown if name in each} for each in orders]
+    shown_orders = [{name: order[name] for name in shown if name in order} for order in orders]
     times = {name: _milliseconds(item.get(name)) for name in _TIMES}
     return {**{name: item.get(name) for name in _REPORT}, **times, "orders": shown_orders}

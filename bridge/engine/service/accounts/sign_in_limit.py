@@ -118,8 +118,8 @@ class SignInLimiter:
 
     def give_back(self, connection: Connection, attempt: SignInAttempt) -> None:
         """Remove a successful attempt from the count."""
-        for each in attempt.buckets:
-            values = {"name": each.name, "cost": self._cost(each)}
+        for bucket in attempt.buckets:
+            values = {"name": bucket.name, "cost": self._cost(bucket)}
             connection.execute(_GIVE_BACK, values)
 
     def is_new_proxy(self, address: str) -> bool:
@@ -155,7 +155,7 @@ class SignInLimiter:
 def undeclared_proxies(connection: Connection) -> list[str]:
     """List the addresses that `record_undeclared_proxy` has recorded on any node."""
     rows = connection.execute(_SELECT_PROXIES, {"pattern": f"{_PROXY}%"}).scalars()
-    return [str(each).removeprefix(_PROXY) for each in rows]
+    return [str(row).removeprefix(_PROXY) for row in rows]
 
 
 def buckets_of_account(limit: Quota, account: str, source: str) -> tuple[Bucket, ...]:

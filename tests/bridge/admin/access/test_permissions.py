@@ -32,7 +32,7 @@ GRANTS = [
 def rights(grant: Grant) -> set[tuple[str, str]]:
     """Return all pairs of permission and site; `*` is a site that no grant names."""
     sites = ("S1", "S2", "*")
-    return {(each, site) for each in grant.permissions for site in sites if grant.reaches([site])}
+    return {(each, site) for each in grant.permissions for site in sites if grant.sees([site])}
 
 
 @pytest.mark.parametrize("own", GRANTS)
@@ -40,9 +40,9 @@ def test_covering_means_having_all_rights_of_the_other_grant(own: Grant) -> None
     for other in GRANTS:
         if own.covers(other):
             assert rights(other) <= rights(own), (own, other)
-            assert not other.widens(own)
+            assert not other.grants_more_than(own)
         else:
-            assert other.widens(own)
+            assert other.grants_more_than(own)
 
 
 @pytest.mark.parametrize("role", ConsoleRole)
@@ -63,8 +63,8 @@ def test_a_session_limited_to_a_site_reaches_no_other(grant: Grant, site: str) -
         assert refusal.code == "session_of_one_site"  # noqa: PT017
         return
     assert left.role not in {ConsoleRole.SYSTEM_ADMINISTRATOR, ConsoleRole.MAPPING_AUTHOR}
-    assert left.reach == frozenset({site})
-    assert grant.reaches([site])
+    assert left.visible_sites == frozenset({site})
+    assert grant.sees([site])
     assert rights(left) <= rights(grant) | {(each, site) for each in grant.permissions}
 
 

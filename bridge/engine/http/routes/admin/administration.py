@@ -376,7 +376,7 @@ async def read_audit(
             else trail.read_page(connection, query, after, limit)
         ),
     )
-    return JSONResponse({"events": [each.as_json() for each in rows]})
+    return JSONResponse({"events": [row.as_json() for row in rows]})
 
 
 @audit_router.get("/audit/verdict", response_model=dict[str, Any])
