@@ -1,21 +1,30 @@
 """
-Replay of stored messages, which the commands and the console share.
+Selection and replay of stored messages and deliveries, which the commands and the console share.
+
+Rows are selected by filters, by a number, and many at once. Messages are found by the index of
+numbers, which the service maintains in the background; deliveries by the reports of the orders that
+have the number.
 
 Replay queues a stored message again, or an edited copy of it. The active definitions map it. An
 edited copy is a new message with an identity that no sender's message has. The original is not
 changed.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import text
+from sqlalchemy import func, select, text
 
+from bridge.admin.search.message_index import MessageOrigin, NumberKind
+from bridge.admin.search.queue_search import MessageQuery, find_orders_and_messages, search_messages
 from bridge.errors import BridgeError
 from bridge.index_key import signed64
+from bridge.intake.receive import definition_offload
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, ControlIds
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import FrameEvaluator, Verdict
@@ -23,18 +32,249 @@ from bridge.metrics import Metrics
 from bridge.queue import operations, queries
 from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import admit
-from bridge.queue.listing_rows import MessageDetail
+from bridge.queue.listing_rows import DeliveryRow, MessageDetail, MessageRow
+from bridge.queue.statements import MESSAGE
 from bridge.queue.states import AcknowledgmentState, QueueState
 from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
 from bridge.wiring import active_settings
-from bridge.wiring.active_settings import active_sources
+from bridge.wiring.active_settings import ActiveSettings, active_sources, version_finder
 from bridge.wiring.listeners import make_listeners, validator
+from bridge.workers.host import WorkerError
+from bridge.workers.offload import LARGE, Offload
 from config import Settings
+from mappings.compiler import compile_sources
 from mappings.hl7.message import Message
-from mappings.inbound.definition import InboundMapping
+from mappings.hl7.refusals import MessageRefusal
+from mappings.inbound.definition import InboundMapping, Subjects
+from mappings.language.diagnostics import MappingError
 from mappings.language.scope import ListenerDefaults
 from mllp.framing import Frame
+
+STATES: Final = tuple(each.value for each in QueueState)
+"""Names of the states of messages and deliveries."""
+
+_PAGE = 5000
+Rows = Sequence[MessageRow] | Sequence[DeliveryRow]
+
+
+@dataclass(frozen=True, slots=True)
+class RowQuery:
+    """
+    Filters of a list; times in ms.
+
+    `source` is a listener or a destination, `state` one of `STATES`. `number` is a kind (`control`,
+    `patient`, `order`) and a value.
+    """
+
+    state: str | None = None
+    source: str | None = None
+    number: tuple[str, str] | None = None
+    report_id: str | None = None
+    since: int | None = None
+    before: int | None = None
+    limit: int = 50
+
+    @property
+    def filter(self) -> queries.Filter:
+        state = None if self.state is None else QueueState(self.state)
+        return queries.Filter(
+            state, self.source, self.report_id, self.since, self.before, self.limit
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """
+    Rows to replay or retry, at most `limit`; None matches all.
+
+    `source` is a listener or a destination. The times are in ms, inclusive. `code` is a result
+    code, the error code of a message, or the detail of a delivery.
+    """
+
+    state: str | None = None
+    source: str | None = None
+    since: int | None = None
+    until: int | None = None
+    code: str | None = None
+    limit: int | None = None
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether there is any filter. Without one, a slip would select everything."""
+        filters = (self.state, self.source, self.since, self.until, self.code)
+        return any(each is not None for each in filters)
+
+    @property
+    def chosen_state(self) -> QueueState | None:
+        return None if self.state is None else QueueState(self.state)
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueResult:
+    """The result for one row; `overtaken` later messages of its patient are already applied."""
+
+    row_id: int
+    error: str = ""
+    overtaken: int = 0
+
+
+def selected_ids(
+    database: Database, selection: Selection, list_rows: Callable[[Database, queries.Filter], Rows]
+) -> list[int]:
+    """Return the ids of the selected rows, oldest first; `list_rows` returns a page of rows."""
+    ids: list[int] = []
+    filter_ = queries.Filter(
+        selection.chosen_state, selection.source, None, selection.since, limit=_PAGE
+    )
+    while True:
+        rows = list_rows(database, filter_)
+        ids += [row.id for row in rows if _matches(row, selection)]
+        if len(rows) < _PAGE:
+            return sorted(ids)[: selection.limit]
+        filter_ = replace(filter_, before=rows[-1].id)
+
+
+def _matches(row: MessageRow | DeliveryRow, selection: Selection) -> bool:
+    if isinstance(row, MessageRow):
+        created, codes = row.received_at, {row.code, row.error_code}
+    else:
+        created, codes = row.created_at, {row.code, row.detail}
+    in_time = selection.until is None or created <= selection.until
+    return in_time and (selection.code is None or selection.code in codes)
+
+
+def requeue_each(
+    ids: Sequence[int],
+    requeue: Callable[[int], int | None],
+    rate: float,
+    sleep: Callable[[float], object] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[RequeueResult]:
+    """
+    Call `requeue` for each id in order, at most `rate` times per second (0: no limit).
+
+    An error of one row does not stop the others. After a delay the calls do not exceed `rate`.
+    """
+    due = clock()
+    for row_id in ids:
+        if (wait := due - clock()) > 0:
+            sleep(wait)
+        due = max(due, clock()) + (1 / rate if rate else 0)
+        try:
+            yield RequeueResult(row_id, overtaken=requeue(row_id) or 0)
+        except BridgeError as error:
+            yield RequeueResult(row_id, str(error))
+
+
+_SELECT_INDEXED_TO = text(
+    "SELECT max(message_id) FROM message_number_cursor WHERE name = 'console'"
+)
+
+
+def messages_by_number(
+    database: Database, kind: str, number: str, filter_: queries.Filter
+) -> Sequence[MessageRow]:
+    """List the messages that contain a number, newest first."""
+    query = MessageQuery(
+        kind=NumberKind(kind),
+        number=number,
+        state=filter_.state,
+        listener=filter_.source,
+        since=filter_.since,
+        before=filter_.before,
+    )
+    found: list[MessageRow] = []
+    while (left := filter_.limit - len(found)) > 0:
+        page = search_messages(database, replace(query, limit=left))
+        found += page.rows
+        if page.further is None:
+            break
+        query = replace(query, before=page.further)
+    return found
+
+
+def count_not_indexed(database: Database) -> int:
+    """Count the newest messages that the service has not indexed yet."""
+    with database.read() as connection:
+        newest = connection.execute(select(func.max(MESSAGE.c.id))).scalar() or 0
+        indexed = connection.execute(_SELECT_INDEXED_TO).scalar() or 0
+    return max(0, newest - indexed)
+
+
+def deliveries_by_number(
+    settings: Settings, database: Database, kind: str, number: str, filter_: queries.Filter
+) -> Sequence[DeliveryRow]:
+    """List the deliveries with a control id, or those for the orders that have a number."""
+    if NumberKind(kind) is NumberKind.CONTROL:
+        return queries.deliveries(database, replace(filter_, control_id=number.strip()))
+    subjects = MessageSubjects(settings, database)
+    orders, _ = find_orders_and_messages(database, subjects, NumberKind(kind), number.strip(), None)
+    reports = frozenset(order["report_id"] for order in orders) - {""}
+    return queries.deliveries(database, replace(filter_, reports=reports)) if reports else []
+
+
+class MessageSubjects:
+    """A `SubjectReader` of the message index; keeps the definitions that it has compiled."""
+
+    def __init__(
+        self, settings: Settings, database: Database, offload: Offload | None = None
+    ) -> None:
+        """`offload` reads large messages in a worker process."""
+        self._offload = offload
+        self._settings = settings
+        self._database = database
+        self._active_settings = ActiveSettings(settings, database)
+        self._find_version = version_finder(database)
+        self._active: dict[tuple[str, str], InboundMapping | None] = {}
+
+    def __call__(self, origin: MessageOrigin) -> Subjects:
+        """Return the subjects of a message; none if its listener was removed."""
+        known = self._active_settings().listener
+        listener = next((each for each in known if each.name == origin.listener), None)
+        if listener is None:
+            return Subjects()
+        of_listener = Subjects(frozenset({listener.site}) - {""})
+        mapping = self.definition(origin.mapping, origin.version)
+        received = datetime.fromtimestamp(origin.received_at / 1000, UTC)
+        defaults = ListenerDefaults(listener.site, listener.time_zone, received)
+        # A message that no definition takes is refused; its numbers are those that any would read.
+        names = [] if mapping else listener.mappings
+        mappings = [mapping, *(self.definition(name, "") for name in names)]
+        found = Subjects()
+        for each in mappings:
+            if each is not None:
+                with suppress(MessageRefusal, WorkerError):
+                    read = self._read(each, origin.payload, listener.charset, defaults)
+                    found = Subjects(*(known | new for known, new in zip(found, read, strict=True)))
+        return found if found.sites else found._replace(sites=of_listener.sites)
+
+    def _read(
+        self, mapping: InboundMapping, payload: bytes, charset: str, defaults: ListenerDefaults
+    ) -> Subjects:
+        if self._offload is None or len(payload) < LARGE:
+            return mapping.subjects(Message.parse(payload, fallback=charset), defaults)
+        return definition_offload.subjects(self._offload, mapping, payload, charset, defaults)
+
+    def definition(self, name: str, version: str) -> InboundMapping | None:
+        """Return the version that read a message, or the active version if it is not kept."""
+        if not name:
+            return None
+        return self._find_version(name, version) or self._active_version(name, version)
+
+    def _active_version(self, name: str, version: str) -> InboundMapping | None:
+        """Return the active version in place of one that is not kept; cached."""
+        key = (name, version)
+        if key not in self._active:
+            try:
+                compiled = compile_sources(
+                    active_sources(self._settings, self._database)(name), name
+                )
+            except MappingError:
+                return None
+            self._active[key] = compiled if isinstance(compiled, InboundMapping) else None
+        return self._active[key]
+
 
 FRESH_SECONDS = 2.0
 """Seconds after which a command reads the definitions again, as a running service does."""

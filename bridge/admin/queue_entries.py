@@ -7,14 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.admin import selection
+from bridge.admin import message_replay
 from bridge.admin.audit_events import audited, recorded, relayed
 from bridge.admin.channel_operations import charset_of, require_channel, stopped_destinations
-from bridge.admin.message_replay import BatchReplay
+from bridge.admin.message_replay import BatchReplay, RequeueResult, RowQuery, Selection
 from bridge.admin.search.message_content import error_line, message_text, reply_errors
 from bridge.admin.search.order_tracking import attempts_of
 from bridge.admin.search.queue_search import exception_reason, with_reasons
-from bridge.admin.selection import RequeueResult, RowQuery, Selection
 from bridge.audit.events import operator
 from bridge.monitoring.channels import ChannelKind
 from bridge.queue import operations, queries
@@ -38,8 +37,8 @@ def list_messages(home: Path, query: RowQuery) -> tuple[list[dict[str, Any]], in
         else:
             target = ("messages", f"by {query.number[0]} number")
             with audited(home, database, "search", target):
-                rows = selection.messages_by_number(database, *query.number, query.filter)
-            not_indexed = selection.count_not_indexed(database)
+                rows = message_replay.messages_by_number(database, *query.number, query.filter)
+            not_indexed = message_replay.count_not_indexed(database)
     if not rows:
         require_channel(home, ChannelKind.LISTENER, query.source)
     return [asdict(row) for row in rows], not_indexed
@@ -69,7 +68,7 @@ def select_messages(home: Path, ids: Sequence[int] | None, chosen: Selection) ->
     if ids:
         return sorted(ids)
     with bridge_database(home) as database:
-        found = selection.selected_ids(database, chosen, queries.messages)
+        found = message_replay.selected_ids(database, chosen, queries.messages)
     if not found:
         require_channel(home, ChannelKind.LISTENER, chosen.source)
     return found
@@ -86,7 +85,7 @@ def replay_messages(
             with recorded(database, "replay", ("message", str(row_id))):
                 return replay(row_id)
 
-        yield from selection.requeue_each(ids, replay_one, rate)
+        yield from message_replay.requeue_each(ids, replay_one, rate)
 
 
 def list_deliveries(home: Path, query: RowQuery) -> list[dict[str, Any]]:
@@ -101,7 +100,7 @@ def list_deliveries(home: Path, query: RowQuery) -> list[dict[str, Any]]:
         else:
             target = ("deliveries", f"by {query.number[0]} number")
             with audited(home, database, "search", target):
-                rows = selection.deliveries_by_number(
+                rows = message_replay.deliveries_by_number(
                     load(home), database, *query.number, query.filter
                 )
         found = with_reasons(database, rows, with_texts=True)
@@ -163,7 +162,11 @@ def select_deliveries(
     selected and the destination does not exist.
     """
     with bridge_database(home) as database:
-        found = sorted(ids) if ids else selection.selected_ids(database, chosen, queries.deliveries)
+        found = (
+            sorted(ids)
+            if ids
+            else message_replay.selected_ids(database, chosen, queries.deliveries)
+        )
         if not found:
             require_channel(home, ChannelKind.DESTINATION, chosen.source)
         return found, stopped_destinations(home, database, found)
@@ -179,7 +182,7 @@ def retry_deliveries(
             with recorded(database, "retry", ("delivery", str(row_id))):
                 operations.retry_delivery(database, row_id, expected_state=chosen.chosen_state)
 
-        yield from selection.requeue_each(ids, retry_one, rate)
+        yield from message_replay.requeue_each(ids, retry_one, rate)
 
 
 def skip_delivery(home: Path, delivery_id: int) -> None:

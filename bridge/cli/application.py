@@ -8,17 +8,15 @@ import typer
 
 from bridge import __version__
 from bridge.cli import (
+    administration,
     audit,
     backups,
     channels,
     mapping,
-    merges,
     mllp,
     orders,
     queues,
     service,
-    sites,
-    users,
 )
 from bridge.commit import running_commit
 from bridge.errors import BridgeError
@@ -70,9 +68,9 @@ application.command("prune")(service.prune)
 application.command("backup")(backups.backup)
 application.command("restore")(backups.restore)
 application.command("compare")(backups.compare)
-application.add_typer(sites.group, name="site")
-application.add_typer(users.users, name="user")
-application.add_typer(users.tokens, name="token")
+application.add_typer(administration.sites, name="site")
+application.add_typer(administration.users, name="user")
+application.add_typer(administration.tokens, name="token")
 application.add_typer(queues.messages, name="messages")
 application.add_typer(queues.deliveries, name="deliveries")
 application.add_typer(channels.listeners, name="listeners")
@@ -81,11 +79,11 @@ application.add_typer(channels.alerts, name="alerts")
 application.add_typer(queues.exceptions, name="exceptions")
 application.add_typer(queues.exceptions, name="concerns", hidden=True)  # the former name
 application.add_typer(orders.orders, name="orders")
-application.add_typer(merges.group, name="merges")
+application.add_typer(orders.merges_group, name="merges")
 application.add_typer(mapping.group, name="mapping")
 application.add_typer(channels.interfaces, name="interface")
 application.add_typer(audit.group, name="audit")
-application.add_typer(users.console, name="console")
+application.add_typer(administration.console, name="console")
 
 
 USAGE = 2

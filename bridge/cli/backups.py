@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from bridge.cli.options import Home
-from bridge.cli.progress import interruptible, shown_progress
+from bridge.cli.output import interruptible, shown_progress
 
 
 def backup(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bridge.cli.options import AsJson, Home
-from bridge.cli.progress import interruptible, shown_progress
+from bridge.cli.output import interruptible, shown_progress
 from bridge.roles import Role
 
 

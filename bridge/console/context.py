@@ -8,9 +8,9 @@ from bridge.admin.audit_events import AuditRelay
 from bridge.admin.connection_settings import Connections
 from bridge.admin.definitions.editor import DefinitionEditor
 from bridge.admin.definitions.trials import DefinitionTrials
+from bridge.admin.message_replay import MessageSubjects
 from bridge.admin.packages.activation import InterfacePackages
 from bridge.admin.report_engine import ReportEngine
-from bridge.admin.selection import MessageSubjects
 from bridge.engine_client.client import EngineClient
 from bridge.executors import ConcurrencyLimit
 from bridge.network_source import Proxies

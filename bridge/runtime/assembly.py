@@ -19,7 +19,7 @@ from bridge.admin.access.grants import GrantedRoles
 from bridge.admin.audit_events import AuditRelay
 from bridge.admin.checks.descriptors import Descriptors, allocate_descriptors, raise_limit
 from bridge.admin.definitions.activation import activate_at_start
-from bridge.admin.selection import MessageSubjects
+from bridge.admin.message_replay import MessageSubjects
 from bridge.console.context import ConsoleContext
 from bridge.console.http.application import create_application
 from bridge.engine_client.client import EngineClient

@@ -14,10 +14,10 @@ from typing import Any
 from sqlalchemy import text
 
 from bridge.admin.audit_events import audited
+from bridge.admin.message_replay import MessageSubjects
 from bridge.admin.search import order_tracking
 from bridge.admin.search.message_index import NumberKind
 from bridge.admin.search.queue_search import find_orders_and_messages
-from bridge.admin.selection import MessageSubjects
 from bridge.contract.responses import OrderKeyBody, StatusRecordBody
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure

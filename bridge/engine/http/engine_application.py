@@ -41,12 +41,7 @@ from bridge.engine.http.requests.response_bodies import (
     too_large,
     unauthorized,
 )
-from bridge.engine.http.routes.admin import (
-    administration,
-    site_files,
-    system_accounts,
-    upkeep,
-)
+from bridge.engine.http.routes.admin import administration, system_accounts, upkeep
 from bridge.engine.http.routes.api import exports, orders, report_queries, signing
 from bridge.engine.http.routes.app import (
     account,
@@ -76,7 +71,7 @@ def _account_administration() -> APIRouter:
     differs: the account cookie instead of a token.
     """
     router = APIRouter(include_in_schema=False)
-    for route in (*administration.router.routes, *site_files.router.routes):
+    for route in (*administration.router.routes, *administration.texts_router.routes):
         if isinstance(route, APIRoute):
             router.add_api_route(
                 ACCOUNT_PREFIX + route.path.removeprefix("/api"),
@@ -100,7 +95,7 @@ ROUTERS = (
     orders.patient_router,
     administration.router,
     system_accounts.router,
-    site_files.router,
+    administration.texts_router,
     administration.audit_router,
     public_pages.health_router,
     public_pages.router,

@@ -1,6 +1,6 @@
 """The rate at which messages are queued again."""
 
-from bridge.admin.selection import requeue_each
+from bridge.admin.message_replay import requeue_each
 from bridge.errors import BridgeError
 
 

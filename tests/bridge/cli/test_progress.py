@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from bridge.admin.selection import RequeueResult
+from bridge.admin.message_replay import RequeueResult
 from bridge.cli.application import application
 from bridge.cli.output import print_requeue_results
 from tests.bridge.cli.home import Home

@@ -19,8 +19,8 @@ from fastapi import FastAPI
 
 from bridge.admin.access.grants import GrantedRoles, save_grant
 from bridge.admin.access.permissions import ConsoleRole, Grant
+from bridge.admin.message_replay import MessageSubjects
 from bridge.admin.search.message_index import MessageIndexer
-from bridge.admin.selection import MessageSubjects
 from bridge.console.context import ConsoleContext
 from bridge.console.http.application import create_application
 from bridge.contract.responses import SignedInUser
