@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import pytest
+from typing_extensions import override
 
 from bridge.admin.access import grants
 from bridge.admin.access.access_administration import AccessAdministration, Administrator
@@ -39,11 +40,13 @@ class Engine(ReportEngine):
         )
         return key
 
+    @override
     async def account(self, who: str) -> AccountInfo | None:
         """Find an account by id or e-mail address."""
         found = (each for each in self.known.values() if who in {each.account_id, each.email})
         return next(found, None)
 
+    @override
     async def enrol(
         self, account_id: str, *, second_factor: bool, end_tokens: bool
     ) -> EnrolmentLink:
@@ -52,13 +55,16 @@ class Engine(ReportEngine):
         self.known[account_id] = self.known[account_id].model_copy(update={"password": False})
         return EnrolmentLink(link=f"https://x.test/enrol#{account_id}", expires_at=1)
 
+    @override
     async def require_second_factor(self, account_id: str, *, required: bool) -> None:
         self._note(f"second factor {required}", account_id)
 
+    @override
     async def set_disabled(self, account_id: str, *, disabled: bool) -> None:
         self._note(f"disabled {disabled}", account_id)
         self.known[account_id] = self.known[account_id].model_copy(update={"disabled": disabled})
 
+    @override
     async def sites(self) -> frozenset[str]:
         self.meanwhile()
         return S1 | S2
