@@ -23,6 +23,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
+from typing_extensions import override
 
 from bridge.contract import ReportStatus
 
@@ -88,6 +89,13 @@ class ResponseBody(BaseModel):
 
     absent: ClassVar[Mapping[str, Any]] = {}
     """The values that are read for members that are absent or null."""
+
+    @override
+    def __repr__(self) -> str:
+        """Show the class name only: a body may contain data that must not be logged."""
+        return f"<{type(self).__name__}>"
+
+    __str__ = __repr__
 
     @model_validator(mode="before")
     @classmethod
@@ -203,7 +211,7 @@ class InitResponse(ResponseBody):
     warnings: list[str] | None = Field(default=None, exclude_if=_is_null)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class OrderKeyBody:
     """The key of one order."""
 
@@ -263,7 +271,7 @@ class HtmlResponse(BaseModel):
 
     model_config = _example({"html": "<!doctype html><html lang='en-US'>…</html>"})
 
-    html: str
+    html: str = Field(repr=False)
 
 
 class WaitingBody(ResponseBody):
