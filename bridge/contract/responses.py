@@ -211,15 +211,27 @@ class InitResponse(ResponseBody):
     warnings: list[str] | None = Field(default=None, exclude_if=_is_null)
 
 
+def _describe_all_as_required(schema: dict[str, Any]) -> None:
+    schema["required"] = list(schema["properties"])
+    for member in schema["properties"].values():
+        member.pop("default", None)
+
+
+KeyText = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class OrderKeyBody:
     """The key of one order."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(serialize_by_alias=True)
+    # A service of another vendor may omit members: they are read as empty.
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        serialize_by_alias=True, json_schema_extra=_describe_all_as_required
+    )
 
-    site: Annotated[str, Field(alias="SiteID")]
-    mrn: Annotated[str, Field(alias="PatientMRN")]
-    accession: Annotated[str, Field(alias="Accession")]
+    site: Annotated[KeyText, Field(alias="SiteID")] = ""
+    mrn: Annotated[KeyText, Field(alias="PatientMRN")] = ""
+    accession: Annotated[KeyText, Field(alias="Accession")] = ""
 
     def tags(self) -> dict[str, str]:
         """Return the key with the names of the interface reference."""

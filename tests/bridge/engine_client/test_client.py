@@ -227,6 +227,19 @@ async def test_the_profile_of_a_user() -> None:
             await Service(response={**PROFILE, **changed}).client().signed_in_user("session=1")
 
 
+@pytest.mark.parametrize("missing", ["SiteID", "PatientMRN", "Accession"])
+@pytest.mark.parametrize("null", [True, False])
+async def test_an_order_of_another_service_without_a_member(missing: str, null: bool) -> None:
+    """It is read as empty, so one incomplete order does not hide the states of the others."""
+    order = {**TRIPLE, missing: None}
+    if not null:
+        del order[missing]
+    service = Service(response=[{**RECORD, "clinicalInfo": [order]}, RECORD])
+    first, second = await service.client().status([ORDER, ORDER])
+    assert first.orders[0].tags() == {**TRIPLE, missing: ""}
+    assert second == READ_RECORD
+
+
 def test_an_account_without_a_state_is_disabled() -> None:
     """Only an account that the service calls enabled may sign in."""
     known = {"accountId": "a1", "email": "ada@example.org"}
