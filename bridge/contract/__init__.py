@@ -1,7 +1,7 @@
 """
-Terms of the report service's HTTP interface that the engine and its client share.
+The HTTP interface of the report engine: terms here, bodies of responses in `responses`.
 
-The engine and `bridge.engine_client` do not import each other.
+The engine and `bridge.engine_client` share it, and do not import each other.
 """
 
 from enum import StrEnum

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 from sqlalchemy import JSON, BigInteger, Boolean, Connection, Integer, LargeBinary, Table
 from sqlalchemy.types import TypeEngine
 
@@ -126,11 +126,6 @@ def has_listeners(connection: Connection) -> bool:
     return bool(events.before_cursor_execute or events.after_cursor_execute)
 
 
-def stored_json(stored: Any) -> Any:
-    """Parse a JSON column, which only one of the drivers parses itself."""
-    return from_json(stored) if isinstance(stored, str) else stored
-
-
 def _send(cursor: Any, bound: BoundStatement) -> Any:
     (cursor.executemany if bound.many else cursor.execute)(bound.statement, bound.values)
     return cursor
@@ -193,10 +188,6 @@ class KeyStatement:
     def with_postgresql(self, statement: str) -> "KeyStatement":
         """Use another text on PostgreSQL."""
         return replace(self, postgres=statement)
-
-    def with_sqlite_part(self, part: str, sqlite: str) -> "KeyStatement":
-        """Replace a part of the text on SQLite."""
-        return replace(self, sqlite=self.sqlite.replace(part, sqlite))
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,13 +315,6 @@ def prepare_insert(table: Table, names: Sequence[str], returning: str = "") -> I
         documents,
         BulkStatement(kinds, each, f"{together} RETURNING {returning}" if returning else together),
     )
-
-
-def insert_rows(
-    connection: Connection, insert: InsertStatement, rows: Sequence[Mapping[str, Any]]
-) -> StatementResult | None:
-    """Insert rows in their order; None in a JSON column is NULL."""
-    return execute_rows(connection, insert.bulk, [_row_values(insert, row) for row in rows])
 
 
 def bind_insert(
