@@ -168,7 +168,6 @@ def outcome(case: Case, event: str, state: str) -> Outcome:
     return response.status_code, code, status_of(case, state)
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("event", EVENTS)
 def test_each_event_in_each_state(case: Case, event: str) -> None:
     """States and transitions, Errors: the documented status code, and the new status."""
