@@ -52,6 +52,14 @@ const PROBLEM_TEXTS: Readonly<Record<string, string>> = {
   version_conflict: "editor.conflict",
 };
 
+/**
+ * True if the service read `page` before `other`. The version decides first, which every change of
+ * the report counts: `now` is the time at which a request arrived, and the service may execute
+ * simultaneous requests in another order.
+ */
+const isOlder = (page: Page, other: Page): boolean =>
+  page.version === other.version ? page.now < other.now : page.version < other.version;
+
 const problemText = (code: string): string => PROBLEM_TEXTS[code] ?? "editor.failed";
 
 export class ReportController {
@@ -136,7 +144,7 @@ export class ReportController {
 
   /** Applies a state of the page; outdated responses are ignored. */
   adopt(page: Page): void {
-    if (this.page && page.now < this.page.now) return;
+    if (this.page && isOlder(page, this.page)) return;
     this.#clockOffset = page.now - Date.now();
     const reading = this.page !== null && !this.editable;
     this.page = page;

@@ -2,6 +2,7 @@
 import { expect, it, vi } from "vitest";
 import { createApi } from "../../../shared/api/client";
 import { createEndpoints } from "../endpoints";
+import type { Page } from "../page";
 import draft from "../snapshots/draft.json";
 import { discard, sign } from "./reportActions";
 import { ReportController } from "./reportController.svelte";
@@ -40,6 +41,19 @@ it("is loaded after a pending save if a change arrives meanwhile", async () => {
   Object.assign(page, { now: page.now + 1, ownerName: "Another User" });
   await Promise.all(refreshed);
   expect(controller.page?.ownerName).toBe("Another User");
+});
+
+it("keeps the newer version if an older state arrives with a later time", async () => {
+  const { controller, page } = engine([]);
+  await controller.open();
+  const loaded = controller.page as Page;
+  const older = { ...loaded, version: 4, now: page.now + 2 };
+  const newer = { ...loaded, version: 5, now: page.now + 1 };
+  controller.adopt(older);
+  controller.adopt(newer);
+  expect(controller.page?.version).toBe(5);
+  controller.adopt(older);
+  expect(controller.page?.version).toBe(5);
 });
 
 it("is signed once, even if Sign is repeated before the response", async () => {
