@@ -72,7 +72,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Keep the id and why it was skipped in the report's properties."""
     report.user_properties.append(("id", report.nodeid))
 
 
@@ -108,7 +107,6 @@ def bare_environment(folder: Path) -> dict[str, str]:
 
 
 def compare(report: Path) -> list[str]:
-    """Return what differs from the expected outcomes."""
     wrong = []
     for case in ET.parse(report).iter("testcase"):  # noqa: S314  # pytest wrote it
         found = case.find("properties/property[@name='id']")

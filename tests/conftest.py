@@ -98,7 +98,6 @@ def _server_folder(run: str) -> Path:
 
 
 def ask_server(address: str, *statements: str) -> None:
-    """Run statements outside of any transaction."""
     engine = sqlalchemy.create_engine(address, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         for statement in statements:
@@ -180,7 +179,6 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 def empty(url: str) -> None:
-    """Remove the rows of earlier tests, but neither the tables nor their versions."""
     address = url.replace("postgresql+psycopg://", "postgresql://")
     if url not in _cleaners:
         _cleaners[url] = psycopg.connect(address, autocommit=True)

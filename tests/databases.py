@@ -12,7 +12,6 @@ from bridge.store.migration import upgrade
 
 
 def migrate(url: str) -> None:
-    """Create all tables of the bridge and of the engine in a database."""
     database = Database(url)
     upgrade(database)
     upgrade(database, package="bridge.engine.records", version_table="alembic_engine")

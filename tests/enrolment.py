@@ -14,7 +14,6 @@ Call = Callable[[str, str, Any], httpx.Response]
 
 
 def link_for(call: Call, email: str, *, second_factor: bool = False) -> str:
-    """Issue an enrolment link for an account."""
     found = call("GET", f"account?email={email}", None).json()
     body = {"accountId": found["accountId"], "secondFactor": second_factor, "endTokens": False}
     link: str = call("POST", "account/enrolment", body).json()["link"]
@@ -22,7 +21,6 @@ def link_for(call: Call, email: str, *, second_factor: bool = False) -> str:
 
 
 def form_of(link: str, password: str, code: str = "") -> dict[str, str]:
-    """Return the form that the page of an enrolment link sends."""
     token = parse_qs(urlsplit(link).query)["token"][0]
     return {"token": token, "password": password, "again": password, "code": code}
 

@@ -24,7 +24,6 @@ def eventually(ask: Callable[[], T], patience: float = PATIENCE) -> T:
 
 
 async def eventually_async(ask: Callable[[], T]) -> T:
-    """Do the same while the event loop runs."""
     until = time.monotonic() + PATIENCE
     pause = _FIRST_PAUSE
     while not (answer := ask()):

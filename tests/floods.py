@@ -39,7 +39,6 @@ Flood = Callable[[int], None]
 
 
 def connect(port: int, source: str = ATTACKER) -> socket.socket:
-    """Open a connection from a loopback address."""
     return socket.create_connection(("127.0.0.1", port), 5, (source, 0))
 
 
@@ -55,8 +54,6 @@ def hold(port: int, start: bytes) -> None:
 
 
 def crowd(port: int, request: bytes, *, reads: bool = True) -> None:
-    """Send a request repeatedly over many connections at a time."""
-
     def send() -> None:
         while True:
             with contextlib.suppress(OSError), connect(port) as line:
@@ -70,7 +67,6 @@ def crowd(port: int, request: bytes, *, reads: bool = True) -> None:
 
 
 def half_heads(port: int) -> None:
-    """Connections that send half a request head."""
     hold(port, b"GET /reporting/worklist HTTP/1.1\r\nHost:")
 
 
@@ -80,7 +76,6 @@ def silence(port: int) -> None:
 
 
 def half_forms(port: int) -> None:
-    """Connections that send half a form."""
     hold(port, POST % (b"/reporting/login", FORM, 100) + b"email=")
 
 
@@ -91,14 +86,12 @@ def large_bodies(port: int) -> None:
 
 
 def large_api_bodies(port: int) -> None:
-    """Large bodies to the engine, with a wrong token."""
     body = b"[" + b"[]," * (LARGE // 3)
     head = POST % (b"/api/report/launch/clinical", JSON, len(body))
     crowd(port, head.replace(b"Host: x", b"Host: x\r\nX-Access-Token: wrong") + body)
 
 
 def guesses(port: int) -> None:
-    """Sign-in requests with wrong passwords."""
     form = b"email=ada%40example.org&password=wrong-password"
     head = POST % (b"/reporting/login", FORM, len(form))
     head = head.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
@@ -111,12 +104,10 @@ def slow_readers(port: int) -> None:
 
 
 def tiny_chunks(port: int) -> None:
-    """Bodies in chunks of one byte."""
     crowd(port, CHUNKED % b"/reporting/login" + TINY_CHUNKS)
 
 
 def hl7_tiny_chunks(port: int) -> None:
-    """Messages over HTTP in chunks of one byte."""
     crowd(port, CHUNKED % b"/hl7" + TINY_CHUNKS)
 
 
@@ -183,7 +174,6 @@ class OrderSender:
 
 
 def report(text: str) -> None:
-    """Print a line and flush."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
@@ -228,7 +218,6 @@ def main(seconds: float) -> None:
 
 
 def run(flood: Flood, port: int, sender: OrderSender, seconds: float) -> None:
-    """Measure during a flood, and print the result."""
     sender.memory = 0.0
     attack = multiprocessing.Process(target=flood, args=(port,), daemon=True)
     before = resident(sender.pid)

@@ -45,7 +45,6 @@ def _end(owner: int, folder: Path) -> None:
 
 
 def _reap() -> None:
-    """Collect the exit status of adopted processes."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

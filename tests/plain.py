@@ -22,6 +22,5 @@ def select() -> None:
 
 
 def follow() -> None:
-    """Use the options of the parent process."""
     if _SETTINGS.items() <= os.environ.items():
         select()

@@ -32,7 +32,6 @@ def test_no_module_is_a_grab_bag(path: Path) -> None:
 
 
 def imported(path: Path) -> set[str]:
-    """The top-level packages that a module imports."""
     found = set[str]()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
@@ -57,7 +56,6 @@ def test_what_calls_itself_pure_is_pure() -> None:
 
 
 def committed() -> list[str]:
-    """Return every file in git."""
     listing = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     )

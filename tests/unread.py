@@ -62,7 +62,6 @@ class UnreadRequest:
 
 
 def flat(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
-    """Return all routes, including those of included routers."""
     found: list[BaseRoute] = []
     for each in routes:
         router = getattr(each, "original_router", None)

@@ -25,7 +25,6 @@ class Credential:
     serial: int
 
     def files(self) -> dict[str, str]:
-        """The paths under the names that the settings use."""
         return {"certificate": str(self.certificate), "key": str(self.key)}
 
 

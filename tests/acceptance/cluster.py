@@ -79,7 +79,6 @@ class Cluster:
         raise AssertionError(f"no node has the name {owner}")
 
     def query(self, statement: str) -> list[tuple[object, ...]]:
-        """Query the database directly."""
         engine = sqlalchemy.create_engine(self.url)
         try:
             with engine.connect() as connection:

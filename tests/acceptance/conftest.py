@@ -33,7 +33,6 @@ def ris() -> Iterator[Sink]:
 
 @pytest.fixture(scope="session")
 def authority() -> trustme.CA:
-    """A certificate authority of the hospital."""
     return trustme.CA()
 
 

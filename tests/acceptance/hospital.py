@@ -50,7 +50,6 @@ class Hospital:
         return context
 
     def client_context(self) -> ssl.SSLContext:
-        """Return the TLS context of a RIS."""
         context = ssl.create_default_context()
         self.authority.configure_trust(context)
         return context

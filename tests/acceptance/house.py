@@ -60,7 +60,6 @@ def bridge(*arguments: str, expect: int | None = 0, env: Mapping[str, str] | Non
 
 
 def populate(home: Path, sign_delay: int) -> None:
-    """Create a site, an administrator, and a file with the administrator's token."""
     delay = ("--sign-delay", str(sign_delay)) if sign_delay else ()
     bridge("site", "add", "SITE1", "--home", str(home), "--name", "One", *delay)
     account = ("--home", str(home), "--name", "Ada Reader", "--site", "SITE1", "--admin")
@@ -71,7 +70,6 @@ def populate(home: Path, sign_delay: int) -> None:
 
 @lru_cache
 def model_home(sign_delay: int) -> Path:
-    """A HOME with an embedded database, to be copied."""
     folder = Path(tempfile.mkdtemp(prefix="bridge-model-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     home = folder / "home"
@@ -106,7 +104,6 @@ class House:
 
     @property
     def url(self) -> str:
-        """The web address."""
         return f"http://127.0.0.1:{self.http_port}"
 
     def destination(self, name: str, port: int, **extra: Any) -> None:
@@ -125,7 +122,6 @@ class House:
         self.sections.append(f'[[{kind}]]\nname = "{name}"\n' + "\n".join(lines) + "\n")
 
     def make(self) -> None:
-        """Create HOME, the settings, a site, an administrator and a token."""
         if self.database:
             bridge("init", str(self.home))
             self.configure()
@@ -148,7 +144,6 @@ class House:
         (self.home / "bridge.toml").write_text(text, "utf-8")
 
     def bridge(self, *arguments: str, expect: int | None = 0) -> str:
-        """Run one command on this installation."""
         return bridge(*arguments, "--home", str(self.home), expect=expect)
 
     def start(
@@ -171,11 +166,9 @@ class House:
         return service
 
     def log(self) -> str:
-        """The output of the service."""
         return (self.home / "serve.log").read_text("utf-8", "replace")
 
     def kill(self) -> None:
-        """Send SIGKILL to all services."""
         for service in [self.service, *self.others]:
             if service is not None:
                 service.kill()
@@ -207,7 +200,6 @@ class House:
         return reply.json() if reply.content else None
 
     def draft(self, mrn: str, accession: str, text: str, **tags: Any) -> Any:
-        """Launch a report whose text is pre-filled."""
         clinical = {"SiteID": "SITE1", "PatientMRN": mrn, "Accession": accession}
         clinical |= {"KeyFindings": text, **tags}
         body = {"clinicalInfo": clinical, "reportingApp": {}, "response": {"type": "link"}}

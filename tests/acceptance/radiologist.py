@@ -14,10 +14,7 @@ BOOT = re.compile(r'<script type="application/json" id="boot">(.*?)</script>', r
 
 
 class Window:
-    """An open report page and its session."""
-
     def __init__(self, house: House, mrn: str, accession: str) -> None:
-        """Launch the report and open its link."""
         clinical = {"SiteID": "SITE1", "PatientMRN": mrn, "Accession": accession}
         body = {"clinicalInfo": clinical, "reportingApp": {}, "response": {"type": "link"}}
         link = house.post("/api/report/launch/clinical", body)["reportLink"]
@@ -50,5 +47,4 @@ def addendum(house: House, mrn: str, accession: str, text: str) -> None:
 
 
 def version_of(state: dict[str, Any]) -> int:
-    """The version of the draft addendum."""
     return int(next(each["version"] for each in state["addenda"] if each["state"] == "draft"))

@@ -32,11 +32,9 @@ class Serving:
         assert self.process.poll() is None, f"not ready: {self.log()[-3000:]}"
 
     def log(self) -> str:
-        """The output of the services of this HOME."""
         return self.file.read_text("utf-8", "replace")
 
     def kill(self) -> None:
-        """Send SIGKILL."""
         self.process.kill()
         self.process.wait()
 

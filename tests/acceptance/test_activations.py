@@ -28,7 +28,6 @@ BY_CONTROL_ID = """
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A service whose mapping definitions the tests change."""
     made = House(tmp_path_factory.mktemp("activations") / "home")
     made.make()
     folder = made.home / "mappings"
@@ -40,7 +39,6 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 
 def write(house: House, text: str) -> None:
-    """Write a definition that extends the shipped one."""
     file = house.home / "mappings" / "orders.yaml"
     file.write_text(f"include: shipped.yaml\n{text}\n", "utf-8")
 

@@ -62,7 +62,6 @@ class Waiting:
         self.open = True
 
     def listed(self) -> dict[str, str]:
-        """Return the patients of the orders on the worklist, by accession."""
         return {
             each["Accession"]: each["PatientMRN"]
             for row in self.house.worklist()

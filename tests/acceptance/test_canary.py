@@ -25,7 +25,6 @@ CANARIES = (
 
 
 def refuse_with_patient_data(message: bytes, attempts: int) -> bytes:
-    """Refuse with patient data in the ERR segment, send garbage, then accept."""
     reply = ack(message, b"AE") + b"ERR|||207|E||||CANARYTEXT of CANARYNAME\r"
     return [
         VT + reply + FS_CR,
@@ -68,7 +67,6 @@ def processed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House,
 
 
 def send_messages(house: House, nowhere: int, stored: int) -> None:
-    """Send good, refused, parked, truncated, damaged and repeated messages, updates and merges."""
     messages = [
         canary(1),
         canary(2, extra=group_of(3, accession="CANARYACC3")),
@@ -102,7 +100,6 @@ def release_reports(house: House, ris: Sink) -> None:
 
 
 def send_refused_requests(house: House) -> None:
-    """Send requests that the engine refuses, with canaries in path, query and body."""
     house.act("sign", "CANARYMRN-none", "CANARYACC-none", expect=None)
     house.act("unsign", "CANARYMRN20", "CANARYACC20", expect=None)
     house.post("/api/report/launch/clinical", {"clinicalInfo": {"CANARYTEXT": 1}}, expect=None)

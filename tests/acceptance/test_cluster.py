@@ -203,7 +203,6 @@ def seconds_of_work() -> float:
 
 
 def processor_seconds(cluster: Cluster) -> float:
-    """Return the CPU time that all nodes have used."""
     return sum(_used(node.service.process.pid) for node in cluster.nodes if node.service)
 
 

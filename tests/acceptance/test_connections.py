@@ -29,8 +29,6 @@ NUMBERS = count(7600)
 
 
 class Console:
-    """A client of the console's HTTP interface."""
-
     def __init__(self, house: House) -> None:
         self.house = house
         form = {"email": MARA, "password": PASSWORD, "token": "", "next": ""}
@@ -52,7 +50,6 @@ class Console:
         )
 
     def put(self, kind: str, name: str, table: dict[str, Any] | None, new: bool = False) -> None:
-        """Activate settings."""
         body = {"table": table, "reason": "a test", "begun_on": self.version(kind, name)}
         answer = self.call("PUT", f"connections/{kind}/{name}", {**body, "new": new})
         assert answer.status_code == 200, answer.text
@@ -64,7 +61,6 @@ class Console:
 
 
 def enrol(house: House) -> None:
-    """Create a system administrator."""
     house.bridge("user", "add", MARA, "--name", "Mara Keeper", "--site", "SITE1")
     role = ("--role", "system-administrator", "--bodies")
     printed = house.bridge("console", "grant", MARA, *role)

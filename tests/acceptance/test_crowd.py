@@ -21,7 +21,6 @@ FILLING = b"NTE|1||" + b"x" * (15 * 2**20) + b"\r"
 
 @pytest.fixture
 def crowded(tmp_path: Path) -> Iterator[House]:
-    """A service with a high connection limit and a long frame timeout."""
     house = House(tmp_path / "home")
     house.listener_extra = 'max_connections = 2000\nframe_timeout = "170s"'
     house.make()

@@ -96,7 +96,6 @@ class Feed(threading.Thread):
 
 
 def broken_promises(house: House, feeds: list[Feed]) -> list[str]:
-    """Compare the events of the senders with the worklist."""
     steps = {control: step for step, control in enumerate(STEPS)}
     events = [event for feed in feeds for event in feed.events]
     return violations([*events, *listed(house, steps)])

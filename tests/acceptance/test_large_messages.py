@@ -23,7 +23,6 @@ _WORKER = b"bridge.workers.offload"
 
 
 def workers(parent: int) -> list[int]:
-    """The process ids of a service's workers for large messages."""
     found = []
     for each in Path(f"/proc/{parent}/task").glob("*/children"):
         for child in each.read_text().split():
@@ -46,7 +45,6 @@ def states(house: House) -> list[str]:
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    """A running service."""
     made = House(tmp_path / "home")
     made.make()
     made.start()

@@ -30,7 +30,6 @@ def send(house: House, templates: list[Template], first: int) -> None:
 
 
 def listed(house: House) -> dict[str, dict[str, str]]:
-    """The orders on the worklist, by accession and patient."""
     return {
         f"{order['PatientMRN']} {order['Accession']}": order
         for row in house.worklist()

@@ -25,8 +25,6 @@ NOTIFIED: list[dict[str, Any]] = []
 
 
 class Hook(http.server.BaseHTTPRequestHandler):
-    """A webhook that appends its alerts to NOTIFIED."""
-
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
         NOTIFIED.extend(json.loads(body)["alerts"])
@@ -40,7 +38,6 @@ class Hook(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def hook() -> Iterator[int]:
-    """The port of a webhook that receives alerts."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server.server_address[1]
@@ -221,7 +218,6 @@ def test_a_crash_writes_the_stack(watched: tuple[House, Sink]) -> None:
 
 @contextmanager
 def _mail_server(received: list[bytes]) -> Iterator[int]:
-    """A minimal SMTP server for one mail."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:

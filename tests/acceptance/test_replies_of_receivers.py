@@ -57,7 +57,6 @@ class Scripted:
 
 
 def at_once(code: bytes) -> Callable[[Scripted, socket.socket, bytes], object]:
-    """Reply twice in one packet."""
     return lambda _, wire, message: wire.sendall(framed(message) + framed(message, code, TEXT))
 
 
@@ -91,7 +90,6 @@ Replied = tuple[House, dict[str, Scripted]]
 
 @pytest.fixture(scope="module")
 def replied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replied]:
-    """A service that has sent results to receivers that reply twice."""
     house = House(tmp_path_factory.mktemp("replied") / "home")
     receivers = {name: Scripted(script) for name, (script, _) in SECOND_REPLIES.items()}
     for name, receiver in receivers.items():
@@ -148,13 +146,11 @@ def test_a_second_reply_sends_nothing_again(replied: Replied, name: str) -> None
 
 
 def later_refusals(house: House, ids: list[int]) -> list[dict[str, Any]]:
-    """Return the exceptions about deliveries."""
     rows = listed(house, "exceptions", "list")
     return [row for row in rows if row["kind"] == "delivery" and row["row_id"] in ids]
 
 
 def shown(house: House, number: int) -> str:
-    """Return what a person sees of a delivery."""
     return house.bridge("deliveries", "show", str(number))
 
 

@@ -62,7 +62,6 @@ def recall(house: House, number: int) -> bool:
 
 
 def negative(code: bytes) -> Answer:
-    """Reply with a code twice, then accept."""
     return lambda message, attempts: (
         VT + ack(message, code) + FS_CR if attempts < 2 else accept(message, attempts)
     )
@@ -248,8 +247,6 @@ FORMATS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Receivers:
-    """A running service, and a sink for each result format."""
-
     house: House
     sinks: dict[str, Sink]
 

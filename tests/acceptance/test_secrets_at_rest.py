@@ -35,8 +35,6 @@ _BOOT = re.compile(r'"session":\s*"([A-Za-z0-9_-]{20,})"')
 
 @dataclass
 class Used:
-    """An installation that has issued secrets of all kinds, and these secrets."""
-
     house: House
     secrets: dict[str, str] = field(default_factory=dict)
 
@@ -46,7 +44,6 @@ class Used:
                 self.secrets[f"{kind} {pattern.pattern[:12]} {number}"] = found
 
     def record(self, kind: str, answer: httpx.Response) -> httpx.Response:
-        """Record the secrets in a response, including its cookies."""
         assert answer.status_code < 400, (kind, answer.status_code, answer.text)
         self.keep(kind, f"{answer.text} {answer.headers.get('location', '')}")
         for cookie in answer.headers.get_list("set-cookie"):
@@ -58,7 +55,6 @@ class Used:
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def used(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Used]:
-    """A running installation that has issued secrets."""
     database = ""
     if request.param == "postgresql":
         database = request.getfixturevalue("postgres_url")
@@ -80,7 +76,6 @@ def used(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Used]:
 
 
 def add_person(used: Used) -> None:
-    """Create an account with a password by the command line."""
     command = [sys.executable, "-m", "bridge", "user", "add", "pia@example.org", "--name", "Pia"]
     where = ["--site", "SITE1", "--password-stdin", "--home", str(used.house.home)]
     subprocess.run([*command, *where], input=PASSWORD, text=True, check=True, timeout=PATIENCE)
@@ -160,7 +155,6 @@ def enrol(used: Used) -> None:
 
 
 def launches() -> Iterator[dict[str, Any]]:
-    """Launch requests with each type of response."""
     for number, kind in enumerate(("link", "qrcode", "all")):
         clinical = {"SiteID": "SITE1", "PatientMRN": "M9", "Accession": f"A9{number}"}
         yield {"clinicalInfo": clinical, "reportingApp": {}, "response": {"type": kind}}

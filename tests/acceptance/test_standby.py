@@ -39,7 +39,6 @@ class Pair:
         return f"postgresql+psycopg://postgres:@/postgres?{hosts}"
 
     def make_synchronous(self) -> None:
-        """Let each commit of the primary wait for the standby."""
         _execute(self.primary, "ALTER SYSTEM SET synchronous_standby_names = '*'")
         _execute(self.primary, "SELECT pg_reload_conf()")
         eventually(lambda: _value(self.primary, "SHOW synchronous_standby_names") == "*")
@@ -49,7 +48,6 @@ class Pair:
         eventually(lambda: _value(self.primary, _REPLAYED) == 1)
 
     def ask_standby(self, statement: str) -> Any:
-        """Return the value of a query on the promoted standby."""
         return _value(self.standby, statement)
 
     def fail_over(self) -> None:

@@ -201,7 +201,6 @@ def test_check_live_connects_to_the_destinations(installation: TlsInstallation) 
 
 
 def failures(house: House, kind: str, name: str) -> dict[str, str]:
-    """Return the reasons of failed handshakes of a connection, with their subjects."""
     rows = json.loads(house.bridge(f"{kind}s", "list", "--json"))
     (row,) = (row for row in rows if row["name"] == name)
     return {each["reason"]: each["subject"] for each in row["handshake_failures"]}

@@ -23,8 +23,6 @@ SECRET = "Basic " + base64.b64encode(b"ris:invented").decode()
 
 @dataclass
 class Transports:
-    """An installation with folder and HTTP listeners and destinations."""
-
     house: House
     web: str
     guarded: str
@@ -79,7 +77,6 @@ def transports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transports]
 
 
 def content_of(path: Path) -> bytes:
-    """Wait for a file, and return its content."""
     eventually(path.exists)
     return path.read_bytes()
 

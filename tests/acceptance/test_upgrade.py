@@ -44,7 +44,6 @@ def ris() -> Iterator[Sink]:
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def installation(request: pytest.FixtureRequest, tmp_path: Path, ris: Sink) -> Iterator[House]:
-    """The installation of the previous release, on ports of this test."""
     house = House(tmp_path / "home")
     with tarfile.open(ARCHIVES / f"{request.param}.tar.xz") as archive:
         archive.extractall(house.home, filter="data")
@@ -69,7 +68,6 @@ def installation(request: pytest.FixtureRequest, tmp_path: Path, ris: Sink) -> I
 
 
 def text_of(message: bytes) -> str:
-    """All text of the OBX segments of a result."""
     return "".join(line.decode() for line in message.split(b"\r") if line.startswith(b"OBX"))
 
 

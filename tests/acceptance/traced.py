@@ -98,7 +98,6 @@ class Trace:
         self.write(file)
 
     def write(self, file: Path) -> None:
-        """Write the modules of each message."""
         file.write_text(json.dumps({name: sorted(each) for name, each in self.found.items()}))
 
 

@@ -38,7 +38,6 @@ def segment(message: bytes, name: bytes) -> str:
 
 
 def ack(message: bytes, code: bytes = b"AA", about: bytes | None = None) -> bytes:
-    """Build a plain acknowledgment."""
     about = control_id(message) if about is None else about
     header = b"MSH|^~\\&|SINK|SINK|BRIDGE|BRIDGE|20260101||ACK|A%d|P|2.5.1" % time.monotonic_ns()
     return header + b"\rMSA|" + code + b"|" + about + b"\r"

@@ -30,7 +30,6 @@ Found = dict[str, list[Turn]]
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Measure both checkouts and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks ab", description=__doc__)
     parser.add_argument("a", type=Path, metavar="PATH_A")
     parser.add_argument("b", type=Path, metavar="PATH_B")

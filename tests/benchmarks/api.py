@@ -34,13 +34,10 @@ class Caller:
         return 1000 * (time.perf_counter() - before)
 
     def close(self) -> None:
-        """End the connection."""
         self.http.close()
 
 
 class Line:
-    """The site's administrator on a bare socket."""
-
     def __init__(self, at: Installation) -> None:
         self._socket = socket.create_connection(("127.0.0.1", at.house.http_port), timeout=120)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -66,7 +63,6 @@ class Line:
         return sent, took
 
     def close(self) -> None:
-        """End the connection."""
         self._file.close()
         self._socket.close()
 
@@ -76,6 +72,5 @@ def identity(accession: str, mrn: str = "") -> dict[str, str]:
 
 
 def launch_body(accession: str, **tags: str) -> dict[str, Any]:
-    """Return the body of an eager launch with a link."""
     info = {**identity(accession), **tags}
     return {"clinicalInfo": info, "reportingApp": {}, "response": {"type": "link"}}

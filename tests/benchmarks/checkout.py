@@ -43,8 +43,6 @@ class Turn:
 
 
 class Serving:
-    """A running service of a checkout."""
-
     def __init__(self, pid: int, port: int, home: Path, database: str) -> None:
         self.pid, self.port = pid, port
         self._home, self._database = home, database.replace("+psycopg", "")

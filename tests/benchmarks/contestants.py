@@ -81,7 +81,6 @@ def intake(folder: Path, postgres: Postgres | None) -> Contestant:
 
 
 def plain(address: str) -> str:
-    """Return an address in the form of the driver."""
     return address.replace("postgresql+psycopg://", "postgresql://")
 
 
@@ -120,7 +119,6 @@ def _two(folder: Path, database: str) -> Iterator[int]:
 
 
 def _listening_on(port: int) -> int:
-    """Count the sockets of this machine that listen on a port."""
     rows = (row.split() for row in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:])
     return sum(row[1].endswith(f":{port:04X}") and row[3] == _LISTENS for row in rows)
 

@@ -54,20 +54,16 @@ def in_postgres(address: str) -> Keep:
 
 
 class Store:
-    """Commits all frames of one reactor turn, then acknowledges them."""
-
     def __init__(self, keep: Keep) -> None:
         self.keep = keep
         self.waiting: list[tuple[Floor, bytes]] = []
 
     def add(self, connection: "Floor", payload: bytes) -> None:
-        """Add a payload to the transaction of this turn."""
         if not self.waiting:
             reactor.callLater(0, self.commit)
         self.waiting.append((connection, payload))
 
     def commit(self) -> None:
-        """Flush to disk, then acknowledge."""
         batch, self.waiting = self.waiting, []
         self.keep([payload for _, payload in batch])
         replies: dict[Floor, list[bytes]] = {}
@@ -84,7 +80,6 @@ class Floor(protocol.Protocol):
 
     @override
     def dataReceived(self, data: bytes) -> None:  # Twisted's name
-        """Split frames off the stream."""
         self.buffer += data
         *frames, self.buffer = self.buffer.split(FS_CR)
         for frame in frames:

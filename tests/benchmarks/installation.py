@@ -52,7 +52,6 @@ class Postgres:
         return url.set(database=name).render_as_string(hide_password=False)
 
     def rest(self) -> None:
-        """Drop all created databases and write a checkpoint."""
         with psycopg.connect(str(self.server.get_uri()), autocommit=True) as connection:
             made = connection.execute("SELECT datname FROM pg_database WHERE datname LIKE 'bench%'")
             for (name,) in made.fetchall():
@@ -60,7 +59,6 @@ class Postgres:
             connection.execute("CHECKPOINT")
 
     def close(self) -> None:
-        """Stop it and delete its data."""
         self.server.cleanup()
 
     def pids(self) -> list[int]:
@@ -69,8 +67,6 @@ class Postgres:
 
 
 class Installation:
-    """A running installation, with the CPU time and memory of its processes."""
-
     def __init__(self, house: House, postgres: Postgres | None) -> None:
         self.house = house
         self._postgres = postgres

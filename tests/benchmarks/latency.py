@@ -37,7 +37,6 @@ class Found(NamedTuple):
 
 
 def main(folder: Path, options: Options) -> None:
-    """Measure both databases in turn and print."""
     count = options.count or BACKLOG
     found: dict[str, list[Found]] = {}
     with _checkouts(_ROOT, folder) as sides:

@@ -65,18 +65,15 @@ class Template:
     accessions: Sequence[bytes]
 
     def frame(self, number: int) -> Frame:
-        """Render the message with a number."""
         app, facility = SENDERS[number % len(SENDERS)]
         body = self.text % {b"n": number, b"app": app, b"facility": facility}
         return b"C%d" % number, VT + body + FS_CR
 
     def orders(self, number: int) -> list[str]:
-        """Return the accessions of the orders that a frame becomes."""
         return [(each % {b"n": number}).decode("ascii") for each in self.accessions]
 
     @cached_property
     def size(self) -> int:
-        """Bytes of a frame with a number of seven digits."""
         return len(self.frame(1_000_000)[1])
 
     def padded(self, size: int) -> "Template":
@@ -103,7 +100,6 @@ def plain() -> Template:
 
 
 def rich() -> list[Template]:
-    """Return the rich samples of the repository."""
     return [template(file.stem, file.read_bytes()) for file in sorted(RICH.glob("*.hl7"))]
 
 
@@ -124,7 +120,6 @@ def render(templates: Sequence[Template], first: int, count: int) -> list[Frame]
 
 
 def orders(templates: Sequence[Template], numbers: Iterable[int]) -> list[str]:
-    """Return the accessions of the orders of rendered frames."""
     return [each for n in numbers for each in templates[n % len(templates)].orders(n)]
 
 

@@ -89,7 +89,6 @@ class _Line(asyncio.Protocol):
         self._transport = transport
 
     def close(self) -> None:
-        """End the connection."""
         if self._transport is not None:
             self._transport.close()
 
@@ -112,7 +111,6 @@ def _accession(message: bytes) -> str:
 
 
 def dictate(caller: Caller, accession: str) -> None:
-    """Launch a report with a text."""
     body = launch_body(accession, KeyFindings="Lungs are clear. " * 60)
     caller.post("/api/report/launch/clinical", body)
 
@@ -154,7 +152,6 @@ def rate(at: Installation, caller: Caller, line: Line, receiver: Receiver) -> tu
 
 
 def main(folder: Path, options: Options) -> None:
-    """Measure on both databases in each arrangement in turn, and print."""
     server, rows = Postgres(folder / "postgres"), []
     found: dict[tuple[str, str], list[tuple[float, float, float, float]]] = {}
     try:

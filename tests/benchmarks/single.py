@@ -23,12 +23,10 @@ Rates = dict[str, list[float]]
 
 
 def size_class(each: Template) -> int:
-    """Return the smallest class that a message fits into."""
     return next(size for size in CLASSES if size >= each.size)
 
 
 def main(folder: Path, options: Options) -> None:
-    """Measure every message in turn, round by round, and print."""
     found: dict[str, Rates] = {"as it is": {}, "padded": {}}
     templates = mixed()
     count = options.count or MESSAGES

@@ -50,7 +50,6 @@ def _turn(folder: Path, postgres: Postgres | None, stock: int) -> tuple[float, .
 
 
 def main(folder: Path, options: Options) -> None:
-    """Measure on both databases, in turn, and print."""
     server, stock = Postgres(folder / "postgres"), options.count or STOCK
     found: dict[str, list[tuple[float, ...]]] = {}
     helps = [_help() for _ in range(options.rounds)]

@@ -27,7 +27,6 @@ def engine(tmp_path: Path) -> Iterator[EngineServer]:
 
 @pytest.fixture(scope="module")
 def sample_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineServer]:
-    """A running engine for one module, with sample data on every screen."""
     with opened(tmp_path_factory.mktemp("sample_engine")) as engine:
         add_sample_data(engine)
         yield engine

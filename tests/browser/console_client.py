@@ -13,8 +13,6 @@ from tests.trust import TRUSTED
 
 @dataclass
 class ConsoleClient:
-    """The console of an installation whose users have the tests' password."""
-
     house: House
 
     def cookies(self, email: str) -> dict[str, str]:
@@ -40,7 +38,6 @@ class ConsoleClient:
         )
 
     def add_cookies(self, page: Page, email: str) -> None:
-        """Sign a user in within a page's profile."""
         jar = self.cookies(email)
         page.context.add_cookies(
             [{"name": name, "value": jar[name], "url": self.house.url} for name in jar]
@@ -48,7 +45,6 @@ class ConsoleClient:
 
 
 def enter(page: Page, console: ConsoleClient, email: str, path: str = "") -> None:
-    """Sign in, then go to a page of the console."""
     page.context.clear_cookies()
     console.add_cookies(page, email)
     page.goto(f"{console.house.url}/console/{path}".rstrip("/"))

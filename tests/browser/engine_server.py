@@ -94,7 +94,6 @@ class EngineServer:
             self._server = None
 
     def call(self, method: str, path: str, body: Any = None) -> httpx.Response:
-        """Call the API with the service's token."""
         answer = httpx.request(
             method,
             f"{self.url}/api/{path}",
@@ -122,7 +121,6 @@ class EngineServer:
         return link
 
     def content(self, accession: str = "A1", mrn: str = "P1") -> str:
-        """Return the report's text by the API."""
         query = f"SiteID=SITE1&PatientMRN={mrn}&Accession={accession}"
         text: str = self.call("GET", f"report/content?{query}").json()["content"]
         return text
@@ -133,7 +131,6 @@ class EngineServer:
         return str(record["status"])
 
     def enrol(self, email: str, password: str) -> None:
-        """Set a user's password by an enrolment link."""
         enrol(self.call, self.url, email, password)
 
     def cookies(self, email: str, password: str) -> list[dict[str, str]]:
@@ -163,7 +160,6 @@ class EngineServer:
 
 @contextmanager
 def opened(folder: Path) -> Iterator[EngineServer]:
-    """Run an engine whose site has a sign delay of a minute."""
     engine = EngineServer(folder)
     engine.prepare(sign_delay=COOLING)
     engine.start()

@@ -11,7 +11,6 @@ ADA, REA = "ada@site1.test", "rea@site1.test"
 
 
 def enrol(engine: EngineServer) -> None:
-    """Add an administrator and a radiologist to the site."""
     for email, name, role in (
         (ADA, "Ada Reader", "administrator"),
         (REA, "Rea Der", "user"),
@@ -36,7 +35,6 @@ def open_signed_in(
 
 
 def sign_in(page: Page, engine: EngineServer, email: str = ADA, path: str = "worklist") -> None:
-    """Fill in the login form and wait for the page."""
     page.goto(f"{engine.url}/reporting/{path}")
     page.get_by_label("E-mail").fill(email)
     page.get_by_label("Password", exact=True).fill(PASSWORD)

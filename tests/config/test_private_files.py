@@ -28,7 +28,6 @@ def _umask(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def mode(path: Path) -> int:
-    """Give the permission bits of a path."""
     return path.stat().st_mode & 0o7777
 
 

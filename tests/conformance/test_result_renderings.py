@@ -96,7 +96,6 @@ TRIGGERS = ("T02", "T08", "T02", "T04", "T06", "T10", "T10", "T11")
 
 
 def compiled(name: str = "results", **options: Any) -> OutboundMapping:
-    """Compile a shipped definition with the options of a destination."""
     return _compiled(name, json.dumps(options))
 
 

@@ -39,7 +39,6 @@ def fuzz(name: str, seconds: int, folder: Path) -> int:
 
 
 def quoted(word: bytes) -> str:
-    """A word in the syntax of libFuzzer's dictionaries."""
     return "".join(f"\\x{byte:02x}" for byte in word)
 
 

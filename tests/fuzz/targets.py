@@ -87,7 +87,6 @@ def parsing(data: bytes) -> None:
 
 
 def mapping(data: bytes) -> None:
-    """The shipped definitions refuse a message or apply it."""
     try:
         message = Message.parse(data)
     except MalformedMessage:

@@ -30,7 +30,6 @@ def inbound_mapping(name: str) -> InboundMapping:
 
 
 def overlaid(text: str, files: Mapping[str, str] | None = None) -> InboundMapping:
-    """Return the shipped orders definition with an overlay."""
     sources = {**SHIPPED, **(files or {}), "mine.yaml": "include: orders.yaml\n" + dedent(text)}
     compiled = compile_sources(sources, "mine")
     assert isinstance(compiled, InboundMapping)

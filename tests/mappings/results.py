@@ -39,7 +39,6 @@ CONTEXT = ResultContext(
 
 
 def results(text: str = "", name: str = "results") -> OutboundMapping:
-    """Return a shipped definition with an overlay."""
     sources = {**SHIPPED, "mine.yaml": f"include: {name}.yaml\n" + dedent(text)}
     compiled = compile_sources(sources, "mine")
     assert isinstance(compiled, OutboundMapping)

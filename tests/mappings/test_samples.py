@@ -63,7 +63,6 @@ def route(
 
 
 def outcome(path: Path) -> tuple[dict[str, Any], list[MessageRefusal]]:
-    """Return the result of a message in the format of the expected file."""
     raw = path.read_bytes()
     mapping, refusals = route(raw, inbound(path.parent))
     if mapping is None:
@@ -85,7 +84,6 @@ def refusal_values(refusal: MessageRefusal) -> dict[str, str]:
 
 
 def negative_ack(path: Path, refusals: list[MessageRefusal]) -> bytes:
-    """Return the acknowledgment of a refused sample."""
     raw = path.read_bytes()
     try:
         header = peek(raw)

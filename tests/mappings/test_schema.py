@@ -82,7 +82,6 @@ def refused(text: str) -> bool:
 
 
 def mistakes(text: str) -> list[str]:
-    """Return the errors that the compiler reports."""
     sources = {**SHIPPED, "codes/sites.csv": "code,value\n", "mine.yaml": text}
     found = check_sources(sources, ["mine"], tables=False)
     return [str(each) for each in found if each.severity is IssueSeverity.ERROR]

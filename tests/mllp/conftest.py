@@ -37,7 +37,6 @@ def clock() -> Iterator[Clock]:
 
 @pytest.fixture
 def handler() -> ManualHandler:
-    """A handler whose replies the test fires."""
     return ManualHandler()
 
 

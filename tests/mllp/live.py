@@ -41,8 +41,6 @@ def path(options: dict[str, Any], name: str) -> Path | None:
 
 
 class ReportingObserver(ServerObserver):
-    """Reports the events of the connections."""
-
     @override
     def connection_refused(self) -> None:
         report("refused")

@@ -33,7 +33,6 @@ class Slot:
 
 
 def fill(admission: Admission, *slots: Slot) -> None:
-    """Register admitted connections."""
     for slot in slots:
         admission.enter(slot)
 

@@ -26,7 +26,6 @@ class Transport:
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Transport, socket.socket]]:
-    """A transport and the peer's end of its connection."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.setblocking(False)

@@ -20,8 +20,6 @@ PIECE = b"x" * RESERVE
 
 
 class ServiceHarness:
-    """A server with a small budget, and callers from several addresses."""
-
     def __init__(
         self, clock: Clock, handler: ManualHandler, observer: RecordingObserver, **limits: float
     ) -> None:
@@ -44,14 +42,12 @@ class ServiceHarness:
         return caller
 
     def begin(self, host: str, pieces: int) -> MemoryCaller:
-        """Send the beginning of a frame."""
         caller = self.call(host)
         caller.write(b"\x0bMSH|")
         self.add(caller, pieces)
         return caller
 
     def add(self, caller: MemoryCaller, pieces: int) -> None:
-        """Send more of the frame, in pieces."""
         for _ in range(pieces):
             caller.write(PIECE)
             self.clock.advance(0.1)

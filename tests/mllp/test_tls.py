@@ -251,7 +251,6 @@ class TestClient:
 
 
 def failed(server: Live) -> str:
-    """Return the words of the next failed handshake."""
     event, reason, _ = server.next()
     assert event == "handshake failed"
     return str(reason)

@@ -35,7 +35,6 @@ def changed(data: bytes, signature: bytes, at: int, value: bytes) -> bytes:
 
 
 def overlapping() -> bytes:
-    """Return a ZIP file with two directory entries for one content."""
     data = archive({TOML_FILE: b"a" * 1000, "mappings/a.yaml": b"a" * 1000})
     first = data.index(b"PK\x01\x02")
     second = data.index(b"PK\x01\x02", first + 1)
@@ -43,7 +42,6 @@ def overlapping() -> bytes:
 
 
 def twice() -> bytes:
-    """Return a ZIP file with two files of one name."""
     data = archive({TOML_FILE: b"a = 1", "interface.tomm": b"a = 2"})
     return data.replace(b"interface.tomm", TOML_FILE.encode())
 

@@ -13,12 +13,10 @@ from tests.eventually import PATIENCE, eventually
 
 
 def python(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs a Python program of this folder."""
     return [sys.executable, "-m", f"tests.peers.{module}", *arguments]
 
 
 def script(name: str) -> str:
-    """Return the path of a command that a Python package installed."""
     return str(Path(sys.executable).parent / name)
 
 

@@ -9,7 +9,6 @@ from typing_extensions import override
 
 class Results(AbstractHL7Receiver):  # type: ignore[misc]  # txHL7 has no types
     def handleMessage(self, container: HL7MessageContainer) -> str:  # noqa: N802  # its name
-        """Print the message, and acknowledge it."""
         out = sys.__stdout__  # twisted takes the other one for its log
         assert out is not None
         out.write(json.dumps(str(container.message)) + "\n")

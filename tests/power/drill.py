@@ -302,7 +302,6 @@ def _observe(house: House, run: Run, patience: float) -> None:
 
 
 def _damage(home: Path) -> Iterator[str]:
-    """Yield the damage that SQLite finds."""
     for path in home.glob("*.db"):
         with closing(sqlite3.connect(path)) as opened:
             ((found,), *_) = opened.execute("PRAGMA integrity_check").fetchall()
@@ -311,7 +310,6 @@ def _damage(home: Path) -> Iterator[str]:
 
 
 def change_addresses(house: House, ris: int, database_url: str) -> None:
-    """Set new ports and the database address of a moved installation."""
     settings = house.home / "bridge.toml"
     text = settings.read_text("utf-8")
     text = re.sub(r'(?m)^url = "postgresql.*"$', f'url = "{database_url}"', text)

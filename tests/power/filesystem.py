@@ -98,11 +98,9 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
         return [".", "..", *os.listdir(self._below(path))]
 
     def readlink(self, path: str) -> str:
-        """Return where a link points."""
         return os.readlink(self._below(path))
 
     def statfs(self, path: str) -> dict[str, int]:
-        """Return how much room the disk has."""
         found = os.statvfs(self._below(path))
         names = ("bavail", "bfree", "blocks", "bsize", "favail", "ffree", "files", "frsize")
         return {f"f_{name}": getattr(found, f"f_{name}") for name in (*names, "namemax")}
@@ -170,7 +168,6 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
     # Changing names
 
     def fsyncdir(self, path: str, datasync: int, fh: int) -> int:
-        """Make the names of a folder durable."""
         with self._lock:
             self.faults.count()
             self._record("sync names", path=path[1:])
@@ -185,7 +182,6 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
         return 0
 
     def rmdir(self, path: str) -> int:
-        """Remove a folder."""
         with self._lock:
             os.rmdir(self._below(path))
             self._record("rmdir", path=path[1:])
@@ -199,7 +195,6 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
         return 0
 
     def rename(self, old: str, new: str) -> int:
-        """Rename, and replace an existing file."""
         with self._lock:
             self.faults.count()
             os.rename(self._below(old), self._below(new))
@@ -213,7 +208,6 @@ class RecordingFiles(mfusepy.Operations):  # type: ignore[misc]
         return 0
 
     def symlink(self, target: str, source: str) -> int:
-        """Make a symbolic link."""
         with self._lock:
             os.symlink(source, self._below(target))
             self._record("symlink", path=target[1:], target=source)
@@ -261,7 +255,6 @@ def _writable(flags: int) -> int:
 
 
 def read_commands(faults: Faults) -> None:
-    """Arm the faults that standard input names."""
     for line in sys.stdin:
         number, error = line.split()
         print(faults.arm(int(number), error), flush=True)  # noqa: T201 - the answer

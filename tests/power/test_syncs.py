@@ -41,7 +41,6 @@ class Worst(random.Random):
 
     @override
     def randint(self, a: int, b: int) -> int:
-        """Return how many of the pending changes of names are on the disk."""
         return b if self._names else a
 
     @override

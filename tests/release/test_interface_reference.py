@@ -41,7 +41,6 @@ def first_cells(heading: str) -> list[str]:
 
 
 def members(interface: str) -> set[str]:
-    """Return the member names of an interface of the host's types."""
     body = PROTOCOL.split(f"interface {interface} {{\n", 1)[1].split("\n}\n", 1)[0]
     return set(re.findall(r"^  (\w+): ", body, re.MULTILINE))
 

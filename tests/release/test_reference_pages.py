@@ -109,7 +109,6 @@ def _help(command: Any, context: Any, depth: int) -> str:
 
 
 def routes() -> str:
-    """Return the table of the routes for integrators, by chapter."""
     rows = ["| method | path | what it does |", "|---|---|---|"]
     for router in ROUTERS:
         for route in router.routes:

@@ -42,7 +42,6 @@ def test_two_builds_of_one_commit_have_the_same_hash(tmp_path: Path) -> None:
 
 
 def _clone(folder: Path) -> Path:
-    """Clone the checkout with the packages that npm has installed for it."""
     subprocess.run(["git", "clone", "--quiet", "--local", str(ROOT), str(folder)], check=True)
     changed = subprocess.run(
         ["git", "diff", "--name-only", "HEAD", "-z"],

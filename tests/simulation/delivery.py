@@ -56,8 +56,6 @@ _MARK = re.compile(rb"version (\d+) of (R\d)")
 
 
 class ReportService(httpx.AsyncBaseTransport):
-    """A service with a change feed and signed texts. It outlives all faults."""
-
     def __init__(self, world: World, loss: float) -> None:
         self._world, self._loss = world, loss
         self.changes: list[dict[str, Any]] = []
@@ -342,6 +340,4 @@ def content_of(payload: bytes) -> tuple[str, int]:
 
 
 class ClusterDeliveryStory(DeliveryStory):
-    """The story with heartbeat locks."""
-
     is_cluster = True

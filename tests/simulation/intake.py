@@ -57,7 +57,6 @@ class Message:
 
     @property
     def content(self) -> str:
-        """The payload text that identifies the message."""
         return f"{self.control_id} {self.order} {self.step}"
 
 
@@ -320,6 +319,4 @@ class IntakeStory:
 
 
 class ClusterIntakeStory(IntakeStory):
-    """The story with heartbeat locks."""
-
     is_cluster = True

@@ -16,8 +16,6 @@ IDLE_SECONDS = 10.0
 
 
 class LockServer:
-    """The sessions that hold heartbeat locks."""
-
     def __init__(self, world: World, storage: Storage) -> None:
         self._world, self._storage = world, storage
         self._last_statement: dict[str, float] = {}
@@ -71,7 +69,6 @@ class LockServer:
         self._open.clear()
 
     def lose(self, earlier: sqlite3.Connection) -> None:
-        """End all sessions in an earlier state of the database too."""
         self.restart()
         self._is_new = True
         earlier.execute("DELETE FROM pg_locks")

@@ -22,8 +22,6 @@ FAILOVER_SECONDS = 2.0
 
 
 class Membership:
-    """The heartbeat of one process, and its takeover of others."""
-
     def __init__(self, node: Node, server: LockServer) -> None:
         self._node, self._server = node, server
         self._heartbeat = Heartbeat(node.timer)
@@ -38,7 +36,6 @@ class Membership:
         )
 
     async def start(self) -> None:
-        """Take the lock, then watch others."""
         present = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().create_task(self._hold(present))
         await present

@@ -95,7 +95,6 @@ class Node:
             self._loop.frozen_until = max(self._loop.frozen_until, self.world.now + seconds)
 
     def cut(self, seconds: float) -> None:
-        """Cut the node off from the database."""
         self._cut_until = max(self._cut_until, self.world.now + seconds)
 
     def set_clock(self, milliseconds: int) -> None:

@@ -25,8 +25,6 @@ BATCH = 100
 
 
 class Story(Protocol):
-    """A story builds its nodes and peers when it is made."""
-
     def __init__(self, plan: Plan, world: World, storage: Storage) -> None: ...
 
     def run(self) -> None:

@@ -39,13 +39,10 @@ _MEMORY = Path("/dev/shm")
 
 
 class Link:
-    """The connection between one node and the database."""
-
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Remove all faults."""
         self.is_up: Callable[[], bool] = lambda: True
         self.lose_answer = False
         """Whether the answer of the next commit of a change is lost."""
@@ -144,7 +141,6 @@ class Storage:
         return made
 
     def restore(self, copy: sqlite3.Connection) -> None:
-        """Replace the database by an earlier copy."""
         copy.backup(self.observer)
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:

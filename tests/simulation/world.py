@@ -30,8 +30,6 @@ _STEPS_BETWEEN_CHECKS = 8
 
 
 class World:
-    """Time, the queue of callbacks, and the observations."""
-
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.now = 0.0
@@ -55,26 +53,22 @@ class World:
         return made
 
     def boot_ms(self) -> int:
-        """Return the boot clock, one for all nodes of a machine."""
         return BOOT_MS + round(self.now * 1000)
 
     def note(self, text: str) -> None:
         self.trace.append(f"{self.now:9.3f} {text}")
 
     def fault(self, kind: str, text: str = "") -> None:
-        """Count a fault and add it to the trace."""
         self.faults[kind] += 1
         self.note(f"* {kind} {text}".rstrip())
 
     def violate(self, problem: str) -> None:
-        """Record a broken promise."""
         self.note(f"! {problem}")
         self.broken.append(problem)
 
     def record(
         self, kind: Kind, order: str, step: int = 0, name: str = "", body: bytes = b""
     ) -> None:
-        """Record an observation of a sender, a receiver or a reader."""
         self.events.append(Event(kind, order, step, name, body))
 
     def at_step(self, step: int, action: Callable[[], None]) -> None:

@@ -35,7 +35,6 @@ class World:
     read: list[tuple[float, str]] = field(default_factory=list)
 
     def answer(self, message: bytes, attempts: int) -> bytes | None:
-        """Acknowledge a result, or cut the connection while the receiver is down."""
         self.read.append((time.time(), control_id(message).decode()))
         return None if self.receiver_down else accept(message, attempts)
 
@@ -63,7 +62,6 @@ class World:
         self.server.start()
 
     def take_the_receiver_down(self) -> None:
-        """Cut the connections that send results."""
         self.receiver_down = True
         time.sleep(self.lasts)
         self.receiver_down = False
@@ -83,7 +81,6 @@ class World:
         self.server.start()
 
     def set_a_clock(self) -> None:
-        """Set a node's clock an hour ahead, an hour behind, and right."""
         for seconds in (3600, -3600, 0):
             self.clock.write_text(str(seconds), "ascii")
             time.sleep(self.lasts / 2)

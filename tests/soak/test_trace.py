@@ -6,7 +6,6 @@ from tests.soak.trace import Step, problems
 
 
 def step(number: int, before: str, after: str, actor: str = "a", lanes: str = "7") -> Step:
-    """A step of a message at the time of its id."""
     return Step("message", number, before, after, actor, tuple(map(int, lanes)), float(number))
 
 

@@ -86,7 +86,6 @@ class Step(NamedTuple):
 
 
 def install(url: str) -> None:
-    """Create the triggers in a migrated database."""
     engine = sqlalchemy.create_engine(url)
     postgresql = engine.dialect.name == "postgresql"
     with engine.begin() as connection:
@@ -110,8 +109,6 @@ def steps(url: str) -> Iterator[Step]:
 
 
 class _Queue:
-    """The state of one model's variables along a trace."""
-
     def __init__(self) -> None:
         self.state: dict[int, str] = {}
         self.claims: dict[int, tuple[str, float]] = {}  # the last claim: actor and time

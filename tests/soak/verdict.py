@@ -43,7 +43,6 @@ def counts(cluster: Cluster, senders: Sequence[OrderSender]) -> list[str]:
 
 
 def texts(ris: Sink) -> list[str]:
-    """Return the results with the text of another report."""
     named = [(release(message)[0], message) for message in ris.received]
     return [
         f"{accession} has the text of another report"
@@ -53,7 +52,6 @@ def texts(ris: Sink) -> list[str]:
 
 
 def paths(cluster: Cluster, world: World) -> list[str]:
-    """Compare the trace of the queues and the deliveries with the models."""
     numbers = trace.deliveries(cluster.url)
     sent = [(at, numbers[name]) for at, name in world.read if name in numbers]
     unknown = [f"{name} is no delivery" for _, name in world.read if name not in numbers]

@@ -73,7 +73,6 @@ def run_merge(house: House, observed: Observations, number: int) -> None:
 
 
 def run_signature(house: House, observed: Observations, number: int) -> None:
-    """A report that is written and signed."""
     with suppress(*FAILURES):
         observed.record(Kind.SENT, f"A{number}")
         house.draft(f"M{number}", f"A{number}", f"Read A{number}.")
@@ -83,7 +82,6 @@ def run_signature(house: House, observed: Observations, number: int) -> None:
 
 
 def run_addendum(house: House, observed: Observations, number: int) -> None:
-    """A report that is signed and gets an addendum."""
     run_signature(house, observed, number)
     with suppress(*FAILURES):
         addendum(house, f"M{number}", f"A{number}", f"More about A{number}.")
@@ -91,7 +89,6 @@ def run_addendum(house: House, observed: Observations, number: int) -> None:
 
 
 def run_activation(house: House, observed: Observations, number: int) -> None:
-    """A mapping that is changed and activated."""
     with suppress(*FAILURES):
         file = house.home / "mappings" / "orders.yaml"
         lines = [
@@ -110,7 +107,6 @@ def run_prune(house: House, observed: Observations, number: int) -> None:
 
 
 def run_rotation(house: House, observed: Observations, number: int) -> None:
-    """The keys of links are rotated, and a report is signed."""
     with suppress(*FAILURES):
         house.bridge("rotate-keys", expect=None)
     run_signature(house, observed, number)

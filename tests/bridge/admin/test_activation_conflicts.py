@@ -77,7 +77,6 @@ OVERLAY = "include: base.yaml\naccept: {senders: [{application: X}]}\n"
 
 
 def delete_file(file: str) -> Callable[[ActivationHarness], None]:
-    """Delete a file of the data directory."""
     return lambda harness: (harness.home / "mappings" / file).unlink()
 
 

@@ -42,8 +42,6 @@ STREET = {"name": "street", "address": "folder:out"}
 
 
 class ConnectionsHarness:
-    """A data directory and the console's use case for connections."""
-
     def __init__(self, home: Path) -> None:
         create_migrated_home(home)
         (home / "bridge.toml").write_text(SETTINGS, "utf-8")
@@ -80,7 +78,6 @@ def save_as_before(database: Database, kind: str, table: dict[str, Any]) -> None
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Iterator[ConnectionsHarness]:
-    """A data directory with a listener and a destination."""
     made = ConnectionsHarness(tmp_path / "home")
     yield made
     made.database.dispose()

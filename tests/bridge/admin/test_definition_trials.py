@@ -39,7 +39,6 @@ metadata:
 def console(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[DefinitionEditor, DefinitionTrials]]:
-    """Drafts and trials of one data directory, with one draft."""
     home = tmp_path_factory.mktemp("trials") / "home"
     create_migrated_home(home)
     (home / "bridge.toml").write_text(

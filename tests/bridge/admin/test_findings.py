@@ -36,7 +36,6 @@ mapping = "orders"
 
 
 def home_with(folder: Path, text: str) -> Path:
-    """A data directory with these settings."""
     copytree(DEFINITIONS, folder / "mappings")
     (folder / "bridge.toml").write_text(text, "utf-8")
     return folder

@@ -27,14 +27,11 @@ Greeting = Callable[[socket.socket], socket.socket | None]
 
 
 class Peers:
-    """Servers that greet each client in a given way, and keep the connection."""
-
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
         self.authority = trustme.CA()
 
     def plain(self, greeting: Greeting) -> int:
-        """Open a port that greets each connection."""
         listening = socket.create_server(("127.0.0.1", 0))
         connections: list[socket.socket] = []
 
@@ -57,7 +54,6 @@ class Peers:
         return int(listening.getsockname()[1])
 
     def secure(self, *names: str, until: timedelta = timedelta(365), mutual: bool = False) -> int:
-        """Open a TLS port with a certificate for these names."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         expires = datetime.now(UTC) + until
         self.authority.issue_cert(*names, not_after=expires).configure_cert(context)
@@ -98,7 +94,6 @@ def peers() -> Iterator[Peers]:
 
 
 def home(folder: Path, peers: Peers, more: str, base_url: str = "internal") -> Path:
-    """Create a data directory with these settings and a trusted authority."""
     create_data_directory(folder)
     peers.authority.cert_pem.write_to_path(str(folder / "ca.pem"))
     written = (folder / "bridge.toml").read_text("utf-8").partition("[[listener]]")[0]

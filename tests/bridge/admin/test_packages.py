@@ -36,8 +36,6 @@ address = "127.0.0.1:9"
 
 
 class Home:
-    """A data directory with a migrated database and its packages."""
-
     def __init__(self, home: Path, text: str) -> None:
         create_migrated_home(home)
         (home / "bridge.toml").write_text(text, "utf-8")

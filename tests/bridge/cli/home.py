@@ -12,8 +12,6 @@ from tests.databases import add_database
 
 
 class Home:
-    """A data directory and its commands."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
@@ -27,7 +25,6 @@ class Home:
         return CliRunner().invoke(application, [*arguments, "--home", str(self.folder)])
 
     def ok(self, *arguments: str, expect: int = 0) -> str:
-        """Run a command, assert its exit code, and return its output."""
         result = self.run(*arguments)
         assert result.exit_code == expect, (arguments, result.output, result.exception)
         return result.stdout

@@ -53,7 +53,6 @@ def bridge(*arguments: object) -> Result:
 
 
 def ok(*arguments: object, expect: int = 0) -> str:
-    """Run a command, assert its exit code, and return its output."""
     result = bridge(*arguments)
     assert result.exit_code == expect, (arguments, result.output, result.exception)
     return result.stdout
@@ -61,7 +60,6 @@ def ok(*arguments: object, expect: int = 0) -> str:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """An installation with sites, saved connections, secrets and folders."""
     made = Home(tmp_path / "home")
     made.init()
     made.ok("site", "add", "SITE1", "--name", "Éns")

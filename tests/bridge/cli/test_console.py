@@ -22,7 +22,6 @@ def listed(home: Home) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    """A data directory with two sites and two accounts."""
     made = Home(tmp_path / "home")
     create_migrated_home(made.folder)
     (made.folder / "bridge.toml").write_text("", "utf-8")

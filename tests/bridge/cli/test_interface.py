@@ -167,7 +167,6 @@ level = "info"
 
 @pytest.fixture
 def production(tmp_path: Path) -> Path:
-    """A data directory in production, with TLS files and other connections."""
     home = tmp_path / "production"
     create_migrated_home(home)
     (home / "bridge.toml").write_text(PRODUCTION, "utf-8")

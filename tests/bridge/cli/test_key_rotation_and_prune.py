@@ -30,8 +30,6 @@ DAY = 24 * 3600 * 1000
 
 
 class Place:
-    """A data directory and its running engine, to launch and open links."""
-
     def __init__(self, folder: Path) -> None:
         self.folder, self.home = folder, Home(folder)
         self.keys = folder / "secrets" / "link.keys"
@@ -54,7 +52,6 @@ class Place:
         self.database.dispose()
 
     def launch(self, accession: str, *, lazy: bool = False) -> str:
-        """Launch for a user, and return the link."""
         body = {
             "clinicalInfo": {"SiteID": "SITE1", "PatientMRN": "P1", "Accession": accession},
             "reportingApp": {},
@@ -89,7 +86,6 @@ def now() -> int:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
-    """A data directory with a site, and its running engine."""
     Home(tmp_path / "home").init()
     made = Place(tmp_path / "home")
     made.home.ok("site", "add", "SITE1")
@@ -98,7 +94,6 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def key_ids(database: Database) -> set[str]:
-    """Return the key ids of the sealed links."""
     with database.read() as connection:
         return set(connection.execute(text("SELECT key_id FROM engine_link")).scalars())
 

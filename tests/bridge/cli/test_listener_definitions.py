@@ -23,7 +23,6 @@ OVERLAY = {"ris-c.yaml": "include: orders.yaml\naccept:\n  senders: [{applicatio
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """A data directory with one listener for orders and patients."""
     home = tmp_path / "home"
     create_data_directory(home)
     (home / "bridge.toml").write_text(

@@ -19,7 +19,6 @@ from tests.bridge.cli.home import Home
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A data directory."""
     made = Home(tmp_path / "home")
     made.init()
     made.ok("site", "add", "SITE1")

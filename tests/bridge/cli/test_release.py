@@ -23,7 +23,6 @@ def git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with a package in a folder, and one commit."""
     folder = tmp_path / "checkout"
     (folder / "bridge").mkdir(parents=True)
     (folder / "bridge" / "__init__.py").touch()

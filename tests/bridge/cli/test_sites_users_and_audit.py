@@ -14,7 +14,6 @@ from tests.bridge.cli.home import Home
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    """A data directory with one site and its administrator."""
     made = Home(tmp_path / "home")
     made.init()
     made.ok("site", "add", "SITE1", "--name", "First", "--sign-delay", "60")

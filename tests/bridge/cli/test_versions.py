@@ -46,7 +46,6 @@ class MappingHome(Home):
         return super().run("mapping", *arguments)
 
     def write(self, text: str) -> None:
-        """Change the definition of orders."""
         shipped = self.mappings / "shipped.yaml"
         if not shipped.exists():
             shipped.write_text((self.mappings / "orders.yaml").read_text())
@@ -64,7 +63,6 @@ class MappingHome(Home):
 
 @pytest.fixture
 def home(tmp_path: Path) -> MappingHome:
-    """A new data directory."""
     return MappingHome(tmp_path / "home")
 
 

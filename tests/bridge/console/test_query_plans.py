@@ -37,7 +37,6 @@ PARKED: list[Callable[[MessageStore], object]] = [
 
 @pytest.fixture
 def filled(tmp_path: Path) -> Iterator[MessageStore]:
-    """Return some thousand messages, a few of them parked, on SQLite."""
     database = Database(f"sqlite:///{tmp_path / 'test.db'}")
     upgrade(database)
     store = MessageStore(database)

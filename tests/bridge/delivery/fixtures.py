@@ -65,20 +65,17 @@ class Page:
 
 @cache
 def inbound() -> tuple[InboundMapping, ...]:
-    """Compile the inbound definitions that ship."""
     found = [load(DEFINITIONS, name) for name in ("orders", "patients")]
     return tuple(each for each in found if isinstance(each, InboundMapping))
 
 
 @cache
 def outbound() -> tuple[OutboundMapping, ...]:
-    """Compile the outbound definitions that ship."""
     found = [load(DEFINITIONS, name) for name in ("results", "status")]
     return tuple(each for each in found if isinstance(each, OutboundMapping))
 
 
 def destination(name: str = "ris", **changes: Any) -> CompiledDestination:
-    """Return a destination for finals and addenda."""
     return CompiledDestination(name, **{"mappings": outbound(), "retry": FAST, **changes})
 
 

@@ -38,7 +38,6 @@ def waiting(count: int) -> Iterator[DeliveryRequest]:
 
 
 def queue(hospital: Hospital, count: int) -> None:
-    """Queue results that were composed by an earlier attempt."""
     with hospital.database.write() as connection:
         assert hospital.outbox.enqueue(connection, waiting(count), 0) == 2 * count
         message = "'MSH|^~\\&|A|B|C|D|2026||ORU^R01|' || release_key || '|P|2.5.1' || :end"

@@ -37,7 +37,6 @@ async def sign_all(hospital: Hospital, *accessions: str) -> None:
 
 
 def calls(hospital: Hospital) -> list[str]:
-    """Record the paths of calls to the report service from now on."""
     paths: list[str] = []
 
     async def note(request: httpx.Request) -> None:
@@ -74,7 +73,6 @@ def as_another_service(response: httpx.Response) -> httpx.Response:
 
 
 def as_a_strict_service(_: httpx.Response) -> httpx.Response:
-    """Reject the unknown field."""
     return httpx.Response(400, json={"code": "bad_request", "status": 400})
 
 

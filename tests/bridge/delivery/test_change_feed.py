@@ -267,8 +267,6 @@ async def test_a_result_implies_the_status(
 
 
 class FailoverFeed(ScriptedFeed):
-    """A feed during whose call the database is restored to an earlier state."""
-
     def __init__(self, database: Database) -> None:
         super().__init__()
         self.database = database

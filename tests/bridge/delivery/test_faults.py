@@ -15,7 +15,6 @@ from tests.eventually import eventually_async
 
 
 def coded(code: bytes) -> Callable[[bytes], bytes]:
-    """Reply with another code."""
     return lambda payload: accepting(payload).replace(b"MSA|AA", b"MSA|" + code)
 
 

@@ -25,7 +25,6 @@ def scanned_tables(connection: Connection, statement: Statement) -> list[str]:
 
 
 async def run_orders(hospital: Hospital) -> None:
-    """Receive and change orders, sign their reports, and deliver the results."""
     for number in range(1, 6):
         await hospital.send(order(f"ID{number}", f"A{number}"))
     await hospital.send(order("ID9", "A1"))

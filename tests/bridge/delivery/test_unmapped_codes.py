@@ -40,7 +40,6 @@ layout = "lines"
 
 
 def outbound(made: object) -> OutboundMapping:
-    """Return a compiled outbound definition."""
     assert isinstance(made, OutboundMapping)
     return made
 

@@ -20,12 +20,10 @@ Learn = Callable[[Hospital], Awaitable[None]]
 
 
 async def by_feed(hospital: Hospital) -> None:
-    """Detect the change by the change feed."""
     await hospital.follow()
 
 
 async def by_poll(hospital: Hospital) -> None:
-    """Detect the change by polling the status."""
     hospital.time.leap += 1_200_000  # each report is due
     await hospital.poller.poll()
 

@@ -64,11 +64,9 @@ class ReportClient(EngineClient):
         await self._act("sign", order, ignoreSignDelay=ignore_sign_delay)
 
     async def release_addendum(self, order: OrderKeyBody) -> None:
-        """End the sign delay of a signed addendum."""
         await self._act("addendum/sign", order, ignoreSignDelay=True)
 
     async def prelim(self, order: OrderKeyBody, group: str, tag: str) -> None:
-        """Save a preliminary read."""
         await self._act("prelim", order, prelimGroup=group, prelimTag=tag)
 
     async def _act(self, action: str, order: OrderKeyBody, **options: object) -> None:
@@ -153,14 +151,12 @@ class Hospital:
         return Page(self.http, json.loads(found[1])["session"])
 
     async def read_and_sign(self, accession: str, text: str, mrn: str = "M1") -> Page:
-        """Open a report, type a text, and sign."""
         page = await self.page(accession, mrn)
         await page("save", text=text)
         await page("sign")
         return page
 
     async def follow(self) -> None:
-        """Read the change feed to its end."""
         while await self.feed_reader.read_page():
             pass
 

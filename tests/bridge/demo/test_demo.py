@@ -37,7 +37,6 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def ended(demo: subprocess.Popen[str], within: float = 300) -> tuple[int, str]:
-    """Wait for the end, and return status and output."""
     try:
         output, _ = demo.communicate(timeout=within)
     finally:
@@ -64,7 +63,6 @@ def service_log(folder: Path) -> str:
 
 
 def console_permissions(address: str, email: str, password: str) -> list[str]:
-    """Sign in with the printed account, and return its permissions."""
     with httpx.Client(base_url=address.removesuffix("/console"), timeout=PATIENCE) as browser:
         form = {"email": email, "password": password, "token": "", "next": ""}
         assert browser.post("/reporting/login", data=form).status_code == 303

@@ -50,8 +50,6 @@ async def served(responder: Responder) -> AsyncIterator[tuple[Server, EngineClie
 
 
 def always(*parts: bytes) -> Responder:
-    """Answer each request of a connection with these parts, in separate writes."""
-
     async def response(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             await reader.readuntil(b"\r\n\r\n")

@@ -115,7 +115,6 @@ class IntakeFixture:
     caller: RecordingPeer
 
     async def send(self, payload: bytes, *, truncated: bool = False) -> list[bytes]:
-        """Pass one frame to the handler, and return its replies."""
         deferred = as_deferred(self.front(self.handler), Frame(payload, truncated), self.caller)
         return list(await deferred.asFuture(asyncio.get_running_loop()))
 

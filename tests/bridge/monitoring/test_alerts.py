@@ -150,7 +150,6 @@ def test_raised_once_reminded_and_cleared(database: Database) -> None:
 
 
 def monitor(database: Database, notifiers: dict[str, object], clock: list[int]) -> AlertMonitor:
-    """Return a monitor of one paused listener."""
     return AlertMonitor(
         database,
         AlertThresholds,

@@ -38,7 +38,6 @@ class FakeReceiver(asyncio.Protocol):
 async def receiver(
     *, tls: bool = False, hangs_up: bool = False
 ) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """Listen, and return the port and the received data."""
     received: list[bytes] = []
     context = None
     if tls:

@@ -12,7 +12,6 @@ PINNED = re.compile(r"^([a-z0-9_.-]+)==([^ ;]+)", re.MULTILINE)
 
 
 def pins(file: str) -> dict[str, str]:
-    """Return the versions of a lock file."""
     return dict(PINNED.findall((ROOT / file).read_text("utf-8")))
 
 

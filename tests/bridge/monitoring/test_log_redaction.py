@@ -68,8 +68,6 @@ def clean(*texts: object) -> None:
 
 
 class Broken:
-    """Raises an error whose message quotes its input."""
-
     def __call__(self, *things: object, **more: object) -> object:
         raise ValueError(f"cannot read {things!r} CANARYNAME")
 

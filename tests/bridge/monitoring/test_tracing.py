@@ -189,8 +189,6 @@ def test_an_unresponsive_collector_does_not_delay_the_stop() -> None:
 
 
 class Collector(BaseHTTPRequestHandler):
-    """An OTLP collector over HTTP that records the spans."""
-
     received: ClassVar[list[ExportTraceServiceRequest]] = []
 
     def do_POST(self) -> None:

@@ -50,7 +50,6 @@ class Intake:
         return self._runner.run(work())
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine on the ledger's loop."""
         return self._runner.run(work)
 
     def outcomes(self, *arrivals: Arrival) -> list[Receipt | BaseException]:

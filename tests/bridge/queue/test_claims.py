@@ -38,7 +38,6 @@ def impatient(database_url: str) -> Iterator[Database]:
 
 
 def claimed(connection: Connection, store: Database) -> list[int]:
-    """Claim in a transaction that stays open."""
     line = Lanes(store, INBOX, parked_block=False)
     return line.claim(connection, owner="another", now=NOW, lease=1000, limit=10).ids
 
@@ -271,8 +270,6 @@ _WRITE = text("UPDATE message SET detail = :detail WHERE id = :id")
 
 
 class RecordWriter:
-    """Writes records into a column of the message, and counts the calls."""
-
     def __init__(self) -> None:
         self.batch_sizes: list[int] = []
         self.away = False

@@ -39,14 +39,11 @@ class Timer:
 
 
 class Timelines:
-    """Processes of a cluster, and the timelines that they have seen."""
-
     def __init__(self, store: Database) -> None:
         self._store = store
         self._running: dict[str, Presence] = {}
 
     def start(self, name: str) -> Presence:
-        """Start or restart a process."""
         if name in self._running:
             self._running.pop(name).stop()
             wait_until_gone(self._store, name)
@@ -55,7 +52,6 @@ class Timelines:
         return made
 
     def begin_another(self) -> None:
-        """Let the server's timeline be a new one."""
         self._change("UPDATE server_timeline SET timeline = 'earlier'")
 
     def age(self, seconds: float) -> None:
@@ -80,7 +76,6 @@ def timelines(store: Database) -> Iterator[Timelines]:
 
 @pytest.fixture
 def other(store: Database) -> Iterator[Presence]:
-    """Another live node."""
     presence = Presence(store, ("node-2",), "test")
     presence.start()
     yield presence
@@ -88,8 +83,6 @@ def other(store: Database) -> Iterator[Presence]:
 
 
 def wait_until_gone(store: Database, owner: str) -> None:
-    """Return when the server has ended the closed connection and released its locks."""
-
     def is_gone() -> bool:
         with store.read() as connection:
             return bool(without_heartbeat(connection, {owner}))

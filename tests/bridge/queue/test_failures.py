@@ -237,7 +237,6 @@ def test_a_server_that_restarts() -> None:
 
 
 def _count_again(store: Database) -> int:
-    """Count messages on a connection that may have been cut."""
     try:
         return _count(store)
     except StoreUnavailable:

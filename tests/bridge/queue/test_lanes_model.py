@@ -48,8 +48,6 @@ class Item:
 
 
 class Lanes(RuleBasedStateMachine):
-    """Two nodes, two lanes, and each operation on the rows of one queue."""
-
     in_lanes: frozenset[QueueState]
     """The states in which a row is in its lanes."""
     positions: TextClause
@@ -90,7 +88,6 @@ class Lanes(RuleBasedStateMachine):
         raise NotImplementedError
 
     def _entered_up_to(self, connection: Connection) -> int:
-        """Return the id up to which all rows have entered their lanes."""
         raise NotImplementedError
 
     def _claimable(self) -> list[int]:

@@ -315,8 +315,6 @@ def test_a_closed_ledger(store: Database) -> None:
 
 
 class SlowDisk:
-    """A timer that advances by the duration of a commit at each call."""
-
     def __init__(self, takes: float) -> None:
         self._takes = takes
         self.now = 0.0
@@ -384,7 +382,6 @@ def _stored(original: Arrival, message_id: int, edition: int = 0) -> StoredMessa
 
 
 def in_parts(control_id: str, **values: Any) -> list[Arrival]:
-    """Return the two parts of a message about several patients."""
     first = arrival(control_id, flags=MessageFlag.PART, **values)
     flags = MessageFlag.PART | 1 << PART_NUMBER_SHIFT
     return [first, replace(first, identity=first.identity + 1, flags=flags, refuse_reuse=None)]

@@ -49,7 +49,6 @@ def store(postgres_server: str, migrated_template: str) -> Iterator[Database]:
 
 
 def _touched(plan: str) -> set[str]:
-    """Return the partitions of messages and bodies in a plan."""
     return set(re.findall(r"\bmessage_(?:body_)?((?:from_\d+)|rest)\b(?!_)", plan))
 
 

@@ -51,7 +51,6 @@ def store(postgres_server: str, migrated_template: str) -> Iterator[Database]:
 
 @pytest.fixture
 def full(store: Database, intake: Intake) -> Database:
-    """Thirty-eight old refusals fill the partition. Two ids are left."""
     for _ in range(SIZE - 2):
         intake.enqueue(refused(received_at=OLD))
     with store.write() as connection:

@@ -51,13 +51,11 @@ def stored_bytes(store: Database) -> int:
 
 
 def folder(store: Database) -> Path:
-    """Return the folder of the files of earlier releases."""
     assert store.file is not None
     return folder_of(store.file)
 
 
 def put_in_files(store: Database) -> list[Path]:
-    """Convert all chunks into files of earlier releases."""
     folder(store).mkdir()
     files = []
     with store.write() as connection:
@@ -81,7 +79,6 @@ def do_not_pause(_seconds: float) -> None:
 
 
 def kill_process(_seconds: float) -> None:
-    """End the process between two chunks."""
     raise KeyboardInterrupt
 
 

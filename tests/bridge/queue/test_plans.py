@@ -130,7 +130,6 @@ def backlogs(
 
 @pytest.fixture
 def filled(store: Database, backlogs: Callable[[str], Database]) -> Database:
-    """A database with a backlog of many lanes, to be read."""
     return backlogs(store.dialect)
 
 

@@ -467,8 +467,6 @@ def test_stop_lets_batches_finish(runner: WorkerRunner) -> None:
 
 
 class Load:
-    """Arrivals, time and CPU use that the test sets."""
-
     def __init__(self) -> None:
         self.count, self.now, self.spent = 0, 100.0, 7.0
         self.throttle = ProcessingThrottle(lambda: self.count, lambda: self.now, lambda: self.spent)

@@ -38,7 +38,6 @@ class RecordingHandler:
 
 @asynccontextmanager
 async def served(folder: Path, handled: RecordingHandler) -> AsyncIterator[FolderPort]:
-    """Scan a folder at short intervals."""
     schedule = Schedule(Metrics())
     rules = FolderRules(scan_interval=EVERY)
     listener = FolderListener(

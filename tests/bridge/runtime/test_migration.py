@@ -44,8 +44,6 @@ def _start_with_a_defect(home: Path, result: Connection) -> None:
 
 
 class Start:
-    """A process that starts on a data directory."""
-
     def __init__(self, home: Path, run: Callable[[Path, Connection], None] = _start) -> None:
         self._receiver, sender = FORKED.Pipe(duplex=False)
         self.process = FORKED.Process(target=run, args=(home, sender), daemon=True)
@@ -53,13 +51,11 @@ class Start:
         sender.close()
 
     def outcome(self) -> tuple[object, bool]:
-        """Return the result of the start, and whether Alembic is loaded."""
         found: tuple[object, bool] = self._receiver.recv()
         self.process.join()
         return found
 
     def child(self) -> int:
-        """Return the process that migrates, when it exists."""
         file = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return eventually(lambda: int((file.read_text().split() or ["0"])[0]))
 

@@ -37,7 +37,6 @@ class Process:
     async def begin(
         self, run: Run, job: Job = Job.CIRCUITS, last: AsyncAction = do_nothing
     ) -> ServicePart:
-        """Start a part that runs a job at short intervals."""
         step = self.schedule.periodic(job, run, every=OFTEN, last=last)
         await step.start()
         return step

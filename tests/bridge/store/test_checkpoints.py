@@ -18,14 +18,12 @@ pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 @pytest.fixture
 def table(database: Database) -> None:
-    """A table with one row per page."""
     with database.write() as connection:
         connection.exec_driver_sql("CREATE TABLE heap (content)")
 
 
 @pytest.fixture
 def checkpoints(database: Database) -> Iterator[WalCheckpointer]:
-    """Checkpoints of a log that is long at twenty pages."""
     checkpoints, ended = WalCheckpointer(database, pages=PAGES), threading.Event()
 
     def look_on() -> None:
@@ -41,7 +39,6 @@ def checkpoints(database: Database) -> Iterator[WalCheckpointer]:
 
 
 def write(database: Database, rows: int = 2) -> None:
-    """Write some pages to the log."""
     with database.write() as connection:
         for _ in range(rows):
             connection.exec_driver_sql("INSERT INTO heap VALUES (zeroblob(4000))")

@@ -38,7 +38,6 @@ def _own_key() -> Iterator[None]:
 
 
 def fill(database: Database) -> None:
-    """Write rows of an older release, with unkeyed hashes."""
     with database.write() as connection:
         for statement in (
             "INSERT INTO message_number (number, message_id) VALUES (:old, 1), (:old, 2), (7, 2)",

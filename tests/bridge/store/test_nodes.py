@@ -50,7 +50,6 @@ def announce(database: Database, report: str) -> None:
 
 
 def with_options(url: str, **settings: str) -> str:
-    """Return the URL with server settings for each session."""
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     address = make_url(url).update_query_dict({"options": options})
     return address.render_as_string(hide_password=False)
@@ -75,7 +74,6 @@ def stopped_inside(url: str, parent: "Pipe[Any, Any]", work: Callable[[Database]
 
 
 def announce_frozen(database: Database) -> None:
-    """Sign, and be stopped."""
     announce(database, "frozen")
 
 
@@ -144,7 +142,6 @@ def forked(work: Callable[..., None], *arguments: object) -> Iterator[tuple[Any,
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """Stop a process for a while."""
     os.kill(pid, signal.SIGSTOP)
     eventually(lambda: is_stopped(pid))
     yield
@@ -176,7 +173,6 @@ def test_stopped_within_a_signature(impatient: Database, postgres_url: str) -> N
 
 
 def idle_in_transaction(database: Database) -> int:
-    """Return the number of transactions that wait for their client."""
     with database.read() as connection:
         found: int = connection.exec_driver_sql(
             "SELECT count(*) FROM pg_stat_activity"
@@ -236,7 +232,6 @@ def path(postgres_url: str) -> Iterator[NetworkPath]:
 
 @pytest.fixture
 def distant(postgres_url: str, path: NetworkPath) -> Iterator[Database]:
-    """A node that connects through this path."""
     address = make_url(postgres_url).set(host="127.0.0.1", port=path.port, query={})
     database = Database(address.render_as_string(hide_password=False))
     yield database
@@ -458,7 +453,6 @@ def listening(postgres_url: str, receiver: Receiver) -> Iterator[Database]:
 
 @pytest.fixture
 def other(postgres_url: str) -> Iterator[Database]:
-    """The same database in another process."""
     database = Database(postgres_url)
     yield database
     database.dispose()

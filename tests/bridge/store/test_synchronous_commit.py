@@ -18,8 +18,6 @@ REQUIRED = DatabaseOptions(require_synchronous=True)
 
 
 class Server:
-    """A server with changeable settings, and the connection to it."""
-
     def __init__(self) -> None:
         self.now, self.queries, self.is_away = 0.0, 0, False
         self.settings = ("on", "street")

@@ -213,7 +213,6 @@ def test_not_reentrant() -> None:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Database:
-    """A file with few connections."""
     return Database(f"sqlite:///{tmp_path / 'small.db'}", DatabaseOptions(2, 0, 20.0))
 
 
@@ -253,8 +252,6 @@ MAX_BLOCKED = 0.1
 
 
 class Disk:
-    """A clock that advances by the duration of a commit."""
-
     def __init__(self, takes: float) -> None:
         self.takes = takes
         self.now = 1000.0

@@ -36,7 +36,6 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def result(number: str) -> bytes:
-    """Return a message with this control id."""
     return f"MSH|^~\\&|A|B|C|D|20261121||ORU^R01|{number}|P|2.5.1\r".encode()
 
 

@@ -116,7 +116,6 @@ class Site:
         return Line(self.listener, host)
 
     async def begin(self, host: str, pieces: int, size: int = 5 * RESERVE) -> Line:
-        """Start a request with a body."""
         line = self.call(host)
         await line.send(HEAD + b"content-length: %d\r\n\r\n" % size)
         for _ in range(pieces):

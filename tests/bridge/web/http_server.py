@@ -79,7 +79,6 @@ class Served:
         return reader, writer
 
     async def status(self, sent: bytes, source: str = "127.0.0.1") -> int:
-        """Send a request, and return the status of its response."""
         reader, _ = await self.connect(sent, source)
         return await status(reader)
 

@@ -49,7 +49,6 @@ def listener(path: object, **others: Any) -> ListenerSettings:
 
 
 def destination(path: object = "", **others: Any) -> DestinationSettings:
-    """A destination that is a folder, or has another address."""
     return DestinationSettings.model_validate(
         {"name": "street", "address": f"folder:{path}", **others}
     )

@@ -13,18 +13,14 @@ def length(payload: bytes, more: int) -> int:
 
 
 def who(_payload: bytes) -> tuple[int, int]:
-    """Return process id and priority."""
     return os.getpid(), os.nice(0)
 
 
 def refuse(_payload: bytes) -> None:
-    """Raise an exception with attributes."""
     raise MissingField("PID-3")
 
 
 def fail(_payload: bytes) -> None:
-    """Raise an exception that cannot be pickled."""
-
     class Own(Exception):
         pass
 
@@ -45,7 +41,6 @@ def dies(_payload: bytes) -> None:
 
 
 def sleeps(_payload: bytes) -> None:
-    """Exceed the time limit."""
     time.sleep(60)
 
 

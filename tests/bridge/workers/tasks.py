@@ -18,7 +18,6 @@ def echo(payload: bytes, given: Mapping[str, Any]) -> bytes:
 
 
 def count(payload: bytes, given: Mapping[str, Any]) -> int:
-    """Return how often this process was called."""
     _calls.append(1)
     return len(_calls)
 
@@ -28,7 +27,6 @@ def sleep(payload: bytes, given: Mapping[str, Any]) -> None:
 
 
 def compute(payload: bytes, given: Mapping[str, Any]) -> None:
-    """Never end."""
     while True:
         pass
 
@@ -42,7 +40,6 @@ def leave(payload: bytes, given: Mapping[str, Any]) -> None:
 
 
 def about(payload: bytes, given: Mapping[str, Any]) -> list[Any]:
-    """Return facts about the process."""
     return [dict(os.environ), os.getppid(), str(Path.cwd())]
 
 

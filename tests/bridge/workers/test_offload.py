@@ -17,7 +17,6 @@ PAYLOAD = b"x" * LARGE
 
 @pytest.fixture
 def offload() -> Iterator[Offload]:
-    """A process that ends with the test."""
     made = Offload()
     yield made
     made.close()

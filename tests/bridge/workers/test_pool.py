@@ -19,7 +19,6 @@ MODULES = ["tests.bridge.workers.tasks"]
 
 @pytest.fixture
 def pool() -> Iterator[WorkerPool]:
-    """A pool of one process that ends with the test."""
     made = WorkerPool("test", MODULES, size=1)
     yield made
     made.close()

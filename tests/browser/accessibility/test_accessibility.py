@@ -20,7 +20,6 @@ def signed_in(sample_engine: EngineServer, page: Page) -> Page:
 
 
 def overflow(page: Page) -> int:
-    """Return how many pixels the page is wider than its window."""
     wider: int = page.evaluate(
         "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     )

@@ -25,7 +25,6 @@ MRRT = """<!DOCTYPE html><html><head><title>Chest CT</title><meta charset="UTF-8
 
 @pytest.fixture
 def engine_with_users(engine: EngineServer) -> EngineServer:
-    """A site with an administrator and a radiologist."""
     enrol(engine)
     return engine
 
@@ -165,7 +164,6 @@ def test_a_link_of_a_personal_token_requires_sign_in(
 
 
 def create_token(page: Page, name: str) -> str:
-    """Create an access token in the settings and return it."""
     page.get_by_label("Name", exact=True).last.fill(name)
     page.get_by_role("button", name="Create token").click()
     token = page.get_by_label("Access token", exact=True).input_value()

@@ -42,7 +42,6 @@ class ServiceHarness(ConsoleClient):
 
 
 def mutual_tls(folder: Path) -> dict[str, str]:
-    """Return the TLS settings of a listener that requires a client certificate."""
     authority = trustme.CA()
     own = authority.issue_cert("localhost")
     files = {name: folder / f"mutual-{name}.pem" for name in ("certificate", "key", "client_ca")}

@@ -9,7 +9,6 @@ def opened(page: Page, link: str) -> None:
 
 
 def typed(page: Page, words: str) -> None:
-    """Type at the end of the text."""
     page.click("#text")
     page.keyboard.press("Control+End")
     page.keyboard.type(words)

@@ -159,7 +159,6 @@ def test_billing_codes_and_shared_links(engine: EngineServer, page: Page) -> Non
 
 
 def suggested(page: Page, engine: EngineServer) -> None:
-    """Open a report with suggestions of apply_report_ai."""
     opened(page, engine.launch(tags={"KeyFindings": "Nodule of 5 mm."}))
     page.fill("#text", "FINDINGS:\nLungs clear.\nIMPRESSION:")
     phase(page, "saved")
@@ -223,7 +222,6 @@ def test_without_a_sign_delay_the_key_asks(engine: EngineServer, page: Page) -> 
 
 @pytest.fixture
 def unsigned(engine: EngineServer, page: Page) -> Page:
-    """A report that was read preliminarily, signed with another text, and unsigned."""
     opened(page, engine.launch())
     typed(page, "Preliminary text.")
     phase(page, "saved")

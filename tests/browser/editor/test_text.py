@@ -151,7 +151,6 @@ def test_enter_keeps_a_selected_bracket(engine: EngineServer, page: Page) -> Non
 
 
 def cells(page: Page) -> list[list[str]]:
-    """Return the text of each cell, row by row."""
     found: list[list[str]] = page.evaluate(
         "[...document.querySelectorAll('#text table tr')].map(row =>"
         " [...row.cells].map(cell => cell.innerText.trim()))"
@@ -160,7 +159,6 @@ def cells(page: Page) -> list[list[str]]:
 
 
 def change(page: Page, name: str) -> None:
-    """Choose a change of the table from its menu."""
     page.click("#table-menu > summary")
     page.click(f"#table-menu [data-change={name}]")
 
@@ -216,7 +214,6 @@ PASTE = """
 
 
 def paste(page: Page, html: str) -> None:
-    """Paste markup at the caret."""
     page.focus("#text")
     page.evaluate(PASTE, ["#text", html])
 

@@ -17,7 +17,6 @@ WAYS = ("worklist", "same address", "duplicated", "link")
 
 @pytest.fixture
 def report(engine: EngineServer, profile: BrowserContext) -> Page:
-    """A report that a signed-in radiologist opened from the worklist."""
     enrol(engine)
     order(engine, 1)
     page = profile.new_page()
@@ -186,7 +185,6 @@ def test_one_window_writes_and_another_takes_over(
 
 
 def forced(engine: EngineServer) -> str:
-    """Launch for another user with a forced transfer of ownership."""
     user = {"UserEmail": OTHER, "UserName": "Otto", "forceOwnershipTransfer": True}
     return engine.launch(email=OTHER, userInfo=user)
 

@@ -30,7 +30,6 @@ class HostKind(StrEnum):
 
     @property
     def secure(self) -> bool:
-        """Whether the engine speaks HTTPS."""
         return self is not HostKind.UNENCRYPTED
 
 

@@ -54,11 +54,9 @@ class Reports:
     reader: str = READER
 
     def api(self, path: str, **body: Any) -> httpx.Response:
-        """Call an endpoint of the interface reference."""
         return ask(self.url, f"/api/report/{path}", body)
 
     def administer(self, part: str, **body: Any) -> None:
-        """Set a part of the site's configuration."""
         local = self.url.replace("reports.localhost", "127.0.0.1")
         path = f"{local}/api/admin/sites/SITE1/{part}"
         verify = False  # self-signed certificate
@@ -87,7 +85,6 @@ class Reports:
         return launched
 
     def record(self) -> dict[str, Any]:
-        """Return the status record of the test's study."""
         found: list[dict[str, Any]] = self.api("status", clinicalInfo=[self.identity()]).json()
         return found[0]
 
@@ -138,7 +135,6 @@ def reports(folder: Path, hosts: list[str], *, secure: bool = False) -> Iterator
 
 
 def certificate(folder: Path) -> dict[str, Any]:
-    """Return uvicorn's options for a self-signed certificate."""
     issued = trustme.CA().issue_cert("reports.localhost")
     issued.private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
     return {"ssl_certfile": str(folder / "server.pem"), "ssl_version": ssl.PROTOCOL_TLS_SERVER}
@@ -146,7 +142,6 @@ def certificate(folder: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def listening() -> Iterator[tuple[int, socket.socket]]:
-    """A socket on a free port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         yield listener.getsockname()[1], listener
@@ -189,8 +184,6 @@ def ask(app: str, path: str, body: dict[str, Any], *, token: str = TOKEN) -> htt
 
 @dataclass
 class Viewer:
-    """The example host's page in a browser."""
-
     page: Page
     reports: Reports
     errors: list[str] = field(default_factory=list)
@@ -199,7 +192,6 @@ class Viewer:
 
     @property
     def frame(self) -> FrameLocator:
-        """The report within the page."""
         return self.page.frame_locator("#stage iframe")
 
     def study(self, accession: str = "", **boxes: bool) -> None:
@@ -216,7 +208,6 @@ class Viewer:
         return self.event("report_ready", ready)
 
     def act(self, action: str) -> None:
-        """Send an action by its button."""
         self.page.click(f"#{action}")
 
     def events(self, kind: str = "") -> list[dict[str, Any]]:
@@ -240,7 +231,6 @@ class Viewer:
             self.page.wait_for_timeout(50)
 
     def inside(self) -> Frame:
-        """Return the frame that shows the report, to run scripts in."""
         return next(each for each in self.page.frames if "reports.localhost" in each.url)
 
     def selected(self) -> str:
@@ -249,7 +239,6 @@ class Viewer:
         return text
 
     def type(self, text: str) -> None:
-        """Type at the end of the report."""
         self.frame.locator(".ProseMirror[contenteditable=true]").first.focus()
         self.page.keyboard.press("Control+End")
         self.page.keyboard.type(text)

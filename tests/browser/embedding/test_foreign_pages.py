@@ -21,8 +21,6 @@ addEventListener("message", (event) => window.received.push([event.origin, event
 
 
 class ForeignPage(BaseHTTPRequestHandler):
-    """A page that records messages."""
-
     def do_GET(self) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
@@ -53,7 +51,6 @@ def foreign(installed: Installed) -> Iterator[Page]:
 
 
 def framed(page: Page, link: str, policy: str = "") -> None:
-    """Load a link into a frame, with a referrer policy."""
     page.evaluate(
         """([link, policy]) => new Promise(done => {
             const frame = document.createElement("iframe");

@@ -31,7 +31,6 @@ def host() -> Iterator[Host]:
 
 @pytest.fixture(scope="module")
 def engine(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reports]:
-    """A report server that permits the host."""
     folder = tmp_path_factory.mktemp("local")
     with reports(folder, [origin_of(host)], secure=True) as engine:
         host.app = engine.url

@@ -89,7 +89,6 @@ def study(viewer: Viewer, number: int) -> str:
 
 
 def persistent(viewer: Viewer) -> Page:
-    """Open a study with SyncLaunch in a separate window."""
     viewer.study(study(viewer, 1), sync=True)
     with viewer.page.context.expect_page() as opening:
         viewer.page.click("#open-window")
@@ -225,7 +224,6 @@ def test_webview2_messages(installed: Installed, *, serialized: bool) -> None:
 
 
 def sent(page: Page, kind: str) -> dict[str, Any]:
-    """Wait for an event that the page sends to the native host."""
     for _ in range(600):
         for text in page.evaluate("window.sent"):
             event: dict[str, Any] = json.loads(text)
@@ -267,11 +265,9 @@ class PlainHost:
         self.page.evaluate(SHOW, [link, ALLOW])
 
     def connect(self) -> None:
-        """Load the SDK and connect it to the frame."""
         self.page.evaluate(CONNECT, [self.app])
 
     def next(self, kind: str = "report_ready") -> dict[str, Any]:
-        """Return the next event, or the code and message of the rejection."""
         result: dict[str, Any] = self.page.evaluate(NEXT, kind)
         return result
 
@@ -282,7 +278,6 @@ class PlainHost:
         self.page.wait_for_function("raw.includes('report_ready')")
 
     def heard(self) -> list[str]:
-        """Return the kinds of events that the SDK has delivered."""
         kinds: list[str] = self.page.evaluate("heard.map(event => event.type)")
         return kinds
 

@@ -23,7 +23,6 @@ SIZES = ((1400, 900), (1000, 800), (420, 800))
 
 @pytest.fixture(scope="module")
 def signed_in(sample_engine: EngineServer, chromium: Browser) -> Iterator[Page]:
-    """The page of a signed-in administrator, for the layout_errors module."""
     profile = chromium.new_context(viewport={"width": 1400, "height": 900})
     with checked_page(profile) as page:
         open_signed_in(page, sample_engine, path="settings")
@@ -37,7 +36,6 @@ def catalogue(code: str) -> dict[str, dict[str, str]]:
 
 
 def layout_errors(page: Page) -> list[str]:
-    """Return the elements that overflow the window or are cut off."""
     wrong: list[str] = page.evaluate(
         """() => {
             const root = document.documentElement;

@@ -50,7 +50,6 @@ class MappingConsole(ConsoleClient):
 
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MappingConsole]:
-    """A running service with three stored orders."""
     house = House(Path(tmp_path_factory.mktemp("mappings")) / "home")
     house.make()
     house.start()
@@ -87,13 +86,11 @@ def enter(page: Page, console: MappingConsole, email: str, path: str = "mappings
 
 
 def editor(page: Page, file: str) -> None:
-    """Place the cursor at the beginning of a file's editor."""
     page.get_by_role("textbox", name=f"Text of {file}").click()
     page.keyboard.press("Control+Home")
 
 
 def rewrite(page: Page, begins: str, text: str) -> None:
-    """Replace a line of the open file and keep its indentation."""
     old = page.locator(".cm-line").filter(has_text=begins).first
     if old.count() == 0:  # the editor renders only visible lines
         page.keyboard.press("Control+End")

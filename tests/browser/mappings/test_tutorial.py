@@ -260,7 +260,6 @@ def test_the_tutorial_uses_the_texts_of_the_console() -> None:
 
 
 def texts(words: dict[str, Any]) -> Iterator[str]:
-    """All texts of the console, with a number in place of {count}."""
     for value in words.values():
         if isinstance(value, dict):
             yield from texts(value)

@@ -97,7 +97,6 @@ def test_a_mistake_is_shown_and_cannot_be_activated(console: MappingConsole, pag
 
 
 def bad_revision(saved_draft: dict[str, object]) -> dict[str, object]:
-    """The revision of a draft in the form of an activation request."""
     return {"revision": saved_draft["revision"]}
 
 

@@ -12,7 +12,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 @pytest.fixture
 def worklist(engine: EngineServer, page: Page) -> Page:
-    """An administrator's worklist of three orders."""
     enrol(engine)
     for number in (1, 2, 3):
         order(engine, number, StudyDescription=f"Study {number}")

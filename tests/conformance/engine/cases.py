@@ -66,7 +66,6 @@ class Case:
         ok(self.post("sign", accession, ignoreSignDelay=now))
 
     def addendum(self, accession: str, *texts: str) -> None:
-        """Write and sign addenda on the page of the report."""
         page = self.page(accession)
         for text in texts:
             version = _newest(page("addendum/create", {}))
@@ -77,12 +76,10 @@ class Case:
         release_due(self.service.database, self.service.clock.now)
 
     def wait(self) -> None:
-        """Advance the clock by more than a sign delay."""
         self.service.clock.pass_seconds(DELAY + 1)
 
 
 def ok(response: httpx.Response) -> httpx.Response:
-    """Assert that a request has succeeded."""
     assert response.status_code < 300, response.text
     return response
 

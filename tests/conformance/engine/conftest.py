@@ -21,7 +21,6 @@ def database_url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def case(service: Service) -> Case:
-    """An engine with methods that bring reports to a state."""
     return Case(service)
 
 

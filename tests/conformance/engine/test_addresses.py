@@ -93,7 +93,6 @@ def test_headers_of_every_response(service: Service) -> None:
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
-    """An installation whose site has a sign delay of ten minutes."""
     made = House(tmp_path / "home", sign_delay=600)
     made.make()
     yield made

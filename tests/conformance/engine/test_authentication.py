@@ -65,7 +65,6 @@ def test_a_token_in_another_place_is_ignored(service: Service) -> None:
 
 
 def ask(service: Service, path: str, who: str, site: str = "SITE1") -> httpx.Response:
-    """Send a request about a site."""
     if path in READING:
         return service.get(path, who, **{**READING[path], "SiteID": site})
     body = json.loads(json.dumps(ADMINISTRATIVE[path]).replace("SITE1", site))

@@ -25,7 +25,6 @@ CLINICAL = {
 
 
 def rtf_to_text(rtf: str) -> str:
-    """Read RTF with striprtf, and join the halves of surrogate pairs."""
     return str(strip(rtf)).encode("utf-16", "surrogatepass").decode("utf-16")
 
 
@@ -75,7 +74,6 @@ def image() -> str:
 
 
 def with_images(service: Service) -> None:
-    """Set the header and footer images of the site."""
     body = {
         "name": "First", "signDelay": 60, "timeZone": "Europe/Berlin",
         "headerImgType": "image/png", "headerImg": image(),
@@ -351,7 +349,6 @@ def test_the_signer_is_the_owner(case: Case) -> None:
 
 @pytest.fixture
 def report(case: Case) -> Case:
-    """A signed report with two addenda."""
     case.draft("A1", "Clear lungs.")
     case.sign("A1", now=True)
     case.addendum("A1", "Earlier text.", "Later text.")

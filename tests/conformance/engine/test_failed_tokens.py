@@ -16,7 +16,6 @@ HERE, THERE, LOOPBACK = "203.0.113.9", "2001:db8::7", "127.0.0.1"
 
 
 def ask(service: Service, address: str, token: str, **headers: str) -> httpx.Response:
-    """Request the change feed from an address."""
     headers = {"x-access-token": token, **headers}
     return service.runner.run(
         service.send_from(address, "GET", "/api/report/changes", headers=headers)
@@ -24,7 +23,6 @@ def ask(service: Service, address: str, token: str, **headers: str) -> httpx.Res
 
 
 def begin(service: Service, address: str, **query: Any) -> httpx.Response:
-    """Request the browser route of init, which has its token in the address."""
     return service.runner.run(service.send_from(address, "GET", "/reporting/init", params=query))
 
 

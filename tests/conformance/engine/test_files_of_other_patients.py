@@ -73,7 +73,6 @@ def test_another_patients_file_is_set_aside(
 
 
 def events(service: Service, action: str) -> list[dict[str, Any]]:
-    """Return the details of the audit events of an action."""
     entries = service.get("admin/sites/SITE1/audit", action=action).json()["events"]
     return [entry["details"] for entry in entries]
 

@@ -126,7 +126,6 @@ WHO = user("new@site1.test", "New Person")
 
 
 def browser(service: Service, *more: tuple[str, str], who: str = ADMIN, **headers: str) -> Any:
-    """Load the browser route."""
     query = [("SiteID", "SITE1"), ("Auth", service.tokens.get(who, who)), *WHO.items(), *more]
     return service.open(f"{BASE}/reporting/init?{urlencode(query)}", headers=headers)
 

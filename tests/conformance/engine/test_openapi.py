@@ -33,7 +33,6 @@ def test_every_endpoint_is_described(description: dict[str, Any]) -> None:
 
 
 def is_described(description: dict[str, Any], path: str) -> None:
-    """Assert that one endpoint is described completely."""
     operation = description["paths"][path][DOCUMENTED[path]]
     assert operation["summary"]
     assert operation["description"]
@@ -51,7 +50,6 @@ def is_described(description: dict[str, Any], path: str) -> None:
 
 
 def examples(description: dict[str, Any], content: dict[str, Any]) -> list[Any]:
-    """Return the examples of a body, from the media type or its schema."""
     schema = content["schema"]
     if "$ref" in schema:
         schema = description["components"]["schemas"][schema["$ref"].rpartition("/")[2]]

@@ -35,8 +35,6 @@ ROUNDS = 8
 
 @dataclass
 class Nodes:
-    """Two processes over one database."""
-
     addresses: list[str]
     tokens: dict[str, str]
     runner: asyncio.Runner
@@ -112,7 +110,6 @@ def nodes(
 
 
 def one(path: str, accession: str, **more: Any) -> Call:
-    """Post a body that names one report."""
     return ("POST", f"/api/report/{path}", {"clinicalInfo": identity(accession), **more})
 
 

@@ -26,7 +26,6 @@ def template(service: Service, kind: str) -> None:
 
 
 def stored(service: Service) -> dict[str, Any]:
-    """Return the site's template."""
     (found,) = service.get("admin/sites/SITE1/templates").json()
     return dict(found)
 

@@ -141,7 +141,6 @@ REFUSED: Mapping[str, Mapping[str, tuple[int, str]]] = {
 
 
 def expected(event: str, state: str) -> Outcome:
-    """Read one cell of the tables above."""
     if state in ALLOWED[event]:
         return 200, "", ALLOWED[event][state]
     if state in ABSENT:

@@ -70,7 +70,6 @@ def test_in_a_message_with_other_delimiters() -> None:
 
 
 def rows(heading: str) -> list[tuple[str, str]]:
-    """The pairs of names in the table under a heading of the document."""
     body = PAGE.split(f"#### {heading}\n")[1].split("\n#")[0]
     cells = [line.split("|")[1:3] for line in body.splitlines() if line.startswith("| `")]
     return [(one.strip().strip("`"), other.strip().strip("`")) for one, other in cells]

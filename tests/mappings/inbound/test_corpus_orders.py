@@ -107,7 +107,6 @@ RAW = [path.read_bytes()[:4000] for path in CORPUS]
 
 @st.composite
 def mutated(draw: st.DrawFn) -> bytes:
-    """Return a message of the corpus with parts removed, repeated and inserted."""
     raw = draw(st.sampled_from(RAW))
     for _ in range(draw(st.integers(1, 6))):
         start = draw(st.integers(0, len(raw)))

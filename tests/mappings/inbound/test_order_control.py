@@ -48,7 +48,6 @@ PAIRED = {
 
 
 def decided(control: str, status: str) -> OrderDecision:
-    """Return the decision of the shipped table for a pair."""
     found = TABLE.decide(control, status)
     assert found is not None
     return found

@@ -29,7 +29,6 @@ SHIPPED = inbound_mapping("orders")
 
 
 def events(*segments: str, mapping: InboundMapping = SHIPPED) -> list[OrderEvent]:
-    """Map a message with the shipped definition."""
     return mapping.apply(message(*segments), DEFAULTS)
 
 

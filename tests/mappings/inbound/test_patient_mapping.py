@@ -31,7 +31,6 @@ def adt(trigger: str, *segments: str) -> Message:
 
 
 def events(trigger: str, *segments: str) -> list[OrderEvent]:
-    """Map an ADT message."""
     assert isinstance(SHIPPED, InboundMapping)
     return SHIPPED.apply(adt(trigger, *segments), DEFAULTS)
 

@@ -27,7 +27,6 @@ LATE = (SignedAddendum("more", NOW, Signer("Bea Late")),)
 
 
 def with_settings(name: str = "results", **settings: Any) -> OutboundMapping:
-    """Return a shipped definition with the settings of a destination."""
     made = compile_sources(*overlay_settings(SHIPPED, name, settings, "destination ris"))
     assert isinstance(made, OutboundMapping)
     return made

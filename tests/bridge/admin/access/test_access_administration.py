@@ -42,7 +42,6 @@ class Engine(ReportEngine):
 
     @override
     async def account(self, who: str) -> AccountInfo | None:
-        """Find an account by id or e-mail address."""
         found = (each for each in self.known.values() if who in {each.account_id, each.email})
         return next(found, None)
 
@@ -82,7 +81,6 @@ class AccessSetup:
     people: dict[str, Grant] = field(default_factory=dict)
 
     def add_user(self, number: int, name: str, grant: Grant) -> Grant:
-        """Add an account with a role."""
         key = self.engine.add(number, f"{name}@x.test")
         made = replace(grant, account_id=key, email=f"{name}@x.test")
         grants.save_grant(self.database, made, 1, "test")
@@ -116,7 +114,6 @@ WISHES = {**ROLES, "admin2": Grant("", ConsoleRole.SITE_ADMINISTRATOR, sites=S2)
 
 @pytest.fixture
 def setup(database: Database) -> AccessSetup:
-    """Return a setup with one account per role."""
     engine = Engine(database)
     made = AccessSetup(database, engine, AccessAdministration(database, engine, lambda: 100))
     for number, (name, grant) in enumerate(ROLES.items(), start=1):

@@ -16,12 +16,10 @@ CHIEF = ConsoleRole.SYSTEM_ADMINISTRATOR
 
 
 def chief(number: int) -> Grant:
-    """A system administrator."""
     return Grant(f"chief{number}@x.test", CHIEF, account_id=str(number))
 
 
 def chiefs(database: Database) -> set[str]:
-    """Return the accounts that are system administrators now."""
     found = [
         grants.active_grant_of(database, each.account_id) for each in grants.all_grants(database)
     ]

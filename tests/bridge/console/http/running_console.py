@@ -100,7 +100,6 @@ address = "127.0.0.1:{5}"
 
 
 def now_ms() -> int:
-    """Milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 

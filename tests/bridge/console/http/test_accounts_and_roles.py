@@ -28,7 +28,6 @@ def member(console: RunningConsole, site: str, email: str) -> str:
 
 @pytest.fixture
 def later(console: RunningConsole) -> Iterator[None]:
-    """Advance the clock by eleven minutes during a test."""
     console.clock.ahead += FRESH_MS + 60_000
     yield
     console.clock.ahead = 0

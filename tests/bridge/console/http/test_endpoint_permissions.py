@@ -133,7 +133,6 @@ RULES: dict[str, Rule] = {
 
 
 def path_of(route: str, own: dict[str, str]) -> str:
-    """Return the path of a route with the parameters of a site."""
     same = {
         "what": "users",
         "number": "1",

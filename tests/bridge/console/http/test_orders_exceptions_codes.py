@@ -222,7 +222,6 @@ def test_order_tracking_takes_exactly_one_number(
 
 
 def store_unmapped_code(console: RunningConsole, code: str, place: str = "PID-8.1") -> None:
-    """Store an unmapped code of the active definition."""
     activate_at_start(console.settings, console.database, now_ms())
     version = console.call("author", "GET", "/api/mappings/orders").json()["in_force"]["version"]
     use = CodeUse(version, place, "empty", 3)

@@ -23,7 +23,6 @@ def refusals(console: RunningConsole, email: str) -> list[tuple[str, str]]:
 
 
 def email_of(console: RunningConsole, who: str) -> str:
-    """Return the e-mail address of a user."""
     return str(console.call(who, "GET", "/api/me").json()["email"])
 
 

@@ -23,7 +23,6 @@ Make = Callable[..., ExportedReport]
 
 @pytest.fixture
 def picture() -> ExportedImage:
-    """A small PNG."""
     buffer = BytesIO()
     PIL.Image.new("RGB", (60, 20), "navy").save(buffer, "PNG")
     return ExportedImage("image/png", buffer.getvalue())

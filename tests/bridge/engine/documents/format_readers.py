@@ -15,8 +15,6 @@ from bridge.engine.documents.exports.model import ExportedReport
 
 
 class HTMLReader(HTMLParser):
-    """Collects tags, and the text inside each element of a class."""
-
     def __init__(self) -> None:
         super().__init__()
         self.tags: list[str] = []
@@ -55,7 +53,6 @@ def from_rtf(report: ExportedReport) -> str:
 
 
 def from_docx(report: ExportedReport) -> str:
-    """Re-open the DOCX."""
     document = docx.Document(BytesIO(docx_format.render(report, UTC)))
     return "\n".join(paragraph.text for paragraph in document.paragraphs)
 

@@ -23,8 +23,6 @@ def image(kind: str, mode: str = "RGB", **options: object) -> bytes:
 
 
 def bomb(width: int, height: int) -> bytes:
-    """Return a small PNG that declares a size."""
-
     def chunk(name: bytes, data: bytes) -> bytes:
         crc = zlib.crc32(name + data)
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", crc)

@@ -48,7 +48,6 @@ def named(kind: str, name: str, *below: Dataset, **values: Any) -> Dataset:
 
 
 def measured(name: str, value: str, unit: str, *below: Dataset, meaning: str = "") -> Dataset:
-    """A NUM item."""
     number = Dataset()
     number.NumericValue = value
     number.MeasurementUnitsCodeSequence = [code(meaning or unit, unit)]

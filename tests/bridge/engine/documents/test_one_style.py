@@ -63,7 +63,6 @@ def test_pdf_has_bullets(make: Make) -> None:
 
 
 def with_images(report: ExportedReport, picture: ExportedImage) -> ExportedReport:
-    """Return the report with one key image, and two that were left out."""
     digest = hashlib.sha256(picture.data).hexdigest()
     image = EncodedImage(picture.media_type, picture.data, digest, 60, 20)
     return replace(report, key_images=(image,), images_left_out=2)

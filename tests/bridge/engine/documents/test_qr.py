@@ -21,12 +21,10 @@ def link(length: int, seed: int) -> str:
 
 
 def pixels(png: bytes) -> np.ndarray:
-    """Decode the PNG, grey."""
     return np.asarray(cv2.imdecode(np.frombuffer(png, np.uint8), cv2.IMREAD_GRAYSCALE))
 
 
 def decode(image: np.ndarray) -> str:
-    """Read the code at its native size."""
     return str(cv2.QRCodeDetectorAruco().detectAndDecode(image)[0])
 
 

@@ -76,7 +76,6 @@ def nested(depth: int) -> Dataset:
 
 
 def fault(data: bytes, limits: SrLimits | None = None) -> SrFault:
-    """Return the code with which a file is refused."""
     with pytest.raises(BadStructuredReport) as raised:
         read(data, limits)
     return raised.value.code

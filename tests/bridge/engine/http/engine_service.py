@@ -84,7 +84,6 @@ class Service:
         return record
 
     def session(self, page: httpx.Response) -> "Page":
-        """Return the API of an opened report page."""
         assert page.status_code == 200, page.text
         return Page(self, boot(page)["session"])
 
@@ -115,14 +114,11 @@ class Service:
 
 @dataclass
 class Page:
-    """The API of an opened report page."""
-
     service: Service
     secret: str
 
     @property
     def bearer(self) -> dict[str, str]:
-        """The header that authenticates the page."""
         return {"authorization": f"Bearer {self.secret}"}
 
     def call(self, method: str, path: str, **options: Any) -> httpx.Response:
@@ -143,7 +139,6 @@ class Page:
 
 
 def boot(page: httpx.Response) -> dict[str, Any]:
-    """Return the start data of an opened report page."""
     found = re.search(r'<script type="application/json" id="boot">(.*?)</script>', page.text)
     assert found, page.text
     data: dict[str, Any] = json.loads(found[1])

@@ -46,7 +46,6 @@ class Listener:
         await self.page.service.application(scope, self._receive, self._send)
 
     def leave(self) -> None:
-        """Close the page."""
         self._gone.set()
 
     async def next(self, kind: str) -> dict[str, Any]:

@@ -37,7 +37,6 @@ class IdentityProvider:
     attempts: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def description(self) -> dict[str, Any]:
-        """Return the discovery document."""
         return {
             "issuer": self.claimed_issuer or self.issuer,
             "authorization_endpoint": f"{self.issuer}/authorize",
@@ -79,7 +78,6 @@ class IdentityProvider:
         return {"access_token": "access", "token_type": "Bearer", "id_token": signed}
 
     def user(self) -> dict[str, Any]:
-        """Return the claims about the user."""
         return {"email": self.email, "email_verified": self.verified}
 
 

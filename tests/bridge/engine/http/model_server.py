@@ -13,8 +13,6 @@ from typing_extensions import override
 
 @dataclass
 class Model:
-    """The configured response, and the received requests."""
-
     response: Any = None
     status: int = 200
     drips: bool = False

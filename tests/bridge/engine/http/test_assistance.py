@@ -38,13 +38,11 @@ TEXT = "Findings:\nLungs: clear\nHeart:\nImpression:"
 
 @pytest.fixture
 def model() -> Iterator[Model]:
-    """A running model endpoint."""
     with listening(Model()) as model:
         yield model
 
 
 def configure_models(service: Service, **assistance: Any) -> None:
-    """Configure model endpoints of the installation."""
     engine = service.application.state.engine
     engine.settings = replace(engine.settings, assistance=WritingAids(**assistance))
 
@@ -52,7 +50,6 @@ def configure_models(service: Service, **assistance: Any) -> None:
 def dictate(
     page: Page, data: bytes = SPEECH, kind: str = "audio/webm;codecs=opus"
 ) -> httpx.Response:
-    """Send a recording."""
     headers = {"content-type": kind}
     return page.call("POST", "dictation?language=de-DE", headers=headers, content=data)
 
@@ -185,7 +182,6 @@ UNDEFINED = 0xFFFFFFFF
 
 
 def element(group: int, number: int, kind: bytes, value: bytes) -> bytes:
-    """An element in Explicit VR Little Endian."""
     head = struct.pack("<HH2s", group, number, kind)
     if kind in (b"SQ", b"UT", b"UN"):
         return head + struct.pack("<HI", 0, len(value)) + value
@@ -307,7 +303,6 @@ FORMATS = ["html", "rtf", "docx", "pdf"]
 
 @contextmanager
 def hanging_exports(service: Service) -> Iterator[None]:
-    """Occupy all threads of exports and all places in their queue."""
     stuck = threading.Event()
     room = Threads.EXPORTS.size + Threads.EXPORTS.waiting
 

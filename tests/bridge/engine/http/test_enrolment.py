@@ -48,7 +48,6 @@ def take(service: Service, link: str, password: str = PASSWORD, code: str = "") 
 
 
 def code_of(service: Service, secret: str, steps: int = 0) -> str:
-    """Return the code that an authenticator app shows."""
     seconds = service.clock.now // 1000 + steps * CODE_SECONDS
     totp = TOTP(base64.b32decode(secret), 6, SHA1(), CODE_SECONDS)  # noqa: S303  # RFC 6238
     return totp.generate(seconds).decode()

@@ -37,7 +37,6 @@ def declared(node: ast.stmt) -> Iterator[str]:
 
 
 def given(node: ast.Call) -> Iterator[str]:
-    """Yield the codes among the arguments of a call that creates a refusal."""
     name = getattr(node.func, "id", getattr(node.func, "attr", ""))
     place = {"BadLaunch": 0, "Problem": 1}.get(name)
     if place is not None and len(node.args) > place:
@@ -48,7 +47,6 @@ def given(node: ast.Call) -> Iterator[str]:
 
 
 def literal(node: ast.AST | None) -> Iterator[str]:
-    """Yield the text of a literal."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value:
         yield node.value
 

@@ -70,7 +70,6 @@ def test_unknown_tokens_of_one_network_count_together(service: Service) -> None:
 
 
 def from_address(service: Service, address: str) -> int:
-    """Send one request with an unknown token."""
     headers = {"x-access-token": "rbt_guess"}
     sent = service.send_from(address, "POST", "/api/report/sign", headers=headers)
     return service.runner.run(sent).status_code

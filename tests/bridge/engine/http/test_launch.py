@@ -357,7 +357,6 @@ def test_required_members(service: Service) -> None:
 
 
 def browse(service: Service, **query: str) -> Any:
-    """Load the browser route."""
     return service.call("GET", f"/reporting/init?{urlencode(query)}", None)
 
 

@@ -41,7 +41,6 @@ def launch(
 
 
 def count(service: Service, table: str) -> int:
-    """Return how many rows a table has."""
     with service.database.read() as connection:
         found = connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one()  # noqa: S608  # a name of ours
         return int(found)

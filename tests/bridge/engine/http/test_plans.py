@@ -67,7 +67,6 @@ def sign_and_read(service: Service) -> None:
 
 
 def plan(connection: Connection, statement: Statement) -> str:
-    """Return the query plan of a statement for large tables."""
     # SQLite calls this a scan too.
     newest = statement[0].endswith(("DESC\n LIMIT ? OFFSET ?", "DESC LIMIT 1"))
     return "" if newest else plan_of(connection, statement)

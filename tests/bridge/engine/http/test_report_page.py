@@ -269,7 +269,6 @@ MACROS = "/api/admin/sites/SITE1/macros"
 
 
 def own(page: Page, method: str, trigger: str, body: Any = None) -> int:
-    """Change a macro of the page's user."""
     options = {} if body is None else {"json": body}
     return page.call(method, f"macros/{trigger}", **options).status_code
 

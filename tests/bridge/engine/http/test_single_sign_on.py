@@ -38,8 +38,6 @@ ADA = "ada@example.org"
 
 @dataclass
 class SignOn:
-    """An engine with its provider, and a browser that signs in."""
-
     runner: asyncio.Runner
     application: FastAPI
     database: Database
@@ -215,7 +213,6 @@ def test_the_login_page_has_the_button_of_the_provider(sign_on: SignOn) -> None:
 
 
 def confirm(sign_on: SignOn, session: str, **wrong_claims: Any) -> httpx.Response:
-    """Confirm the identity by the provider during a session."""
     sent = sign_on.get("/reporting/login/oidc?confirm=1&next=/console", session)
     query = parse_qs(urlsplit(sent.headers["location"]).query)
     assert (query["prompt"], query["max_age"]) == (["login"], ["0"])

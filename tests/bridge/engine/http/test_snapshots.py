@@ -25,7 +25,6 @@ _SECRET = re.compile(r"[0-9a-f]{32}|[A-Za-z0-9_+/-]{43}=?")
 
 
 def settled(value: Any) -> Any:
-    """Return JSON with run-dependent values replaced."""
     if isinstance(value, dict):
         return {name: settled(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -131,13 +130,11 @@ def tidy(value: Any, ids: dict[str, str]) -> Any:
 
 
 def sign_prior(service: Service) -> None:
-    """Sign an earlier report of the patient."""
     page = service.open_report(accession="OLD", tags={**TAGS, "StudyDate": "20250110"})
     page("sign-now", {"version": page.save("Earlier.")})
 
 
 def responses(service: Service) -> dict[str, Any]:
-    """Run a report through its lifecycle and collect the responses to its page."""
     sign_prior(service)
     service.call("PUT", "/api/admin/sites/SITE1/macros/.n", json={"text": "Normal."})
     body = {"name": "Knee", "document": DOCUMENT}

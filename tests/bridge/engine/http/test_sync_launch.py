@@ -25,7 +25,6 @@ SYNC = {"SyncLaunch": True}
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a launch wait longer than a slow machine needs."""
     monkeypatch.setattr(window_handover, "FOLLOW_SECONDS", 30)
 
 

@@ -32,7 +32,6 @@ class BrokenError(Exception):
 
 @pytest.fixture
 def harness(database: Database) -> ServiceHarness:
-    """A database of the engine with a site and users."""
     return ServiceHarness(database)
 
 

@@ -175,7 +175,6 @@ def test_long_lines_are_read() -> None:
 
 
 def phrase(match: str, code: str) -> CodeRow:
-    """Return a row of a code map for a phrase of the report."""
     return CodeRow(CodeSystem.ICD10, match, code, "")
 
 

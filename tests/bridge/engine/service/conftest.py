@@ -8,5 +8,4 @@ from tests.bridge.engine.service.harness import ServiceHarness
 
 @pytest.fixture
 def harness(database: Database) -> ServiceHarness:
-    """A database of the engine with one site, two users and an administrator."""
     return ServiceHarness(database)

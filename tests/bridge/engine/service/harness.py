@@ -79,7 +79,6 @@ class ServiceHarness:
             eventually(lambda: call.done() or is_waiting())
 
     def later(self, seconds: float) -> None:
-        """Advance the clock."""
         self.now += int(seconds * 1000)
 
     def delay(self, seconds: int) -> None:
@@ -99,7 +98,6 @@ class ServiceHarness:
     def draft(
         self, accession: str, mrn: str = "M1", text: str = "Clear lungs.", **tags: str
     ) -> OrderId:
-        """Launch a report with some text, owned by Ann."""
         order = OrderInput(mrn, accession, tags=PATIENT | tags)
         self.do(create_draft, SITE, order, SiteUser(self.ann, "ann@example.org", "Ann"), text)
         return self.identity(accession, mrn)

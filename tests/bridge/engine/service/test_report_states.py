@@ -342,7 +342,6 @@ def test_a_draft_is_assigned_to_another_user(harness: ServiceHarness) -> None:
 
 
 def set_role(harness: ServiceHarness, account_id: int, role: SiteRole) -> None:
-    """Change a user's role on the site."""
     with harness.database.session() as session:
         member = session.get(SiteMembership, (SITE, account_id))
         assert member is not None

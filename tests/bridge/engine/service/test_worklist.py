@@ -36,7 +36,6 @@ def ask(harness: ServiceHarness, query: WorklistQuery) -> WorklistResponse:
 
 
 def names(page: WorklistResponse) -> list[str]:
-    """Return the anchors' accessions."""
     return [each["clinicalInfo"][0]["Accession"] for each in page.items]
 
 

@@ -60,7 +60,6 @@ def rows(harness: ServiceHarness, **query: Any) -> list[str]:
 
 
 def pages(harness: ServiceHarness, limit: int = 3, **query: Any) -> list[str]:
-    """Return the accessions of the API's list, read page by page."""
     found, cursor = [], ""
     while True:
         wanted = WorklistQuery(SITE, limit=limit, cursor=cursor, **query)

@@ -46,7 +46,6 @@ def opened(tmp_path: Path, database: Database) -> Open:
 
 
 async def listed(hospital: Hospital) -> dict[str, str]:
-    """Return accession and description by MRN on the worklist."""
     rows = (await hospital.client.worklist(SITE, status="Ordered")).items
     orders = [each for row in rows for each in row["orders"]]
     return {

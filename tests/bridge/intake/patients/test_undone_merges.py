@@ -39,7 +39,6 @@ def order(person: Person, number: str, control: str = "NW", mrn: str = "") -> by
 
 
 def event(trigger: str, *segments: str) -> bytes:
-    """Build an ADT message of these segments."""
     head = (
         f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121120000||ADT^{trigger}|S{next(IDS)}|P|2.5.1\r"
         f"EVN|{trigger}|20261121\r"
@@ -48,7 +47,6 @@ def event(trigger: str, *segments: str) -> bytes:
 
 
 def merge(survivor: Person, prior: Person) -> bytes:
-    """Build the message that merges one person into another."""
     named = f"MRG|{prior.mrn}^^^NORTH^MR||||||{prior.name}\r"
     return event("A40", survivor.pid(), named)
 

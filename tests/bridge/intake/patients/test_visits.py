@@ -31,7 +31,6 @@ def order(acc: str, mrn: str = "M1", visit: str = "V1", name: str = "TESTER^TILD
 
 
 def adt(event: str, mrn: str = "M1", merge: str = "", place: str = "W^2", visit: str = "") -> bytes:
-    """Build an ADT message about a visit."""
     return (
         f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121||ADT^{event}|V{next(NUMBERS)}|P|2.5.1\r"
         f"EVN|{event}|20261121\rPID|1||{mrn}||{'MOVER^MIRA' if mrn == 'M2' else 'TESTER^TILDA'}"
@@ -41,7 +40,6 @@ def adt(event: str, mrn: str = "M1", merge: str = "", place: str = "W^2", visit:
 
 
 async def known(hospital: Hospital) -> dict[str, tuple[str, str, str]]:
-    """Return the patient of each report, and visit and location in its Metadata."""
     rows: list[Any] = [
         each for row in (await hospital.client.worklist(SITE)).items for each in row["orders"]
     ]
@@ -67,7 +65,6 @@ async def test_an_update_reaches_the_orders_of_its_visit(hospital: Hospital) -> 
 
 
 def at(hour: int, message: bytes) -> bytes:
-    """Set the time at which a message was sent."""
     return message.replace(b"|20261121||", b"|20261121%02d0000||" % hour, 1)
 
 

@@ -28,12 +28,10 @@ def at(time: str, message: bytes, application: str = "RIS") -> bytes:
 
 
 def from_now(**ahead: float) -> str:
-    """Return a time of a sender whose clock is ahead."""
     return (datetime.now(UTC) + timedelta(**ahead)).strftime("%Y%m%d%H%M%S+0000")
 
 
 def codes(hospital: Hospital) -> list[str]:
-    """Return the code of each message. Assert that each code is an exception."""
     found = [code for (code,) in hospital.rows("SELECT code FROM message ORDER BY id")]
     exceptions = [code for (code,) in hospital.rows("SELECT code FROM exception ORDER BY row_id")]
     assert [each for each in found if each] == exceptions

@@ -42,7 +42,6 @@ def find_version(name: str, wanted: str) -> InboundMapping | None:
 
 
 def notes(listening: ListenerPolicy, wanted: str) -> str:
-    """Map a message that was accepted with a version, and return its notes."""
     received = round(datetime(2026, 3, 2, tzinfo=UTC).timestamp() * 1000)
     claimed = ClaimedMessage(1, RAW, "ris", "mine", wanted, (1,), 1, received, 0, "ORM^O01")
     job: MessageJob = read(claimed, {"ris": listening})

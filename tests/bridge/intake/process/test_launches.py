@@ -50,7 +50,6 @@ class Service:
 async def launch_all(
     service: Service, number: int, most: int = 100, sites: int = 1
 ) -> list[LaunchResponse | BaseException]:
-    """Launch several orders at the same moment."""
     launcher = Launcher(service, batch_size=most)  # type: ignore[arg-type]  # answers as scripted
     launches = [
         LaunchRequest({"SiteID": f"S{each % sites}", "Accession": str(each)})

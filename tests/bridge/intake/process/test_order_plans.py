@@ -15,7 +15,6 @@ ORDERS = inbound_mapping("orders")
 
 
 def procedures(count: int, control: str = "NW") -> list[OrderEvent]:
-    """Return the events of a message with many procedures of one accession."""
     groups = [
         segment
         for number in range(count)

@@ -23,7 +23,6 @@ MERGE = (
 
 
 def batch(number: int) -> list[ClaimedMessage]:
-    """Return orders of different patients."""
     return [
         claimed(each, order(f"ID{each}", f"A{each}", f"M{each}")) for each in range(1, number + 1)
     ]
@@ -38,7 +37,6 @@ def claimed(number: int, payload: bytes, mapping: str = "orders") -> ClaimedMess
 
 @pytest.fixture
 def repository(database: Database) -> OrderRepository:
-    """A repository with an open database connection."""
     upgrade(database)
     repository = OrderRepository(database, lambda: 0)
     repository.prepare(batch(1), LISTENERS)

@@ -14,14 +14,12 @@ CHEST, ABDOMEN = "71250^CT chest^C4", "74150^CT abdomen^C4"
 
 
 def orc(control: str, *, parent: str = "", group: str = "") -> str:
-    """Return an ORC with the numbers of both orders."""
     return f"ORC|{control}|PG|FG|{group}||||{parent}\r"
 
 
 def obr(
     procedure: str = "", accession: str = "", placer: str = "PG", filler: str = "FG", ipc: str = ""
 ) -> str:
-    """Return an OBR, and an IPC with the accession."""
     detail = f"OBR|1|{placer}|{filler}|{procedure}||||||||||||||{accession}||||||CT\r"
     return detail + (f"IPC|{ipc}|R1|1.2.3|S1|CT\r" if ipc else "")
 

@@ -26,7 +26,6 @@ def omi(*lines: str, version: str = "2.5.1") -> bytes:
 
 
 def steps(control: str = "NW", *ipc: str, number: int = 1) -> list[str]:
-    """Return one ORC and OBR with these scheduled steps."""
     return [
         f"ORC|{control}|P{number}|F{number}||{'CA' if control == 'CA' else 'SC'}",
         f"OBR|{number}|P{number}|F{number}|7881{number}^PET-CT {number}^L",

@@ -188,14 +188,12 @@ MESSAGES = {
 
 @pytest.fixture(scope="module")
 def offload() -> Iterator[Offload]:
-    """One worker process for all tests."""
     made = Offload()
     yield made
     made.close()
 
 
 def evaluate(listening: ListenerPolicy, payload: bytes) -> tuple[Verdict, Arrival]:
-    """Evaluate a message, and build its record."""
     ids, errors = count(1), list[Exception]()
     verdict = FrameEvaluator(listening, errors.append).evaluate(Frame(payload), NOW)
     assert errors == []
@@ -329,7 +327,6 @@ class HeldHooks:
 
 @contextmanager
 def held_hooks(answer: str) -> Iterator[HeldHooks]:
-    """Make hooks wait within the block."""
     held = HeldHooks(answer)
     set_hook_executor(held)
     try:
@@ -350,7 +347,6 @@ SOURCES = {
 
 
 def listening(name: str = "mine") -> InboundMapping:
-    """Return a definition whose MRN comes from a hook."""
     made = compile_sources(SOURCES, name)
     assert isinstance(made, InboundMapping)
     return made

@@ -325,8 +325,6 @@ async def test_applied_with_an_application_ack_on_error(database: Database) -> N
 
 
 class UnreadableState(FixedCompletion):
-    """A completion waiter that cannot read the state of a message."""
-
     @override
     def wait(self, message_id: int, limit: float) -> asyncio.Future[QueueState]:
         future: asyncio.Future[QueueState] = asyncio.get_running_loop().create_future()
@@ -345,7 +343,6 @@ async def test_an_unknown_outcome_after_the_commit(database: Database) -> None:
 
 
 async def answers_on_full_disk(database: Database, payload: bytes) -> list[bytes]:
-    """Send one frame to a handler whose ledger cannot store."""
     async with open_intake(database) as intake:
         intake.handler._inbox = FullLedger()
         return await intake.send(payload)

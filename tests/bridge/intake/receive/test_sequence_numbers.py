@@ -203,8 +203,6 @@ async def test_a_reused_control_id_does_not_count(database: Database) -> None:
 
 
 class InterruptedThread(Executor):
-    """A thread on whose result the event loop waits while something else happens."""
-
     def __init__(self, meanwhile: Callable[[], object]) -> None:
         self._meanwhile = meanwhile
 

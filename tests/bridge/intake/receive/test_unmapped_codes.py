@@ -44,7 +44,6 @@ def message(site: str, sex: str, race: str) -> bytes:
 
 
 def fail(error: Exception) -> None:
-    """Report an internal error of the evaluation."""
     raise error
 
 

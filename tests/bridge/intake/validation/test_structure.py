@@ -278,7 +278,6 @@ async def test_a_retransmit_while_the_first_is_examined() -> None:
 
 
 def observed(kind: str, value: str) -> str:
-    """Return an OBX of a type."""
     return f"OBX|1|{kind}|1^A||{value}||||||F"
 
 
