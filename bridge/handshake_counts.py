@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import structlog
 
-from mllp.handshakes import HandshakeFailure
+from mllp.tls import HandshakeFailure
 
 MAX_ENTRIES = 20
 """Peers and reasons of one connection that are counted separately."""

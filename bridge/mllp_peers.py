@@ -25,8 +25,8 @@ from mappings.hl7.tables import AckCode, AckCondition
 from mllp.contract import Peer, ReplyCallback
 from mllp.errors import FramingError, LossReason, MLLPError, NotConnected, ReplyLost
 from mllp.framing import COMMIT_BLOCKS, Frame, FrameReader, checked_frame
-from mllp.handshakes import describe_handshake
 from mllp.server import MLLPServerFactory
+from mllp.tls import describe_handshake
 
 _READ_BYTES = 65_536
 _PAUSE_SECONDS = 0.005

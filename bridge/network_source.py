@@ -5,7 +5,7 @@ The address is that of the connection, or the one that a trusted proxy forwards.
 
 The source of an IPv4 address is the address. The source of an IPv6 address is its /64 network,
 because a host can choose the other 64 bits. An IPv4-mapped address counts as IPv4.
-`mllp.admission` has the same rule for MLLP; that package does not import this one.
+`mllp.limits` has the same rule for MLLP; that package does not import this one.
 """
 
 import ipaddress

@@ -13,82 +13,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.python.failure import Failure
 
-from mllp.admission import AdmissionRefusal, Network
 from mllp.errors import FramingError
 from mllp.framing import DEFAULT_MAX_PAYLOAD, Frame
-from mllp.handshakes import HandshakeFailure
-from mllp.memory_budget import FrameBudget
-
-LARGE_FRAME_RATE = 16 * 2**20
-"""Bytes per second of all large frames together: a frame of 16 MiB takes a second."""
-
-UNCONTENDED_FACTOR = 2.0
-"""Large frames are read faster by this factor while no ordinary frames arrive."""
-
-SAMPLE_SECONDS = 1.0
-"""Interval at which the arrival of ordinary frames is checked."""
-
-MIN_PAUSE_SECONDS = 0.0005
-"""Shorter pauses are postponed: they would cost more than they save."""
-
-
-class ReadThrottle:
-    """
-    Limits the rate at which large frames are read, so that other connections are served
-    meanwhile.
-
-    A sender on a fast network fills a large frame as fast as it is read. Times are the caller's,
-    in seconds.
-    """
-
-    __slots__ = (
-        "_free_at",
-        "_is_uncontended",
-        "_rate",
-        "_sampled_at",
-        "_seen",
-        "ordinary_frames",
-    )
-
-    def __init__(self, rate: float = LARGE_FRAME_RATE) -> None:
-        self.ordinary_frames = 0
-        """Ordinary frames that have arrived; sessions count them."""
-        self._rate = rate
-        self._free_at = 0.0  # time at which the bytes read so far are due at this rate
-        self._is_uncontended, self._seen, self._sampled_at = False, 0, 0.0
-
-    def pause_after(self, size: int, now: float) -> float:
-        """Record that `size` bytes were read; return the seconds to pause before the next read."""
-        passed = now - self._sampled_at
-        if passed >= SAMPLE_SECONDS:
-            self._is_uncontended = (
-                passed < 2 * SAMPLE_SECONDS and self.ordinary_frames == self._seen
-            )
-            self._seen, self._sampled_at = self.ordinary_frames, now
-        rate = self._rate * UNCONTENDED_FACTOR if self._is_uncontended else self._rate
-        self._free_at = max(self._free_at, now) + size / rate
-        pause = self._free_at - now
-        return pause if pause >= MIN_PAUSE_SECONDS else 0.0
-
-
-class SharedWindow:
-    """
-    Counts the unanswered frames of a listener.
-
-    A flood over many connections would otherwise put thousands of frames before those of others.
-    """
-
-    __slots__ = ("_limit", "_window", "unanswered")
-
-    def __init__(self, window: int, limit: int) -> None:
-        """`window` is that of one connection, `limit` that of all together."""
-        self._window, self._limit = window, limit
-        self.unanswered = 0
-
-    @property
-    def size(self) -> int:
-        """How many unanswered frames a connection may have now."""
-        return self._window if self.unanswered < self._limit else 1
+from mllp.limits import AdmissionRefusal, FrameBudget, Network, ReadThrottle, SharedWindow
+from mllp.tls import HandshakeFailure
 
 
 class Timer(Protocol):

@@ -50,7 +50,7 @@ from bridge.redaction import describe, stack_frames
 from bridge.store.errors import Conflict, StoreError, StoreUnavailable
 from bridge.transports import MessageSender, NoAcknowledgment
 from mllp.errors import LossReason, NotConnected, ReplyLost, Unframeable
-from mllp.handshakes import HandshakeFailure
+from mllp.tls import HandshakeFailure
 
 POLL_SECONDS = 0.25  # seconds between polls of the outbox without a notification
 DATABASE_PAUSE = 1.0  # seconds, after the database was unavailable

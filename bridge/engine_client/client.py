@@ -36,7 +36,7 @@ from bridge.contract.responses import (
 from bridge.engine_client.errors import EngineFailure, classify, code_of, retry_after
 from bridge.errors import FailureKind
 from bridge.web.bodies import IN_PROCESS
-from mllp.handshakes import HandshakeFailure, describe_handshake
+from mllp.tls import HandshakeFailure, describe_handshake
 
 T = TypeVar("T")
 Message = MutableMapping[str, Any]

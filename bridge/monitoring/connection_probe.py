@@ -17,7 +17,7 @@ from pathlib import Path
 from cryptography import x509
 
 from bridge.executors import Threads
-from mllp.handshakes import describe_handshake
+from mllp.tls import describe_handshake
 
 _CLOSE_SECONDS = 0.3  # a peer that accepts no messages closes the connection within this time
 

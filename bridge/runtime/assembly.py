@@ -51,7 +51,7 @@ from bridge.wiring.engine import engine_application, engine_http, engine_tokens
 from bridge.workers.host import close_all
 from bridge.workers.offload import MEMORY, Offload
 from config import Settings
-from mllp.admission import SharedConnectionLimit
+from mllp.limits import SharedConnectionLimit
 
 WEB_ROLES = frozenset({Role.ENGINE, Role.CONSOLE})
 

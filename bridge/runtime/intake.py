@@ -60,9 +60,8 @@ from bridge.wiring.ports import (
 from bridge.workers.offload import Offload
 from config import Settings
 from config.listeners import ListenerSettings
-from mllp.admission import SharedConnectionLimit
 from mllp.contract import Handler
-from mllp.memory_budget import FrameBudget
+from mllp.limits import FrameBudget, SharedConnectionLimit
 
 
 class IntakeParts:

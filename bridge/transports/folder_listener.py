@@ -25,7 +25,7 @@ from mappings.hl7.tables import ErrorCode
 from mllp.contract import Handler, NakBuilder, ServerObserver, as_deferred
 from mllp.errors import FrameTooLarge
 from mllp.framing import Frame
-from mllp.session import MAX_HEAD_BYTES
+from mllp.server import MAX_HEAD_BYTES
 
 
 class FileDisposition(StrEnum):

@@ -2,8 +2,8 @@
 HL7 over HTTP: a listener. Each POST is a message, and its response is the acknowledgment.
 
 uvicorn's protocol parses requests, with the limits of `bridge.web`. Twisted provides the
-connections: port, TLS and admission (`mllp.admission`) are those of an MLLP listener. Bodies count
-against the frame memory of the process (`mllp.memory_budget`). A request must arrive within
+connections: port, TLS and admission (`mllp.limits`) are those of an MLLP listener. Bodies count
+against the frame memory of the process (`mllp.limits`). A request must arrive within
 `frame_timeout`. A refused request gets its response before its body is read.
 """
 
@@ -41,7 +41,6 @@ from bridge.transports.http_protocol import (
 from bridge.web.connections import HttpConnection, HttpConnections, HttpLimits, Rank
 from bridge.web.protocol import HttpProtocol
 from bridge.web.server import http_config
-from mllp.admission import Admission, ConnectionActivity, SharedConnectionLimit, source_of
 from mllp.contract import (
     Clock,
     Deadline,
@@ -53,9 +52,15 @@ from mllp.contract import (
 )
 from mllp.errors import FrameMemoryExhausted, FrameTimedOut, FrameTooLarge, FramingError
 from mllp.framing import Frame
-from mllp.handshakes import incoming_failure
-from mllp.memory_budget import FrameBudget
-from mllp.session import MAX_HEAD_BYTES
+from mllp.limits import (
+    Admission,
+    ConnectionActivity,
+    FrameBudget,
+    SharedConnectionLimit,
+    source_of,
+)
+from mllp.server import MAX_HEAD_BYTES
+from mllp.tls import incoming_failure
 from mllp.transport import end_writing, is_tls, tls_refusal
 
 IDLE_SECONDS = 30.0

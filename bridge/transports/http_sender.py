@@ -21,7 +21,7 @@ from bridge.transports import NoAcknowledgment
 from bridge.transports.http_protocol import CONTENT_TYPE, content_type_of
 from mappings.hl7.acknowledgment import read_ack
 from mllp.errors import LossReason, NotConnected, ReplyLost
-from mllp.handshakes import describe_handshake
+from mllp.tls import describe_handshake
 
 FIRST_REFUSAL: Final = 300
 """The lowest status that contradicts a positive acknowledgment."""

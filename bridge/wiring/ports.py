@@ -29,9 +29,8 @@ from config import Settings
 from config.addresses import FolderAddress, WebAddress
 from config.listeners import ListenerSettings, SequenceNumbers
 from config.quantities import Address
-from mllp.admission import SharedConnectionLimit
 from mllp.contract import Handler, NakBuilder, ServerLimits
-from mllp.memory_budget import FrameBudget
+from mllp.limits import FrameBudget, SharedConnectionLimit
 from mllp.server import MLLPServerFactory
 from mllp.transport import SharedPort
 

@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.network_source import Proxies, source_of
-from mllp.admission import source_of as mllp_source_of
+from mllp.limits import source_of as mllp_source_of
 
 
 @pytest.mark.parametrize(

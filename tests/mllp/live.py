@@ -24,9 +24,12 @@ from twisted.internet.defer import maybeDeferred  # noqa: E402
 from mllp import Frame, FramingError, MLLPError  # noqa: E402
 from mllp.client import MLLPClient  # noqa: E402
 from mllp.contract import Peer, ReplyCallback, ServerLimits, ServerObserver  # noqa: E402
-from mllp.handshakes import HandshakeFailure  # noqa: E402
 from mllp.server import MLLPServerFactory  # noqa: E402
-from mllp.tls import client_options, server_options  # noqa: E402
+from mllp.tls import (  # noqa: E402
+    HandshakeFailure,
+    client_options,
+    server_options,
+)
 
 the_reactor: Any = reactor
 

@@ -7,14 +7,14 @@ import pytest
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.task import Clock
 
-from mllp.admission import (
+from mllp.contract import ServerLimits
+from mllp.limits import (
     Admission,
     AdmissionRefusal,
     ConnectionActivity,
     SharedConnectionLimit,
     source_of,
 )
-from mllp.contract import ServerLimits
 from mllp.testing import MemoryCaller, MemoryServer, connect_protocols, deliver_all
 from tests.mllp.server_fixture import ManualHandler, RecordingObserver, echo
 

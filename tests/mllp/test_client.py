@@ -3,8 +3,7 @@
 from twisted.internet.defer import CancelledError
 
 from mllp import LossReason, NotConnected, ReplyLost, Unframeable
-from mllp.client import MLLPClient
-from mllp.exchange import ClientState
+from mllp.client import ClientState, MLLPClient
 from mllp.testing import MemoryServer, answering, deliver_all
 from tests.mllp.client_fixture import ClientHarness, ClosingReceiver, Outcome
 

@@ -21,7 +21,7 @@ from mllp import (
     checked_frame,
     frame,
 )
-from mllp.exchange import TRANSITIONS, ClientEvent, ClientState, IllegalTransitionError, next_state
+from mllp.client import TRANSITIONS, ClientEvent, ClientState, IllegalTransitionError, next_state
 
 CASES: dict[str, tuple[bytes, list[Event]]] = {
     "one frame": (b"\x0bA\x1c\r", [Frame(b"A")]),

@@ -9,9 +9,8 @@ from twisted.internet.task import Clock
 
 from mllp import FrameMemoryExhausted, TooMuchNoise
 from mllp.contract import ServerLimits
-from mllp.memory_budget import RESERVE, FrameBudget, MemoryAccount
-from mllp.server import MLLPServerFactory
-from mllp.session import MAX_NOISE
+from mllp.limits import RESERVE, FrameBudget, MemoryAccount
+from mllp.server import MAX_NOISE, MLLPServerFactory
 from mllp.testing import MemoryCaller, connect_protocols, deliver_all
 from tests.mllp.server_fixture import ManualHandler, RecordingObserver, refusal_reply
 

@@ -3,7 +3,7 @@
 import pytest
 from twisted.internet.task import Clock
 
-from mllp.contract import LARGE_FRAME_RATE, MIN_PAUSE_SECONDS, ReadThrottle
+from mllp.limits import LARGE_FRAME_RATE, MIN_PAUSE_SECONDS, ReadThrottle
 from tests.mllp.server_fixture import ManualHandler, server_for
 
 MEBIBYTE = 2**20

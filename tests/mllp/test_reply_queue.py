@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mllp.session import ReplyQueue
+from mllp.server import ReplyQueue
 
 
 @given(order=st.permutations(range(6)))

@@ -14,11 +14,11 @@ from bridge.metrics import Metrics
 from bridge.queue.ledger.arrivals import Receipt
 from mappings.hl7.refusals import MessageRefusal
 from mappings.hl7.tables import AckCode
-from mllp.admission import AdmissionRefusal
 from mllp.contract import Handler, Peer, ReplyCallback, ServerObserver
 from mllp.errors import FrameMemoryExhausted, FramingError
 from mllp.framing import Frame
-from mllp.handshakes import HandshakeFailure
+from mllp.limits import AdmissionRefusal
+from mllp.tls import HandshakeFailure
 
 _REPORT_EVERY = 60.0  # seconds
 

@@ -33,9 +33,9 @@ from mappings.hl7.refusals import (
     WrongDataType,
 )
 from mappings.language.diagnostics import Issue
-from mllp.admission import source_of
 from mllp.contract import Handler, Peer, ReplyCallback
 from mllp.framing import Frame
+from mllp.limits import source_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from bridge.monitoring import handshakes
 from bridge.monitoring.conditions import AlertThresholds, SystemSnapshot, find_conditions
 from bridge.store.database import Database
 from bridge.wiring.stores import migrate_bridge
-from mllp.handshakes import HandshakeFailure
+from mllp.tls import HandshakeFailure
 
 EXPIRED = HandshakeFailure("certificate has expired", "CN=ris")
 LEFT = HandshakeFailure("the peer closed the connection", is_trouble=False)

@@ -17,7 +17,7 @@ from bridge.transports.http_listener import HttpListener, HttpListenerRules
 from mllp.contract import Peer, ReplyCallback, ServerLimits, ServerObserver
 from mllp.errors import FramingError
 from mllp.framing import Frame
-from mllp.memory_budget import RESERVE, FrameBudget
+from mllp.limits import RESERVE, FrameBudget
 from tests.eventually import eventually_async
 
 pytestmark = pytest.mark.anyio
