@@ -402,3 +402,10 @@ class Log(Section):
         "info", description="debug | info | warning | error"
     )
     format: LogFormat = Field(LogFormat.TEXT, description="text | json")
+
+
+class ChannelKind(StrEnum):
+    """The kinds of connections: each has a section of its own in `bridge.toml`."""
+
+    LISTENER = "listener"
+    DESTINATION = "destination"

@@ -7,7 +7,7 @@ _LOADED = [
     "bridge.cli.application",
     "bridge.queue.queries",
     "bridge.runtime.service",
-    "bridge.wiring.stores",
+    "bridge.store.databases",
     "uvicorn.lifespan.on",
     "uvicorn.protocols.http.httptools_impl",
 ]

@@ -20,14 +20,14 @@ from bridge.queue import queries
 from bridge.queue.listing_rows import DeliveryRow
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
-from bridge.store.errors import StoreError
-from bridge.wiring.stores import (
+from bridge.store.databases import (
     engine_is_ready,
     migrate_bridge,
     migrate_engine,
     open_bridge_database,
     open_engine_database,
 )
+from bridge.store.errors import StoreError
 from config import Settings, load
 
 DONE: Final = "done"

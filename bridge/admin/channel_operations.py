@@ -8,21 +8,22 @@ from typing import Any
 
 import httpx
 
+from bridge.active_settings import active_sources, current, origin_of
 from bridge.admin.audit_events import audited
 from bridge.admin.definitions.drafts import check_cached
 from bridge.audit.events import operator
 from bridge.errors import BridgeError
 from bridge.monitoring import alerts, channels, handshakes
+from bridge.monitoring.alert_settings import certificate_files, notifiers
 from bridge.monitoring.alerts import AlertEvent, AlertNotice
-from bridge.monitoring.channels import Channel, ChannelKind
+from bridge.monitoring.channels import Channel
 from bridge.monitoring.conditions import DAY, AlertCondition, AlertSeverity
 from bridge.monitoring.node_files import expiry_times
 from bridge.queue import queries
 from bridge.store.database import Database
-from bridge.wiring.active_settings import active_sources, current, origin_of
-from bridge.wiring.alerts import certificate_files, notifiers
-from bridge.wiring.stores import bridge_database
+from bridge.store.databases import bridge_database
 from config import Settings, load
+from config.sections import ChannelKind
 from mappings.inbound.definition import InboundMapping
 from mappings.language.diagnostics import Sources
 

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from bridge import active_settings
+from bridge.active_settings import MODELS, active_sources, find_connection
 from bridge.admin.checks import connection_checks
 from bridge.admin.definitions.activation import ActivationResult, Author, activate, previous_version
 from bridge.admin.definitions.drafts import as_operator_errors
@@ -18,7 +20,7 @@ from bridge.admin.definitions.editor import activation_json, definition_kinds
 from bridge.admin.errors import InvalidContent, InvalidState, NoSuchItem
 from bridge.errors import BridgeError
 from bridge.executors import Threads
-from bridge.monitoring.channels import ChannelKind
+from bridge.monitoring.alert_settings import certificate_files
 from bridge.monitoring.connection_probe import (
     ProbeStep,
     ProbeTarget,
@@ -30,21 +32,18 @@ from bridge.monitoring.node_files import expiry_times
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import ActivationOrigin
-from bridge.wiring import active_settings
-from bridge.wiring.active_settings import MODELS, active_sources, find_connection
-from bridge.wiring.alerts import certificate_files
-from bridge.wiring.connection_paths import (
+from bridge.transports.connection_paths import (
     RefusedPath,
     folder_at,
     require_permitted,
 )
-from bridge.wiring.destinations import tls_context
+from bridge.transports.tls import tls_context
 from config import Settings
 from config.addresses import FolderAddress
 from config.forms import form_fields, to_table
 from config.listeners import ListenerSettings
 from config.problems import SettingProblem, describe_problems
-from config.sections import DestinationSettings
+from config.sections import ChannelKind, DestinationSettings
 from mappings.language.diagnostics import MappingErrors
 
 _LISTENER_TIMEOUT = 5.0  # seconds

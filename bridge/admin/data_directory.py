@@ -13,9 +13,9 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
-from bridge.wiring.secrets import new_index_key
 from config.example import render_new
 from config.private_files import FOLDER_MODE, make_folder, write_new
+from config.secret_files import new_index_key
 from config.settings import FILE_NAME
 
 _TOKEN_BYTES: Final = 32

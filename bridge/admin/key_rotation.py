@@ -21,9 +21,9 @@ from bridge.admin.report_engine import CommandEngine, internal_engine
 from bridge.audit import outbox
 from bridge.audit.events import command_event
 from bridge.errors import BridgeError
-from bridge.wiring.secrets import KEY_BYTES, read_link_keys, write_link_keys
-from bridge.wiring.stores import bridge_database_of
+from bridge.store.databases import bridge_database_of
 from config import Settings
+from config.secret_files import KEY_BYTES, read_link_keys, write_link_keys
 
 _KEY_ID_BYTES: Final = 4
 _SETTLE_SECONDS: Final = 2.0

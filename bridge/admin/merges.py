@@ -20,8 +20,8 @@ from bridge.index_key import keyed64, signed64
 from bridge.intake.process.order_repository import resume_parked, undo_merge
 from bridge.orders.patients import MergePointer
 from bridge.store.database import Database
+from bridge.store.databases import bridge_database
 from bridge.store.records import merged_patients
-from bridge.wiring.stores import bridge_database
 from config import load
 
 MAX_REASON: Final = 500

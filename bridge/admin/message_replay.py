@@ -20,14 +20,17 @@ from typing import Any, Final
 
 from sqlalchemy import func, select, text
 
+from bridge import active_settings
+from bridge.active_settings import ActiveSettings, active_sources, version_finder
 from bridge.admin.search.message_index import MessageOrigin, NumberKind
 from bridge.admin.search.queue_search import MessageQuery, find_orders_and_messages, search_messages
 from bridge.errors import BridgeError
 from bridge.index_key import signed64
 from bridge.intake.receive import definition_offload
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, ControlIds
-from bridge.intake.receive.listener_policy import ListenerPolicy
+from bridge.intake.receive.listener_policy import ListenerPolicy, make_listeners
 from bridge.intake.receive.verdict import FrameEvaluator, Verdict
+from bridge.intake.validation.structure import make_validator
 from bridge.metrics import Metrics
 from bridge.queue import operations, queries
 from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
@@ -37,9 +40,6 @@ from bridge.queue.statements import MESSAGE
 from bridge.queue.states import AcknowledgmentState, QueueState
 from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
-from bridge.wiring import active_settings
-from bridge.wiring.active_settings import ActiveSettings, active_sources, version_finder
-from bridge.wiring.listeners import make_listeners, validator
 from bridge.workers.host import WorkerError
 from bridge.workers.offload import LARGE, Offload
 from config import Settings
@@ -381,7 +381,7 @@ class StoredMessageReplay:
         if policy is None:
             raise StillRefused("its listener is no longer in the settings")
         section = next(each for each in self._settings.listener if each.name == listener)
-        checked = policy.with_checks(validator(self._settings, section, Metrics()))
+        checked = policy.with_checks(make_validator(self._settings, section, Metrics()))
         errors: list[BaseException] = []
         return checked, FrameEvaluator(checked, errors.append).evaluate(
             Frame(payload), datetime.now(UTC)

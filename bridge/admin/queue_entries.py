@@ -15,12 +15,12 @@ from bridge.admin.search.message_content import error_line, message_text, reply_
 from bridge.admin.search.order_tracking import attempts_of
 from bridge.admin.search.queue_search import exception_reason, with_reasons
 from bridge.audit.events import operator
-from bridge.monitoring.channels import ChannelKind
 from bridge.queue import operations, queries
+from bridge.store.databases import bridge_database
 from bridge.store.records import exceptions, reconcile_rounds
 from bridge.store.records.exceptions import ExceptionSubject
-from bridge.wiring.stores import bridge_database
 from config import load
+from config.sections import ChannelKind
 
 
 def list_messages(home: Path, query: RowQuery) -> tuple[list[dict[str, Any]], int]:

@@ -16,8 +16,8 @@ from bridge.contract.responses import AccountInfo, EnrolmentLink, iso, moment
 from bridge.engine_client.client import EngineClient, in_process
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import BridgeError
-from bridge.wiring.engine import engine_http, engine_tokens, operator_application
-from bridge.wiring.stores import engine_is_ready, migrate_engine, open_engine_database
+from bridge.report_engine import engine_http, engine_tokens, operator_application
+from bridge.store.databases import engine_is_ready, migrate_engine, open_engine_database
 from config import Settings
 
 T = TypeVar("T")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
+from bridge import active_settings
 from bridge.admin.progress import NOT_SHOWN, Report
 from bridge.admin.report_engine import internal_engine
 from bridge.audit import outbox
@@ -21,9 +22,8 @@ from bridge.monitoring.archive import Archive
 from bridge.queue.payload_blobs import delete_orphans
 from bridge.queue.retention.policy import find_size_cutoff, prune
 from bridge.store.database import Database
+from bridge.store.databases import bridge_database_of
 from bridge.store.records import patient_demographics, visit_transfers
-from bridge.wiring import active_settings
-from bridge.wiring.stores import bridge_database_of
 from config import Settings
 
 

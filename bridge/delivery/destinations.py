@@ -1,8 +1,8 @@
 """
 Destinations with their compiled mappings, and what a change of a report means for each. Pure.
 
-`bridge.wiring` makes the destinations from the settings. The release keys and the control ids of
-messages are deterministic, so processing a change twice queues nothing twice.
+The release keys and the control ids of messages are deterministic, so processing a change twice
+queues nothing twice.
 """
 
 import base64

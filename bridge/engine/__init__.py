@@ -1,1 +1,1 @@
-"""The report engine: it stores reports and serves HTTP. Only wiring and admin import it."""
+"""The report engine: it stores reports and serves HTTP. Only `bridge.report_engine` imports it."""

@@ -23,7 +23,7 @@ from sqlalchemy import Connection, Row, text
 from bridge.handshake_counts import SERVICE
 from bridge.metrics import Metrics
 from bridge.monitoring import handshakes
-from bridge.monitoring.channels import ChannelKind, read_channels
+from bridge.monitoring.channels import read_channels
 from bridge.monitoring.conditions import (
     AlertCondition,
     AlertSeverity,
@@ -41,6 +41,7 @@ from bridge.redaction import describe
 from bridge.store.database import Database
 from bridge.store.records import unmapped_codes
 from bridge.store.records.exceptions import list_unseen
+from config.sections import ChannelKind
 from mllp.errors import LossReason
 
 

@@ -7,19 +7,13 @@ failure is valid as long as its node renews it.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import NamedTuple
 
 from sqlalchemy import Connection, text
 
 from bridge.audit.outbox import describe
 from bridge.store.database import Database
-
-
-class ChannelKind(StrEnum):
-    LISTENER = "listener"
-    DESTINATION = "destination"
-
+from config.sections import ChannelKind
 
 LOADED_VALID_MS = 30_000  # ms
 """Nodes renew the entries for loaded channels more often."""

@@ -27,6 +27,7 @@ from bridge.executors import Threads
 from bridge.handshake_counts import SERVICE
 from bridge.metrics import Metrics
 from bridge.monitoring.tracing import Tracer, open_tracer
+from bridge.report_engine import engine_application, engine_http, engine_tokens
 from bridge.roles import Role
 from bridge.runtime.delivery import DeliveryParts
 from bridge.runtime.intake import IntakeParts
@@ -41,13 +42,12 @@ from bridge.runtime.membership import Membership, take_slot
 from bridge.runtime.migration import BRIDGE_ROLES
 from bridge.runtime.schedule import AsyncAction, Job, Schedule, ServicePart, do_nothing, now_ms
 from bridge.runtime.web_server import Probes, Readiness, web_part
+from bridge.store import databases
 from bridge.store.checkpoints import WalCheckpointer
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.store.postgresql.requirements import server_problems
 from bridge.store.records.unmapped_codes import UnmappedCodeCounter
-from bridge.wiring import stores
-from bridge.wiring.engine import engine_application, engine_http, engine_tokens
 from bridge.workers.host import close_all
 from bridge.workers.offload import MEMORY, Offload
 from config import Settings
@@ -64,9 +64,9 @@ def assemble(
     tracer, parts = _tracing(settings)
     application, own_parts = _engine(settings, schedule, roles)
     parts += own_parts
-    database = stores.open_bridge_database(settings) if roles & BRIDGE_ROLES else None
+    database = databases.open_bridge_database(settings) if roles & BRIDGE_ROLES else None
     if database is not None:
-        parts += _database_parts("database", database, stores.migrate_bridge, schedule)
+        parts += _database_parts("database", database, databases.migrate_bridge, schedule)
         parts.append(audit_relay(schedule, AuditRelay(settings, database)))
         _activate_files(settings, database)
     offload = Offload(memory=max(MEMORY, 8 * settings.intake.frame_memory))
@@ -193,8 +193,8 @@ def _engine(
     """
     if Role.ENGINE not in roles or not settings.engine.is_internal:
         return None, []
-    database = stores.open_engine_database(settings)
-    opened = _database_parts("engine database", database, stores.migrate_engine, schedule)
+    database = databases.open_engine_database(settings)
+    opened = _database_parts("engine database", database, databases.migrate_engine, schedule)
     may_block_loop = Role.INTAKE not in roles
     application = engine_application(
         settings, database, now_ms, GrantedRoles(settings), may_block_loop=may_block_loop

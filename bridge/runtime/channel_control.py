@@ -20,7 +20,6 @@ from bridge.executors import Threads
 from bridge.metrics import Metrics
 from bridge.monitoring.channels import (
     Channel,
-    ChannelKind,
     pause,
     read_channels,
     store_activity,
@@ -31,6 +30,7 @@ from bridge.runtime.schedule import Job, Schedule, ServicePart
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.store.records import mapping_versions
+from config.sections import ChannelKind
 from mappings.language.diagnostics import MappingError
 
 STORE_SECONDS = 10.0

@@ -15,9 +15,15 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from bridge import active_settings
+from bridge.active_settings import active_sources
 from bridge.delivery.change_feed import ChangeFeedReader, ChangeProcessor
 from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier
+from bridge.delivery.destination_settings import (
+    make_destinations,
+    make_sender,
+)
 from bridge.delivery.destinations import CompiledDestination
 from bridge.delivery.further_replies import FurtherReplies
 from bridge.delivery.preparation import ReportTexts
@@ -29,7 +35,6 @@ from bridge.executors import Threads
 from bridge.metrics import Metrics
 from bridge.monitoring.channels import (
     ChannelCircuit,
-    ChannelKind,
     read_channels,
     store_activity,
     store_circuits,
@@ -44,15 +49,9 @@ from bridge.runtime.membership import Membership
 from bridge.runtime.schedule import Job, Schedule, ServicePart, now_ms
 from bridge.store.database import Database
 from bridge.store.records.unmapped_codes import UnmappedCodeCounter
-from bridge.wiring import active_settings
-from bridge.wiring.active_settings import active_sources
-from bridge.wiring.connection_paths import RefusedPath
-from bridge.wiring.destinations import (
-    make_destinations,
-    make_sender,
-)
+from bridge.transports.connection_paths import RefusedPath
 from config import Settings
-from config.sections import DestinationSettings
+from config.sections import ChannelKind, DestinationSettings
 from mllp.errors import TLSConfigurationError
 
 CourierFactory = Callable[[CompiledDestination, DestinationSettings], Courier]

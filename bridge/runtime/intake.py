@@ -11,17 +11,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from bridge import active_settings
+from bridge.active_settings import active_sources, version_finder
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
 from bridge.intake.process.order_processor import OrderProcessor
 from bridge.intake.process.order_repository import OrderRepository
 from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.handler import FrameOffload
-from bridge.intake.receive.listener_policy import ListenerPolicy
+from bridge.intake.receive.listener_policy import ListenerPolicy, make_listeners
+from bridge.intake.receive.patient_check import merged_patient_check
 from bridge.intake.receive.statistics import timed
+from bridge.intake.validation.structure import make_validator
 from bridge.intake.validation.validator import ValidatingHandler
 from bridge.metrics import Metrics
-from bridge.monitoring.channels import ChannelKind, read_channels, store_start_failures
+from bridge.monitoring.channels import read_channels, store_start_failures
 from bridge.monitoring.tracing import Tracer, traced_apply, traced_handler
 from bridge.queue import queries
 from bridge.queue.inbox import Inbox
@@ -42,14 +46,7 @@ from bridge.runtime.listener_registry import (
     without_mappings,
 )
 from bridge.runtime.membership import Membership
-from bridge.runtime.schedule import Job, Schedule, ServicePart, now_ms
-from bridge.store.database import Database
-from bridge.store.records.unmapped_codes import UnmappedCodeCounter
-from bridge.wiring import active_settings
-from bridge.wiring.active_settings import active_sources, version_finder
-from bridge.wiring.connection_paths import require_permitted
-from bridge.wiring.listeners import make_listeners, merged_patient_check, validator
-from bridge.wiring.ports import (
+from bridge.runtime.ports import (
     FrameHandlers,
     SharedLimits,
     folder_listener,
@@ -57,9 +54,14 @@ from bridge.wiring.ports import (
     make_port,
     sequencer,
 )
+from bridge.runtime.schedule import Job, Schedule, ServicePart, now_ms
+from bridge.store.database import Database
+from bridge.store.records.unmapped_codes import UnmappedCodeCounter
+from bridge.transports.connection_paths import require_permitted
 from bridge.workers.offload import Offload
 from config import Settings
 from config.listeners import ListenerSettings
+from config.sections import ChannelKind
 from mllp.contract import Handler
 from mllp.limits import FrameBudget, SharedConnectionLimit
 
@@ -221,7 +223,7 @@ class IntakeParts:
         as far as the settings ask for them, and then the `IntakeHandler`.
         """
         require_permitted(self._settings, settings)
-        validation = validator(self._settings, settings, self._metrics)
+        validation = make_validator(self._settings, settings, self._metrics)
         patient_check = merged_patient_check(policy, self._database)
         checked = policy.with_checks(validation, patient_check)
         sequence = sequencer(settings, self._ledger, self._database)

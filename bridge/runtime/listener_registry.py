@@ -22,8 +22,8 @@ from bridge.intake.validation.validator import Validator
 from bridge.redaction import describe
 from bridge.runtime.channel_control import ChannelControl, PausableChannel
 from bridge.runtime.schedule import Job, Schedule
+from bridge.transports.connection_paths import RefusedPath
 from bridge.transports.folder_listener import FolderListener
-from bridge.wiring.connection_paths import RefusedPath
 from config.listeners import ListenerSettings
 from mllp.errors import TLSConfigurationError
 

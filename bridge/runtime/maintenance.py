@@ -25,6 +25,7 @@ from bridge.executors import Threads
 from bridge.handshake_counts import HandshakeCounts
 from bridge.metrics import Metrics
 from bridge.monitoring import handshakes
+from bridge.monitoring.alert_settings import make_alert_monitor, own_files_recorder
 from bridge.monitoring.node_files import NodeAddress
 from bridge.runtime.membership import Membership
 from bridge.runtime.schedule import Job, Run, Schedule, ServicePart, now_ms
@@ -33,7 +34,6 @@ from bridge.store.errors import StoreError
 from bridge.store.postgresql.partitions import create_ahead
 from bridge.store.records import unmapped_codes
 from bridge.store.records.unmapped_codes import UnmappedCodeCounter
-from bridge.wiring.alerts import make_alert_monitor, own_files_recorder
 from bridge.workers.offload import Offload
 from config import Settings
 

@@ -21,8 +21,8 @@ from sqlalchemy.exc import ArgumentError
 from bridge.errors import BridgeError
 from bridge.redaction import describe, stack_frames
 from bridge.roles import Role
+from bridge.store import databases
 from bridge.store.database import Database
-from bridge.wiring import stores
 from config import Settings
 
 BRIDGE_ROLES: Final = frozenset({Role.INTAKE, Role.DELIVERY, Role.CONSOLE})
@@ -58,13 +58,13 @@ def migrate_in_child_process(settings: Settings, roles: frozenset[Role]) -> bool
 
 def _needed(settings: Settings, roles: frozenset[Role]) -> Iterator[Migration]:
     if Role.ENGINE in roles and settings.engine.is_internal:
-        engine = partial(stores.open_engine_database, settings)
-        if _is_behind(engine, stores.engine_is_ready):
-            yield "engine database", engine, stores.migrate_engine
+        engine = partial(databases.open_engine_database, settings)
+        if _is_behind(engine, databases.engine_is_ready):
+            yield "engine database", engine, databases.migrate_engine
     if roles & BRIDGE_ROLES:
-        bridge = partial(stores.open_bridge_database, settings)
-        if _is_behind(bridge, stores.bridge_is_ready):
-            yield "database", bridge, stores.migrate_bridge
+        bridge = partial(databases.open_bridge_database, settings)
+        if _is_behind(bridge, databases.bridge_is_ready):
+            yield "database", bridge, databases.migrate_bridge
 
 
 def _is_behind(open_database: Callable[[], Database], is_ready: Callable[[Database], bool]) -> bool:

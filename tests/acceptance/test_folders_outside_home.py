@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bridge.monitoring.channels import ChannelKind
+from bridge.active_settings import make_connection_record
+from bridge.store.databases import bridge_database
 from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import ActivationOrigin
-from bridge.wiring.active_settings import make_connection_record
-from bridge.wiring.stores import bridge_database
+from config.sections import ChannelKind
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.eventually import eventually

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bridge.admin.data_directory import create_data_directory
-from bridge.wiring.destinations import (
+from bridge.delivery.destination_settings import (
     NotRendered,
     compile_outbound,
     make_destination,

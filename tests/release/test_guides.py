@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bridge.wiring.active_settings import current
-from bridge.wiring.stores import bridge_database
+from bridge.active_settings import current
+from bridge.store.databases import bridge_database
 from config import load
 from tests.acceptance.forked import Forked
 from tests.acceptance.house import House, bridge

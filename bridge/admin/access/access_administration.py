@@ -33,7 +33,7 @@ from bridge.authority import (
 from bridge.contract.responses import AccountInfo, EnrolmentLink
 from bridge.executors import Threads
 from bridge.store.database import Database
-from bridge.wiring.stores import bridge_database, migrate_all
+from bridge.store.databases import bridge_database, migrate_all
 from config import Settings, load
 
 _STATUS: Final = {

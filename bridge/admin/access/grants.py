@@ -16,7 +16,7 @@ from bridge.admin.errors import GrantRefused
 from bridge.audit.outbox import describe
 from bridge.authority import TEXTS, AccountRefusal
 from bridge.store.database import Database
-from bridge.wiring.stores import bridge_database_of
+from bridge.store.databases import bridge_database_of
 from config import Settings
 
 _LOCK: Final = "console grants"

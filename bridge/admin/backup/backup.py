@@ -27,7 +27,7 @@ from bridge import __version__
 from bridge.admin.audit_events import audited
 from bridge.admin.backup.copies import BackupFailed, DatabaseCopy, copy_databases, staging, urls_of
 from bridge.admin.progress import NOT_SHOWN, Report
-from bridge.wiring.stores import bridge_is_ready, open_bridge_database
+from bridge.store.databases import bridge_is_ready, open_bridge_database
 from config import Settings, load
 from config.private_files import FILE_MODE, open_private, sync_folder
 from config.settings import FILE_NAME, paths_in

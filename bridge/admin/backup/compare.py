@@ -15,14 +15,13 @@ from typing import Any, Final
 from pydantic import BaseModel
 from sqlalchemy.engine import make_url
 
+from bridge import active_settings
+from bridge.active_settings import all_sources
 from bridge.admin.backup.copies import urls_of
 from bridge.admin.report_engine import CommandEngine, EngineNotReady, internal_engine
-from bridge.monitoring.channels import ChannelKind
 from bridge.store import migration
 from bridge.store.database import Database
-from bridge.wiring import active_settings
-from bridge.wiring.active_settings import all_sources
-from bridge.wiring.stores import (
+from bridge.store.databases import (
     ENGINE_PACKAGE,
     ENGINE_VERSIONS,
     open_bridge_database,
@@ -30,6 +29,7 @@ from bridge.wiring.stores import (
 )
 from config import Settings, load
 from config.forms import to_table
+from config.sections import ChannelKind
 from config.settings import paths_in
 
 _PASSWORD: Final = re.compile(r"://([^:@/\s]*):[^@\s]*@")

@@ -28,8 +28,8 @@ from bridge.admin.progress import Report
 from bridge.errors import BridgeError
 from bridge.store import migration
 from bridge.store.database import Database
+from bridge.store.databases import ENGINE_PACKAGE, ENGINE_VERSIONS
 from bridge.store.postgresql import partitions
-from bridge.wiring.stores import ENGINE_PACKAGE, ENGINE_VERSIONS
 from config import Settings
 from config.private_files import create_empty, make_folder, open_private
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from bridge import __version__
+from bridge import __version__, active_settings
 from bridge.admin.audit_events import audited
 from bridge.admin.backup.backup import DIGESTS, FORMAT, MANIFEST
 from bridge.admin.backup.copies import (
@@ -33,15 +33,14 @@ from bridge.admin.backup.copies import (
 from bridge.admin.packages.folder import as_toml
 from bridge.admin.progress import NOT_SHOWN, Report
 from bridge.audit.events import operator
-from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
+from bridge.store.databases import bridge_database, migrate_bridge, open_bridge_database
 from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import ActivationOrigin
-from bridge.wiring import active_settings
-from bridge.wiring.stores import bridge_database, migrate_bridge, open_bridge_database
 from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, WebAddress, parse_connection_address
 from config.private_files import make_folder, open_private, replace_all, sync_folder
+from config.sections import ChannelKind
 from config.settings import FILE_NAME
 from config.toml_text import parse_toml
 

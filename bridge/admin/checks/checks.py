@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel
 from sqlalchemy.exc import ArgumentError
 
-from bridge import index_key
+from bridge import active_settings, index_key
+from bridge.active_settings import InvalidConnection, SourceFinder, active_sources
 from bridge.admin.checks import connection_checks
 from bridge.admin.checks.descriptors import TooFewDescriptors, allocate_descriptors, reachable_limit
 from bridge.admin.checks.findings import CheckFinding, CheckSeverity, with_positions
@@ -20,19 +21,16 @@ from bridge.admin.definitions.activation import differing_definitions
 from bridge.admin.report_engine import internal_engine
 from bridge.errors import BridgeError
 from bridge.monitoring import channels, tracing
-from bridge.monitoring.channels import ChannelKind
 from bridge.network_source import Proxies
 from bridge.queue.payload_blobs import count_lost, folder_of
 from bridge.store import migration
 from bridge.store.database import Database
+from bridge.store.databases import ENGINE_PACKAGE, ENGINE_VERSIONS
 from bridge.store.errors import NotSynchronous, WrongIndexKey
 from bridge.store.migration import current, heads, is_ready
 from bridge.store.options import DatabaseOptions
 from bridge.store.postgresql.requirements import server_problems
 from bridge.store.sqlite import damage
-from bridge.wiring import active_settings, stores
-from bridge.wiring.active_settings import InvalidConnection, SourceFinder, active_sources
-from bridge.wiring.secrets import read_index_key, read_link_keys, read_token
 from bridge.workers.confinement import ALL_PROTECTIONS, FILTER, NAMESPACES
 from bridge.workers.host import WorkerError
 from bridge.workers.pool import HOOKS
@@ -40,7 +38,8 @@ from config import Settings, SettingsError, load
 from config.listeners import ListenerSettings
 from config.partial_settings import further_mistakes, valid_settings
 from config.private_files import Exposure, find_exposures, remove_exposures
-from config.sections import DestinationSettings
+from config.secret_files import read_index_key, read_link_keys, read_token
+from config.sections import ChannelKind, DestinationSettings
 from mappings import compiler
 from mappings.language import diagnostics
 from mappings.language.diagnostics import MappingErrors
@@ -383,7 +382,11 @@ def check_databases(settings: Settings, unreadable: Mapping[str, str]) -> Iterat
     url = settings.engine_database_url()
     if not settings.engine.is_internal:
         return
-    place, package, versions = "database.engine_url", stores.ENGINE_PACKAGE, stores.ENGINE_VERSIONS
+    place, package, versions = (
+        "database.engine_url",
+        ENGINE_PACKAGE,
+        ENGINE_VERSIONS,
+    )
     if url not in unreadable:
         yield from _migrations(place, url, package, versions)
     elif url != bridge_url:

@@ -7,20 +7,22 @@ No port is opened and no connection is made.
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from bridge import active_settings
+from bridge.active_settings import SourceFinder
+from bridge.delivery import destination_settings
+from bridge.delivery.destination_settings import destination_definition_names
 from bridge.errors import BridgeError
+from bridge.intake.receive.listener_policy import UnknownCharset, compile_inbound
+from bridge.intake.validation.structure import make_validator
 from bridge.metrics import Metrics
-from bridge.monitoring.channels import ChannelKind
 from bridge.store.records.mapping_versions import MappingVersion
+from bridge.transports.connection_paths import RefusedPath, authorization_path, require_permitted
 from bridge.transports.http_protocol import read_authorization
-from bridge.wiring import active_settings, destinations, listeners
-from bridge.wiring.active_settings import SourceFinder
-from bridge.wiring.connection_paths import RefusedPath, authorization_path, require_permitted
-from bridge.wiring.destinations import destination_definition_names
-from bridge.wiring.listeners import validator
+from bridge.transports.tls import destination_tls_options, listener_tls_options
 from config import Settings
 from config.addresses import FolderAddress
 from config.listeners import ListenerSettings
-from config.sections import DestinationSettings
+from config.sections import ChannelKind, DestinationSettings
 from mappings.hl7.charset import is_codec
 from mllp.errors import TLSConfigurationError
 
@@ -77,10 +79,10 @@ def verify_definition(settings: Settings, name: str, find: SourceFinder) -> None
     """
     for listener in settings.listener:
         if name in listener.mappings:
-            listeners.compile_inbound(settings, listener, find)
+            compile_inbound(settings, listener, find)
     for destination in settings.destination:
         if name in destination_definition_names(destination):
-            destinations.make_destination(settings, destination, find)
+            destination_settings.make_destination(settings, destination, find)
 
 
 def verify_records(
@@ -90,7 +92,7 @@ def verify_records(
     for record in records:
         listener = active_settings.listener_of_record(record.name)
         if listener:
-            listeners.compile_inbound(settings, _listener(settings, listener), find)
+            compile_inbound(settings, _listener(settings, listener), find)
             continue
         connection = active_settings.connection_of_record(record.name)
         if connection is not None and active_settings.table_of(record) is not None:
@@ -121,11 +123,11 @@ def listener_parts(
     found: list[Part] = [
         partial(_require_charset, listener),
         partial(_require_site, settings, listener, find),
-        partial(validator, settings, listener, Metrics()),
+        partial(make_validator, settings, listener, Metrics()),
         partial(_require_authorization, settings, listener),
     ]
     if listener.tls is not None:
-        found.append(partial(listeners.tls_options, settings, listener.tls))
+        found.append(partial(listener_tls_options, settings, listener.tls))
     return found
 
 
@@ -136,8 +138,8 @@ def destination_parts(
     if (refused := _refused(settings, destination)) is not None:
         return [refused]
     return [
-        partial(destinations.make_destination, settings, destination, find),
-        partial(destinations.tls_options, settings, destination),
+        partial(destination_settings.make_destination, settings, destination, find),
+        partial(destination_tls_options, settings, destination),
         partial(_require_authorization, settings, destination),
     ]
 
@@ -174,7 +176,7 @@ def _refused(settings: Settings, section: ListenerSettings | DestinationSettings
 def _require_site(
     settings: Settings, listener: ListenerSettings, find: SourceFinder | None
 ) -> None:
-    for definition in listeners.compile_inbound(settings, listener, find):
+    for definition in compile_inbound(settings, listener, find):
         if not listener.site and definition.plan.tags["SiteID"].of_listener:
             raise MissingSite(listener.name, definition.name)
 
@@ -186,7 +188,7 @@ def _require_charset(listener: ListenerSettings) -> None:
     `compile_inbound` checks it too, but only if no definition has mistakes.
     """
     if not is_codec(listener.charset):
-        raise listeners.UnknownCharset(listener.name)
+        raise UnknownCharset(listener.name)
 
 
 def _require_free_address(settings: Settings, listener: ListenerSettings) -> None:

@@ -26,18 +26,18 @@ from bridge.admin.checks.checks import active_or_file_settings
 from bridge.admin.checks.findings import CheckFinding, CheckSeverity, with_positions
 from bridge.contract import TOKEN_HEADER
 from bridge.transports import TransportError
-from bridge.transports.http_protocol import read_authorization
-from bridge.wiring.connection_paths import (
+from bridge.transports.connection_paths import (
     RefusedPath,
     authorization_path,
     folder_at,
     require_permitted,
 )
-from bridge.wiring.destinations import tls_context
-from bridge.wiring.secrets import read_token
+from bridge.transports.http_protocol import read_authorization
+from bridge.transports.tls import tls_context
 from config import Settings, SettingsError, load
 from config.addresses import FolderAddress, WebAddress
 from config.listeners import ListenerSettings
+from config.secret_files import read_token
 from config.sections import DestinationSettings
 
 PATIENCE: Final = 20.0

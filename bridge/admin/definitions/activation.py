@@ -12,6 +12,8 @@ from types import MappingProxyType
 from sqlalchemy import Connection
 from typing_extensions import override
 
+from bridge import active_settings
+from bridge.active_settings import SourceFinder, active_sources, file_sources
 from bridge.admin.checks.connection_checks import (
     used_definitions,
     verify_definition,
@@ -20,13 +22,11 @@ from bridge.admin.checks.connection_checks import (
 from bridge.audit import outbox
 from bridge.audit.events import AuditEvent
 from bridge.errors import BridgeError
-from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import Activation, ActivationOrigin, MappingVersion
-from bridge.wiring import active_settings
-from bridge.wiring.active_settings import SourceFinder, active_sources, file_sources
 from config import Settings
+from config.sections import ChannelKind
 from mappings.compiler import compile_with_files
 from mappings.language.diagnostics import MappingErrors, Sources
 
@@ -122,7 +122,7 @@ def activate(
 
     `begun_on` has the versions that must still be active (empty: none), otherwise VersionConflict
     is raised. `records` are listeners and destinations saved in the console
-    (`bridge.wiring.active_settings`); definitions that they use are activated too if they never
+    (`bridge.active_settings`); definitions that they use are activated too if they never
     were. If another activation is committed during the check, the check is repeated.
     """
     for _ in range(_ATTEMPTS):

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bridge import active_settings
 from bridge.admin.audit_events import audited
 from bridge.admin.checks.checks import is_missing
 from bridge.admin.checks.connection_checks import used_definitions
@@ -31,11 +32,10 @@ from bridge.errors import BridgeError
 from bridge.intake.validation.profiles import load_profile
 from bridge.intake.validation.structure import validate
 from bridge.intake.validation.validator import ValidationFinding
+from bridge.report_engine import engine_http, engine_tokens
 from bridge.store.database import Database
+from bridge.store.databases import bridge_database
 from bridge.store.records import mapping_versions
-from bridge.wiring import active_settings
-from bridge.wiring.engine import engine_http, engine_tokens
-from bridge.wiring.stores import bridge_database
 from config import Settings
 from config import load as load_settings
 from config.listeners import ListenerSettings

@@ -14,14 +14,14 @@ from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
+from bridge import active_settings
+from bridge.active_settings import SourceFinder, active_sources, file_sources, version_finder
 from bridge.admin.definitions.drafts import check_cached
 from bridge.errors import BridgeError
 from bridge.intake.receive.listener_policy import VersionFinder
 from bridge.queue import queries
 from bridge.queue.listing_rows import MessageRow
 from bridge.store.database import Database
-from bridge.wiring import active_settings
-from bridge.wiring.active_settings import SourceFinder, active_sources, file_sources, version_finder
 from config import Settings
 from config import load as load_settings
 from config.listeners import ListenerSettings

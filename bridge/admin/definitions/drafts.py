@@ -20,6 +20,13 @@ from threading import Lock
 from types import MappingProxyType
 from typing import Any
 
+from bridge.active_settings import (
+    NoSuchListener,
+    active_sources,
+    all_sources,
+    file_sources,
+    is_record,
+)
 from bridge.admin.access.permissions import Permission
 from bridge.admin.definitions.activation import (
     ActivationResult,
@@ -45,13 +52,6 @@ from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.store.records import mapping_versions, unmapped_codes
 from bridge.store.records.mapping_versions import MappingDraft
-from bridge.wiring.active_settings import (
-    NoSuchListener,
-    active_sources,
-    all_sources,
-    file_sources,
-    is_record,
-)
 from bridge.workers.host import WorkerBusy
 from bridge.workers.pool import parse
 from config import Settings

@@ -12,6 +12,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from bridge import active_settings
+from bridge.active_settings import all_sources, file_sources
 from bridge.admin.definitions import drafts as drafting
 from bridge.admin.definitions.activation import (
     Author,
@@ -31,14 +33,12 @@ from bridge.admin.definitions.drafts import (
     require_readable,
 )
 from bridge.admin.errors import NoSuchItem
+from bridge.delivery.destination_settings import destination_definition_names
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions
 from bridge.store.records import unmapped_codes as code_records
 from bridge.store.records.mapping_versions import Activation, MappingDraft, MappingVersion
 from bridge.store.records.unmapped_codes import CodeKey
-from bridge.wiring import active_settings
-from bridge.wiring.active_settings import all_sources, file_sources
-from bridge.wiring.destinations import destination_definition_names
 from config import Settings
 from mappings.compiler import Compiled, definition_names
 from mappings.inbound.definition import InboundMapping

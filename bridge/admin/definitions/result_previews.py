@@ -16,9 +16,12 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
+from bridge import active_settings
+from bridge.active_settings import active_sources
 from bridge.admin.definitions.drafts import issue_json
 from bridge.admin.errors import NoSuchItem
 from bridge.delivery.composer import Composer, MessagePlan, plan_message
+from bridge.delivery.destination_settings import destination_definition_names, make_destination
 from bridge.delivery.destinations import CompiledDestination
 from bridge.delivery.errors import CompositionError, Superseded
 from bridge.delivery.preparation import ReportContent, ReportTexts
@@ -29,9 +32,6 @@ from bridge.queue import queries
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.listing_rows import DeliveryRow
 from bridge.store.database import Database
-from bridge.wiring import active_settings
-from bridge.wiring.active_settings import active_sources
-from bridge.wiring.destinations import destination_definition_names, make_destination
 from config import Settings
 from config.sections import DestinationSettings
 from mappings.hl7.message import Message

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from bridge import active_settings
+from bridge.active_settings import active_sources, all_sources, version_finder
 from bridge.admin.definitions.comparison import (
     ComparisonResult,
     MessageSample,
@@ -45,8 +47,6 @@ from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
 from bridge.queue.listing_rows import MessageDetail
 from bridge.store.database import Database
-from bridge.wiring import active_settings
-from bridge.wiring.active_settings import active_sources, all_sources, version_finder
 from config import Settings
 from mappings.authoring.inference import infer_definition
 from mappings.authoring.sample_results import find_dependencies, sample_contexts

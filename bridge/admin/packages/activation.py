@@ -19,6 +19,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
+from bridge import active_settings
+from bridge.active_settings import all_sources
 from bridge.admin.audit_events import audited
 from bridge.admin.checks import connection_checks
 from bridge.admin.definitions.activation import Author, activate
@@ -48,16 +50,14 @@ from bridge.admin.packages.folder import (
     results,
 )
 from bridge.audit.events import operator
-from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
+from bridge.store.databases import bridge_database
 from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import Activation, MappingVersion
-from bridge.wiring import active_settings
-from bridge.wiring.active_settings import all_sources
-from bridge.wiring.stores import bridge_database
 from bridge.workers.pool import DocumentTooCostly, DocumentUnparsable, parse
 from config import Settings, SettingsError, load
 from config.forms import to_table
+from config.sections import ChannelKind
 from mappings.compiler import compile_with_files
 from mappings.language.diagnostics import Sources
 from parsers.limits import PACKAGE

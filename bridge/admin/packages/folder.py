@@ -22,14 +22,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.admin.audit_events import audited
-from bridge.admin.checks.connection_checks import used_definitions
-from bridge.audit.outbox import describe
-from bridge.errors import BridgeError
-from bridge.monitoring.channels import ChannelKind
-from bridge.store.database import Database
-from bridge.wiring import active_settings, destinations, listeners
-from bridge.wiring.active_settings import (
+from bridge import active_settings
+from bridge.active_settings import (
     MODELS,
     Connection,
     active_sources,
@@ -37,13 +31,21 @@ from bridge.wiring.active_settings import (
     find_connection,
     keys,
 )
-from bridge.wiring.connection_paths import require_permitted
-from bridge.wiring.stores import bridge_database
+from bridge.admin.audit_events import audited
+from bridge.admin.checks.connection_checks import used_definitions
+from bridge.audit.outbox import describe
+from bridge.delivery import destination_settings
+from bridge.errors import BridgeError
+from bridge.intake.receive.listener_policy import compile_inbound
+from bridge.store.database import Database
+from bridge.store.databases import bridge_database
+from bridge.transports.connection_paths import require_permitted
 from config import Settings
 from config.addresses import FolderAddress
 from config.forms import to_table
 from config.listeners import ListenerSettings
 from config.private_files import replace_all
+from config.sections import ChannelKind
 from config.settings import FILE_NAME, load, parse, paths_in
 from config.toml_text import Location, parse_toml, replace_tables
 from mappings.compiler import compile_with_files, read_folder
@@ -494,10 +496,10 @@ def _check(settings: Settings, names: Sequence[str], sources: Sources) -> None:
     """Build the new listeners and destinations as a start of the service does."""
     for listener in settings.listener:
         if listener.name in names:
-            listeners.compile_inbound(settings, listener, lambda _: sources)
+            compile_inbound(settings, listener, lambda _: sources)
     for destination in settings.destination:
         if destination.name in names:
-            destinations.make_destination(settings, destination, lambda _: sources)
+            destination_settings.make_destination(settings, destination, lambda _: sources)
 
 
 def require_files(settings: Settings, section: active_settings.Connection) -> None:

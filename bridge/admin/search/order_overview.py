@@ -21,9 +21,9 @@ from bridge.admin.search.queue_search import find_orders_and_messages
 from bridge.contract.responses import OrderKeyBody, StatusRecordBody
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
+from bridge.report_engine import engine_http, engine_tokens
 from bridge.store.database import Database
-from bridge.wiring.engine import engine_http, engine_tokens
-from bridge.wiring.stores import bridge_database
+from bridge.store.databases import bridge_database
 from config import load
 
 _ORDERS_OF_REPORT = text("""

@@ -34,7 +34,7 @@ from bridge.console.http.guard import (
     authenticate,
     problem_response,
 )
-from bridge.wiring.engine import page_assets
+from bridge.report_engine import page_assets
 
 MOUNT_PATH: Final = "/console"
 _APP: Final = "src/console/main.ts"

@@ -40,8 +40,8 @@ from bridge.console.http.guard import (
 )
 from bridge.executors import Threads
 from bridge.monitoring import channels as channel_records
-from bridge.monitoring.channels import ChannelKind
 from bridge.web.bodies import Model
+from config.sections import ChannelKind
 
 channel_router = APIRouter(prefix="/api/channels", route_class=ConsoleRoute)
 router = APIRouter(prefix="/api/connections", route_class=ConsoleRoute)

@@ -1,17 +1,25 @@
-"""
-The policy of one listener: how its messages are inspected, read and acknowledged.
-
-`bridge.wiring` builds policies from settings and compiled mappings.
-"""
+"""The policy of one listener, made from its settings: how its messages are checked and read."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from bridge.active_settings import SourceFinder, file_sources
+from bridge.errors import BridgeError
 from bridge.intake.receive import definition_offload
 from bridge.store.records.unmapped_codes import OnUnmappedCodes, ignore_unmapped_codes
 from bridge.workers.offload import LARGE, Offload
-from config.listeners import Acknowledge, MergedPatients, PatientConflict, Replies, ReusedControlId
+from config import Settings
+from config.listeners import (
+    Acknowledge,
+    ListenerSettings,
+    MergedPatients,
+    PatientConflict,
+    Replies,
+    ReusedControlId,
+)
+from mappings.compiler import compile_sources
+from mappings.hl7.charset import is_codec
 from mappings.hl7.header import Header
 from mappings.hl7.message import Message
 from mappings.inbound.definition import InboundMapping, PreCheck
@@ -104,3 +112,67 @@ class ListenerPolicy:
         if self.offload is None or len(raw) < LARGE:
             return definition.apply(Message.parse(raw, fallback=self.charset), defaults)
         return definition_offload.read(self.offload, definition, raw, self.charset, defaults)
+
+
+class NotInbound(BridgeError):
+    """A listener uses a definition that does not read messages."""
+
+    def __init__(self, listener: str, mapping: str) -> None:
+        super().__init__(f"listener {listener}: {mapping} is not a mapping of incoming messages")
+
+
+class UnknownCharset(BridgeError):
+    def __init__(self, listener: str) -> None:
+        super().__init__(f"listener {listener}: charset is not supported")
+
+
+def make_listeners(
+    settings: Settings,
+    find: SourceFinder | None = None,
+    find_version: VersionFinder = no_earlier_version,
+    on_unmapped_codes: OnUnmappedCodes = ignore_unmapped_codes,
+) -> dict[str, ListenerPolicy]:
+    """
+    Compile the listeners' definitions from the sources of `find`, by default the files on disk.
+
+    `find_version` returns the versions of stored messages; `on_unmapped_codes` is called with
+    unmapped codes. Raises MappingErrors, NotInbound, UnknownCharset.
+    """
+    compiled = [_make_policy(settings, each, find) for each in settings.listener]
+    return {
+        each.name: replace(each, find_version=find_version, on_unmapped_codes=on_unmapped_codes)
+        for each in compiled
+    }
+
+
+def _make_policy(
+    settings: Settings, listener: ListenerSettings, find: SourceFinder | None
+) -> ListenerPolicy:
+    return ListenerPolicy(
+        name=listener.name,
+        definitions=compile_inbound(settings, listener, find),
+        site=listener.site,
+        time_zone=listener.time_zone,
+        acknowledge=listener.acknowledge,
+        reuse=listener.reused_control_id,
+        processing_ids=frozenset(listener.processing_ids),
+        charset=listener.charset,
+        replies=listener.replies,
+        merged=listener.merged_patients,
+        patient_conflict=listener.patient_conflict,
+        commit_blocks=listener.commit_blocks,
+    )
+
+
+def compile_inbound(
+    settings: Settings, listener: ListenerSettings, find: SourceFinder | None = None
+) -> tuple[InboundMapping, ...]:
+    """Compile a listener's definitions. Raises MappingErrors, NotInbound, UnknownCharset."""
+    find = find or file_sources(settings)
+    compiled = [compile_sources(find(name), name) for name in listener.mappings]
+    for name, each in zip(listener.mappings, compiled, strict=True):
+        if not isinstance(each, InboundMapping):
+            raise NotInbound(listener.name, name)
+    if not is_codec(listener.charset):
+        raise UnknownCharset(listener.name)
+    return tuple(each for each in compiled if isinstance(each, InboundMapping))

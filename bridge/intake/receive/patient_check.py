@@ -33,7 +33,7 @@ from bridge.redaction import describe
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.store.records import order_index, visit_transfers
-from config.listeners import MergedPatients, PatientConflict
+from config.listeners import Acknowledge, MergedPatients, PatientConflict
 from mappings.hl7.header import peek
 from mappings.hl7.refusals import DuplicateKeyIdentifier, MessageRefusal, UnknownKeyIdentifier
 from mappings.inbound.events import OrderAction, OrderEvent
@@ -170,3 +170,9 @@ def _closes_circle(events: Iterable[OrderEvent], survivors: Survivors) -> bool:
         and survivors.get((each.site, each.mrn)) == each.prior_mrn
         for each in events
     )
+
+
+def merged_patient_check(policy: ListenerPolicy, database: Database) -> PatientCheck | None:
+    """Return the check for merged patients; None if the listener only stores."""
+    checks = policy.acknowledge is not Acknowledge.STORED
+    return PatientCheck(policy, database) if checks else None

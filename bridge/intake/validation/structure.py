@@ -15,11 +15,15 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-from bridge.intake.validation.profiles import Reference, nearest
-from bridge.intake.validation.validator import ValidationFinding, read_report
+from bridge.intake.validation.profiles import Reference, load_profile, nearest
+from bridge.intake.validation.validator import ValidationFinding, Validator, read_report
+from bridge.metrics import Metrics
+from config import Settings
+from config.listeners import ListenerSettings, Validation
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import (
     MessageRefusal,
@@ -292,3 +296,17 @@ def _is_alternative(line: str, version: str) -> bool:
         return bool(load_reference(match[1], "Group", version)[0] == "choice")
     except ChildNotFound:
         return False
+
+
+def make_validator(
+    settings: Settings, listener: ListenerSettings, metrics: Metrics
+) -> Validator | None:
+    """Return the validator of a listener, or None. Raises ProfileUnusable."""
+    if listener.validation is Validation.OFF:
+        return None
+    file = listener.profile
+    profile = None if file is None else load_profile(settings.path(file))
+    validate_payload = partial(validate, profile=profile, fallback=listener.charset)
+    return Validator(
+        listener.name, validate_payload, metrics, refuse=listener.validation is Validation.REFUSE
+    )

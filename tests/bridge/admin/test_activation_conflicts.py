@@ -11,11 +11,11 @@ from typing_extensions import override
 from bridge.admin.definitions.activation import Author, activate, activate_at_start
 from bridge.admin.definitions.editor import ActivationRequest, DefinitionEditor, DraftEdit, overview
 from bridge.admin.errors import InvalidContent, OperatorError
+from bridge.intake.receive.listener_policy import NotInbound
 from bridge.store.database import Database
+from bridge.store.databases import bridge_database
 from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import ActivationOrigin, MappingVersion
-from bridge.wiring.listeners import NotInbound
-from bridge.wiring.stores import bridge_database
 from config import load
 from tests.databases import create_migrated_home
 

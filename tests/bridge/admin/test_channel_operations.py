@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
+from bridge.active_settings import file_sources
 from bridge.admin.channel_operations import channel_states
 from bridge.admin.definitions.activation import Author, activate
-from bridge.monitoring.channels import ChannelKind
+from bridge.store import databases
 from bridge.store.database import Database
-from bridge.wiring import stores
-from bridge.wiring.active_settings import file_sources
 from config import Settings, load
+from config.sections import ChannelKind
 from tests.databases import create_migrated_home
 
 SETTINGS = """
@@ -36,8 +36,8 @@ def test_a_listener_whose_messages_name_the_site_serves_all_sites(tmp_path: Path
     create_migrated_home(home)
     (home / "bridge.toml").write_text(SETTINGS, "utf-8")
     settings = load(home)
-    database = stores.open_bridge_database(settings)
-    stores.migrate_bridge(database)
+    database = databases.open_bridge_database(settings)
+    databases.migrate_bridge(database)
     try:
         own = {"both": ["SITE1"], "patients": ["SITE1"], "none": []}
         assert sites(settings, database) == own

@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from bridge.admin.checks.checks import check_home
-from bridge.admin.checks.findings import CheckSeverity
-from bridge.admin.checks.live import check_live
-from bridge.admin.connection_settings import ConnectionChange, Connections, ProposedConnection
-from bridge.admin.errors import ChangeConflict, InvalidContent, InvalidState, NoSuchItem
-from bridge.monitoring.channels import ChannelKind
-from bridge.store.database import Database
-from bridge.store.records import mapping_versions
-from bridge.store.records.mapping_versions import ActivationOrigin, MappingDraft
-from bridge.wiring import stores
-from bridge.wiring.active_settings import (
+from bridge.active_settings import (
     connections_of,
     current,
     make_connection_record,
     origin_of,
 )
+from bridge.admin.checks.checks import check_home
+from bridge.admin.checks.findings import CheckSeverity
+from bridge.admin.checks.live import check_live
+from bridge.admin.connection_settings import ConnectionChange, Connections, ProposedConnection
+from bridge.admin.errors import ChangeConflict, InvalidContent, InvalidState, NoSuchItem
+from bridge.store import databases
+from bridge.store.database import Database
+from bridge.store.records import mapping_versions
+from bridge.store.records.mapping_versions import ActivationOrigin, MappingDraft
 from config import Settings, load
+from config.sections import ChannelKind
 from tests.databases import create_migrated_home
 
 SETTINGS = """
@@ -46,8 +46,8 @@ class ConnectionsHarness:
         create_migrated_home(home)
         (home / "bridge.toml").write_text(SETTINGS, "utf-8")
         self.settings: Settings = load(home)
-        self.database: Database = stores.open_bridge_database(self.settings)
-        stores.migrate_bridge(self.database)
+        self.database: Database = databases.open_bridge_database(self.settings)
+        databases.migrate_bridge(self.database)
         self.setup = Connections(self.settings, self.database, lambda: 1_000)
 
     def put(

@@ -14,7 +14,7 @@ from bridge.admin.errors import (
     InvalidState,
     NoSuchItem,
 )
-from bridge.wiring.stores import bridge_database
+from bridge.store.databases import bridge_database
 from config import load
 from tests.databases import add_database
 

@@ -8,7 +8,7 @@ import pytest
 from bridge.admin.definitions.editor import DefinitionEditor, DraftEdit
 from bridge.admin.definitions.trials import ComparisonRequest, DefinitionTrials, TrialMessage
 from bridge.admin.errors import InvalidContent
-from bridge.wiring.stores import bridge_database
+from bridge.store.databases import bridge_database
 from config import load
 from mappings.hl7.batch import messages_in_text
 from tests.bridge.engine_client.unreachable import client

@@ -9,7 +9,7 @@ import pytest
 from bridge.admin.definitions.editor import ActivationRequest, DefinitionEditor, DraftEdit
 from bridge.admin.definitions.trials import ComparisonRequest, DefinitionTrials, TrialMessage
 from bridge.admin.errors import InvalidContent, PermissionDenied
-from bridge.wiring.stores import bridge_database
+from bridge.store.databases import bridge_database
 from config import load
 from tests.bridge.engine_client.unreachable import client
 from tests.databases import create_migrated_home

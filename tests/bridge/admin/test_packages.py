@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from bridge.admin.definitions.activation import Author, activate, activate_files
-from bridge.admin.errors import ChangeConflict, InvalidState, NoSuchItem, OperatorError
-from bridge.admin.packages.activation import InterfacePackages, PackageImport, pack_zip, unpack_zip
-from bridge.admin.packages.folder import NotImported
-from bridge.monitoring.channels import ChannelKind
-from bridge.store.database import Database
-from bridge.wiring import stores
-from bridge.wiring.active_settings import (
+from bridge.active_settings import (
     active_sources,
     current,
     make_connection_record,
     make_list_record,
 )
+from bridge.admin.definitions.activation import Author, activate, activate_files
+from bridge.admin.errors import ChangeConflict, InvalidState, NoSuchItem, OperatorError
+from bridge.admin.packages.activation import InterfacePackages, PackageImport, pack_zip, unpack_zip
+from bridge.admin.packages.folder import NotImported
+from bridge.store import databases
+from bridge.store.database import Database
 from config import Settings, load
+from config.sections import ChannelKind
 from tests.databases import create_migrated_home
 
 SETTINGS = """
@@ -41,8 +41,8 @@ class Home:
         (home / "bridge.toml").write_text(text, "utf-8")
         self.path = home
         self.settings: Settings = load(home)
-        self.database: Database = stores.open_bridge_database(self.settings)
-        stores.migrate_bridge(self.database)
+        self.database: Database = databases.open_bridge_database(self.settings)
+        databases.migrate_bridge(self.database)
         self.parcels = InterfacePackages(self.settings, self.database, lambda: 1_000)
 
     @property

@@ -9,7 +9,7 @@ from bridge.admin.checks.findings import CheckSeverity
 from bridge.admin.data_directory import create_data_directory
 from bridge.engine.service.accounts.sign_in_limit import SignInLimiter
 from bridge.engine.settings import Quota
-from bridge.wiring.stores import migrate_all, open_engine_database
+from bridge.store.databases import migrate_all, open_engine_database
 from config import load
 
 

@@ -6,7 +6,7 @@ from typer.testing import CliRunner, Result
 
 from bridge.cli.application import application
 from bridge.store.database import Database
-from bridge.wiring.stores import open_engine_database
+from bridge.store.databases import open_engine_database
 from config import load
 from tests.databases import add_database
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bridge.monitoring.alerts import update_alerts
 from bridge.monitoring.conditions import AlertCondition, AlertSeverity
-from bridge.wiring.stores import bridge_database
+from bridge.store.databases import bridge_database
 from tests.bridge.cli.home import Home
 
 PAUSED = AlertCondition("paused:listener a", AlertSeverity.WARNING, "listener a is paused")

@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from bridge.active_settings import current, make_connection_record
 from bridge.admin.backup import copies
 from bridge.admin.backup.backup import back_up
 from bridge.cli.application import application
-from bridge.monitoring.channels import ChannelKind
+from bridge.store.databases import bridge_database
 from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import ActivationOrigin
-from bridge.wiring.active_settings import current, make_connection_record
-from bridge.wiring.stores import bridge_database
 from config import load
+from config.sections import ChannelKind
 from tests.bridge.cli.home import Home
 from tests.conftest import address_of, ask_server, drop_database
 

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from bridge.admin.access import grants
-from bridge.wiring.stores import bridge_database
+from bridge.store.databases import bridge_database
 from tests.bridge.cli.home import Home
 from tests.databases import create_migrated_home
 

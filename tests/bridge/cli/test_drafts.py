@@ -7,9 +7,9 @@ import pytest
 
 from bridge.admin.definitions.activation import Author
 from bridge.admin.definitions.drafts import DraftConflict, NoDraft, activate_draft, save
+from bridge.store.databases import bridge_database
 from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import MappingDraft
-from bridge.wiring.stores import bridge_database
 from config import load
 from mappings.language.diagnostics import MappingErrors
 from tests.databases import create_migrated_home

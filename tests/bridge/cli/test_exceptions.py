@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
+from bridge.store.databases import bridge_database
 from bridge.store.records import exceptions, reconcile_rounds
 from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.records.reconcile_rounds import ReconcileRound
-from bridge.wiring.stores import bridge_database
 from tests.bridge.cli.home import Home
 
 

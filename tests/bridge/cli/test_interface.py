@@ -7,8 +7,8 @@ import pytest
 import trustme
 from typer.testing import Result
 
-from bridge.wiring.active_settings import current
-from bridge.wiring.stores import bridge_database
+from bridge.active_settings import current
+from bridge.store.databases import bridge_database
 from config import load
 from tests.bridge.cli.home import Home
 from tests.databases import create_migrated_home

@@ -19,11 +19,11 @@ from bridge.engine.links import KeyRing
 from bridge.engine.service.accounts import second_factor
 from bridge.engine.service.accounts.users import ACCOUNTS
 from bridge.engine.service.launch.links import LINKS
+from bridge.report_engine import engine_application
 from bridge.store.database import Database
-from bridge.wiring.engine import engine_application
-from bridge.wiring.secrets import KEY_BYTES, read_link_keys, write_link_keys
-from bridge.wiring.stores import bridge_database, migrate_engine, open_engine_database
+from bridge.store.databases import bridge_database, migrate_engine, open_engine_database
 from config import load
+from config.secret_files import KEY_BYTES, read_link_keys, write_link_keys
 from tests.bridge.cli.home import Home
 
 DAY = 24 * 3600 * 1000

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from bridge import active_settings
+from bridge.active_settings import all_sources
 from bridge.admin.checks.checks import check_home
 from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions.activation import Author, activate
 from bridge.admin.packages.folder import export
 from bridge.cli.application import application
+from bridge.store.databases import bridge_database
 from bridge.store.records import mapping_versions
-from bridge.wiring import active_settings
-from bridge.wiring.active_settings import all_sources
-from bridge.wiring.stores import bridge_database
 from config import Settings, load
 
 ANN = Author("ann", 1_000, "a new sender")

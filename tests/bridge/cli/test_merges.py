@@ -5,8 +5,8 @@ from pathlib import Path
 
 from bridge.engine.records.tables import PatientPointer
 from bridge.engine.service.work import ActorRef, transaction
+from bridge.store.databases import bridge_database
 from bridge.store.records import merged_patients
-from bridge.wiring.stores import bridge_database
 from tests.bridge.cli.home import Home
 
 

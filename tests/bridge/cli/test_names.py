@@ -8,7 +8,7 @@ from sqlalchemy import text
 from typer.testing import CliRunner
 
 from bridge.cli.application import application
-from bridge.wiring.stores import bridge_database
+from bridge.store.databases import bridge_database
 from tests.bridge.cli.home import Home
 
 PARKED = """

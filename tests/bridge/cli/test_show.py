@@ -11,13 +11,13 @@ from bridge.cli.output import print_record, print_rows
 from bridge.monitoring.channels import (
     LOADED_VALID_MS,
     ChannelCircuit,
-    ChannelKind,
     pause,
     store_circuits,
     store_loaded,
     store_start_failures,
 )
-from bridge.wiring.stores import bridge_database
+from bridge.store.databases import bridge_database
+from config.sections import ChannelKind
 from config.settings import FILE_NAME
 
 SETTINGS = """

@@ -13,12 +13,12 @@ from bridge.admin.definitions import comparison, drafts
 from bridge.admin.definitions.activation import activate_at_start
 from bridge.cli.application import application
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, ControlIds
+from bridge.intake.receive.listener_policy import make_listeners
 from bridge.intake.receive.verdict import FrameEvaluator
 from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import admit
+from bridge.store.databases import bridge_database
 from bridge.store.records.mapping_versions import MappingDraft
-from bridge.wiring.listeners import make_listeners
-from bridge.wiring.stores import bridge_database
 from config import load
 from mllp.framing import Frame
 from tests.bridge.cli.home import Home

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from bridge.delivery.composer import Composer, plan_message
+from bridge.delivery.destination_settings import compile_outbound
 from bridge.delivery.preparation import ReportContent, ReportTexts
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.operations import retry_delivery
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
-from bridge.wiring.destinations import compile_outbound
 from config import load
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.language.code_tables import UnmappedCode

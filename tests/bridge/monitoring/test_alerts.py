@@ -16,7 +16,6 @@ from bridge.monitoring.alerts import (
 )
 from bridge.monitoring.channels import (
     ChannelCircuit,
-    ChannelKind,
     pause,
     read_channels,
     resume,
@@ -41,6 +40,7 @@ from bridge.store.database import Database
 from bridge.store.records import exceptions
 from bridge.store.records.exceptions import ExceptionSubject, ProcessingException
 from bridge.store.records.unmapped_codes import UnmappedCodeRecord
+from config.sections import ChannelKind
 from tests.bridge.queue.conftest import accept
 
 NOW = 100 * DAY

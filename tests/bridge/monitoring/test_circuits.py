@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from bridge.delivery.reply_policy import NO_PROBLEM, ReplyProblem
 from bridge.metrics import Metrics
-from bridge.monitoring.channels import ChannelKind, read_channels
+from bridge.monitoring.channels import read_channels
 from bridge.runtime.delivery import CircuitRecorder
 from bridge.runtime.schedule import Job, Schedule
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
+from config.sections import ChannelKind
 
 
 @dataclass

@@ -6,7 +6,7 @@ from bridge.handshake_counts import LOG_SECONDS, MAX_ENTRIES, HandshakeCounts
 from bridge.monitoring import handshakes
 from bridge.monitoring.conditions import AlertThresholds, SystemSnapshot, find_conditions
 from bridge.store.database import Database
-from bridge.wiring.stores import migrate_bridge
+from bridge.store.databases import migrate_bridge
 from mllp.tls import HandshakeFailure
 
 EXPIRED = HandshakeFailure("certificate has expired", "CN=ris")

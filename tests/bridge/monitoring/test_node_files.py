@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from bridge.admin.data_directory import create_data_directory
+from bridge.monitoring.alert_settings import expiring_files
 from bridge.monitoring.conditions import DAY
-from bridge.wiring.alerts import expiring_files
 from config import load
 from tests.acceptance.certificates import NOW as ISSUED
 from tests.acceptance.certificates import Authority

@@ -20,8 +20,8 @@ from bridge.queue.queries import Filter
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
+from bridge.store.databases import migrate_bridge
 from bridge.store.records.exceptions import ExceptionSubject, list_unseen
-from bridge.wiring.stores import migrate_bridge
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW, arrival, enqueue, release
 from tests.eventually import PATIENCE, eventually

@@ -4,10 +4,11 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from bridge.metrics import Metrics
-from bridge.monitoring.channels import ChannelKind, read_channels
+from bridge.monitoring.channels import read_channels
 from bridge.runtime.channel_control import ChannelControl
 from bridge.runtime.schedule import Schedule
 from bridge.store.database import Database
+from config.sections import ChannelKind
 from tests.eventually import eventually_async
 
 

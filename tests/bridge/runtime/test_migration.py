@@ -15,10 +15,10 @@ import pytest
 
 from bridge.roles import Role
 from bridge.runtime.migration import MigrationFailed, migrate_in_child_process
+from bridge.store import databases
 from bridge.store.database import Database
+from bridge.store.databases import ENGINE_PACKAGE, ENGINE_VERSIONS
 from bridge.store.migration import current, heads
-from bridge.wiring import stores
-from bridge.wiring.stores import ENGINE_PACKAGE, ENGINE_VERSIONS
 from config import Settings
 from tests.eventually import eventually
 from tests.processes import FORKED
@@ -39,7 +39,7 @@ def _start_with_a_defect(home: Path, result: Connection) -> None:
     def fail(database: Database) -> tuple[str, ...]:
         raise ValueError("SECRET")
 
-    stores.migrate_bridge = fail
+    databases.migrate_bridge = fail
     _start(home, result)
 
 

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from bridge.delivery.destination_settings import make_sender
 from bridge.transports import NoAcknowledgment
 from bridge.transports.http_sender import HttpReceiver, HttpSender
-from bridge.wiring.destinations import make_sender
 from config import Settings
 from config.sections import DestinationSettings
 from mllp.errors import LossReason, NotConnected, ReplyLost

@@ -32,18 +32,18 @@ from bridge.engine.service.sites import site_settings
 from bridge.engine.service.sites.site_settings import SiteSettings
 from bridge.engine_client.client import EngineClient
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, ControlIds
+from bridge.intake.receive.listener_policy import make_listeners
 from bridge.intake.receive.verdict import FrameEvaluator
 from bridge.orders.order import Order, OrderIndexKey, OrderState
 from bridge.queue.deliveries import DeliveryRequest
 from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import admit
 from bridge.queue.outbox import Outbox
+from bridge.report_engine import engine_application, engine_http, engine_tokens
 from bridge.runtime.web_server import Probes, Readiness
+from bridge.store import databases
 from bridge.store.database import Database
 from bridge.store.records import order_index
-from bridge.wiring import stores
-from bridge.wiring.engine import engine_application, engine_http, engine_tokens
-from bridge.wiring.listeners import make_listeners
 from config import Settings, load
 from mllp.framing import Frame
 from tests.acceptance.house import free_port
@@ -166,7 +166,7 @@ class RunningConsole:
         assert response.status_code == httpx.codes.SEE_OTHER, response.text
 
     def set_password(self, account_id: int, password: str) -> None:
-        engine = stores.open_engine_database(self.settings)
+        engine = databases.open_engine_database(self.settings)
         with engine.write() as connection:
             passwords.store_hash(connection, account_id, passwords.hash_password(password), 1)
         engine.dispose()
@@ -211,9 +211,12 @@ def make_data_directory(home: Path) -> tuple[Settings, Database, Database]:
     create_migrated_home(home)
     (home / "bridge.toml").write_text(SETTINGS.format(*(free_port() for _ in range(6))), "utf-8")
     settings = load(home)
-    engine, database = stores.open_engine_database(settings), stores.open_bridge_database(settings)
-    stores.migrate_engine(engine)
-    stores.migrate_bridge(database)
+    engine, database = (
+        databases.open_engine_database(settings),
+        databases.open_bridge_database(settings),
+    )
+    databases.migrate_engine(engine)
+    databases.migrate_bridge(database)
     return settings, engine, database
 
 

@@ -8,7 +8,7 @@ import pytest
 from bridge.admin.access import grants
 from bridge.authority import FRESH_MS
 from bridge.engine.service.accounts import users
-from bridge.wiring import stores
+from bridge.store import databases
 from tests.bridge.console.http.running_console import BASE, PASSWORD, RunningConsole
 
 ADMIN, CHIEF = "admin1", "chief"
@@ -18,7 +18,7 @@ GOOD = "4 quiet otters swim far"
 
 
 def member(console: RunningConsole, site: str, email: str) -> str:
-    engine = stores.open_engine_database(console.settings)
+    engine = databases.open_engine_database(console.settings)
     with engine.write() as connection:
         account = users.register(connection, site, email, "Somebody", console.clock())
     engine.dispose()
@@ -320,7 +320,7 @@ def test_another_spelling_of_an_address_names_the_same_account(
     assert (refused.status_code, refused.json()["code"]) == (403, "target_may_more")
     removed = console.call(ADMIN, "DELETE", f"{SITE1}/users/{quote(written)}")
     assert (removed.status_code, removed.json()["code"]) == (403, "target_may_more")
-    engine = stores.open_engine_database(console.settings)
+    engine = databases.open_engine_database(console.settings)
     with engine.read() as connection:
         assert users.sites_of(connection, int(key)) == ["SITE1"]
     engine.dispose()

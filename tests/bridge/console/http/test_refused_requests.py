@@ -6,7 +6,7 @@ from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditOrigin
 from bridge.audit.trail import TrailQuery, read_newest
 from bridge.network_source import Proxies
-from bridge.wiring import stores
+from bridge.store import databases
 from tests.bridge.console.http.running_console import BASE, RunningConsole
 from tests.bridge.console.http.test_accounts_and_roles import ADMIN, CHIEF, member
 
@@ -114,7 +114,7 @@ def test_behind_a_trusted_proxy(console: RunningConsole, monkeypatch: pytest.Mon
     for path in ("/api/grants/unknown@x.test", "/api/grants/admin1@site1.test"):
         console.call(AUTHOR, "DELETE", path, x_forwarded_for="6.6.6.6, 203.0.113.9:4711")
     console.call(CHIEF, "GET", "/api/deeds")
-    engine = stores.open_engine_database(console.settings)
+    engine = databases.open_engine_database(console.settings)
     with engine.read() as connection:
         query = TrailQuery(user=email_of(console, AUTHOR), origins=(AuditOrigin.CONSOLE,))
         rows = read_newest(connection, query, 2, ENGINE_CHAIN)

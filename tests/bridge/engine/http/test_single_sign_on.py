@@ -22,8 +22,8 @@ from bridge.engine.service.sites import site_settings
 from bridge.engine.service.sites.site_settings import SiteSettings
 from bridge.engine.settings import EngineSettings, SingleSignOn
 from bridge.store.database import Database
+from bridge.store.databases import ENGINE_PACKAGE, ENGINE_VERSIONS
 from bridge.store.migration import upgrade
-from bridge.wiring.stores import ENGINE_PACKAGE, ENGINE_VERSIONS
 from tests.bridge.engine.http.identity_provider import (
     CLIENT,
     SECRET,

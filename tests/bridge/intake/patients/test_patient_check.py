@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from bridge.intake.receive.handler import FrameOffload
+from bridge.intake.receive.patient_check import merged_patient_check
 from bridge.store.database import Database
 from bridge.store.records import merged_patients, visit_transfers
-from bridge.wiring.listeners import merged_patient_check
 from config.listeners import Acknowledge, MergedPatients
 from mappings.hl7.tables import AckCode
 from tests.bridge.intake.fixture import LISTENING, IntakeFixture, open_intake, order

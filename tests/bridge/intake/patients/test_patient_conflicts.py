@@ -15,6 +15,7 @@ from bridge.intake.process.order_repository import OrderRepository
 from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.handler import FrameOffload
 from bridge.intake.receive.listener_policy import ListenerPolicy
+from bridge.intake.receive.patient_check import merged_patient_check
 from bridge.metrics import Metrics
 from bridge.orders.order import Order, OrderIndexKey, OrderState
 from bridge.queue.claims import MessageOutcome
@@ -22,7 +23,6 @@ from bridge.queue.inbox import Inbox
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.records import order_index
-from bridge.wiring.listeners import merged_patient_check
 from config.listeners import PatientConflict
 from mappings.hl7.tables import AckCode
 from tests.bridge.delivery.fixtures import SITE, inbound

@@ -2,10 +2,10 @@
 
 import pytest
 
+from bridge.intake.receive.patient_check import merged_patient_check
 from bridge.orders.patients import DemographicsUpdate
 from bridge.store.database import Database
 from bridge.store.records import patient_demographics
-from bridge.wiring.listeners import merged_patient_check
 from mappings.hl7.tables import AckCode
 from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import Hospital

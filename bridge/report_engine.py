@@ -26,14 +26,14 @@ from bridge.engine.settings import (
 )
 from bridge.engine_client.client import AccessTokens, in_process, over_http
 from bridge.store.database import Database
-from bridge.wiring.secrets import (
+from config import Settings
+from config.secret_files import (
     KEY_BYTES,
     WatchedKeys,
     read_link_keys,
     read_secret,
     read_token,
 )
-from config import Settings
 
 Clock = Callable[[], int]
 

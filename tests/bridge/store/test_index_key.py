@@ -8,8 +8,8 @@ import pytest
 from bridge import index_key
 from bridge.admin.checks.checks import check_home
 from bridge.admin.data_directory import create_data_directory
+from bridge.store import databases
 from bridge.store.errors import WrongIndexKey
-from bridge.wiring import stores
 from config import SettingsError, load
 from config.private_files import write
 
@@ -32,21 +32,21 @@ def test_the_key_is_created_once(tmp_path: Path) -> None:
     key = home / "secrets" / "index.key"
     key.unlink()
     settings = load(home)
-    stores.migrate_all(settings)
+    databases.migrate_all(settings)
     made = key.read_bytes()
     assert key.stat().st_mode & 0o777 == 0o600
     assert key_findings(home) == []
 
     key.unlink()
     with pytest.raises(SettingsError, match="copy the file from another node"):
-        stores.migrate_all(settings)
+        databases.migrate_all(settings)
     assert not key.exists()
     assert len(key_findings(home)) == 2
 
     write(key, b"A" * 43 + b"=\n")
     with pytest.raises(WrongIndexKey):
-        stores.migrate_all(settings)
+        databases.migrate_all(settings)
     assert "copy the file from another node" in key_findings(home)[0]
     write(key, made)
-    stores.migrate_all(settings)
+    databases.migrate_all(settings)
     assert key_findings(home) == []

@@ -20,11 +20,11 @@ from bridge.metrics import Metrics
 from bridge.queue.ledger.ledger import ArrivalStore
 from bridge.store.database import Database
 from bridge.store.records.sequence_numbers import SequenceLinks
+from bridge.transports.connection_paths import authorization_path, folder_at
 from bridge.transports.folder_listener import FolderListener, FolderRules
 from bridge.transports.http_listener import HttpListener, HttpListenerRules
 from bridge.transports.http_protocol import read_authorization
-from bridge.wiring.connection_paths import authorization_path, folder_at
-from bridge.wiring.listeners import tls_options
+from bridge.transports.tls import listener_tls_options
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
 from config.listeners import ListenerSettings, SequenceNumbers
@@ -177,7 +177,7 @@ def listener_endpoint(
     """Return the endpoint of a listener, with TLS if set. Raises TLSConfigurationError."""
     host, port = address.host, address.port
     backlog = 1024  # beyond it, senders repeat their SYN after a second
-    options = None if listener.tls is None else tls_options(settings, listener.tls)
+    options = None if listener.tls is None else listener_tls_options(settings, listener.tls)
     if listener.share_port:
         return SharedPort(reactor, host, port, backlog=backlog, tls=options)
     if options is not None:

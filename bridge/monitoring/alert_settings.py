@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from bridge.active_settings import ActiveSettings
 from bridge.metrics import Metrics
 from bridge.monitoring import node_files
 from bridge.monitoring.alerts import (
@@ -24,10 +25,9 @@ from bridge.monitoring.node_files import (
     revocation_lists,
 )
 from bridge.store.database import Database
-from bridge.wiring.active_settings import ActiveSettings
-from bridge.wiring.secrets import read_secret
 from config import Settings
 from config.operations import MailSettings
+from config.secret_files import read_secret
 
 _FRESH = 60_000  # ms after which the stored files of another node are ignored
 

@@ -20,16 +20,18 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from bridge.errors import BridgeError
-from bridge.monitoring.channels import ChannelKind
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import MappingVersion
+from bridge.workers.hooks import install
 from config import Settings
 from config.listeners import ListenerSettings
-from config.sections import DestinationSettings
+from config.sections import ChannelKind, DestinationSettings
 from mappings.compiler import compile_sources, read_folder
 from mappings.inbound.definition import InboundMapping
 from mappings.language.diagnostics import Sources
+
+install()  # hooks of definitions run in worker processes
 
 Connection = ListenerSettings | DestinationSettings
 Table = Mapping[str, Any]

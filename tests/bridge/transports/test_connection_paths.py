@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
+from bridge.active_settings import make_connection_record, with_saved_connections
 from bridge.admin.data_directory import create_data_directory
-from bridge.monitoring.channels import ChannelKind
-from bridge.transports.folder_files import Folder
-from bridge.wiring.active_settings import make_connection_record, with_saved_connections
-from bridge.wiring.connection_paths import (
+from bridge.transports.connection_paths import (
     OutsideHome,
     OutsideHomeAsRoot,
     ProtectedPath,
@@ -19,9 +17,10 @@ from bridge.wiring.connection_paths import (
     folder_at,
     require_permitted,
 )
+from bridge.transports.folder_files import Folder
 from config import Settings, load
 from config.listeners import ListenerSettings
-from config.sections import DestinationSettings
+from config.sections import ChannelKind, DestinationSettings
 
 IS_ROOT = os.geteuid() == 0
 

@@ -1,27 +1,30 @@
 """Destinations from settings: definitions, reply policy, and a sender for each kind of address."""
 
-import ssl
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
 from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
 
+from bridge.active_settings import SourceFinder, file_sources
 from bridge.delivery.destinations import CompiledDestination
 from bridge.delivery.reply_policy import acknowledges, require_acknowledgment
 from bridge.errors import BridgeError
 from bridge.queue.states import RetryPolicy
 from bridge.transports import MessageSender
+from bridge.transports.connection_paths import authorization_path, folder_at, require_permitted
 from bridge.transports.folder_files import FolderSender
 from bridge.transports.http_protocol import read_authorization
 from bridge.transports.http_sender import HttpReceiver, HttpSender
-from bridge.wiring.active_settings import SourceFinder, file_sources
-from bridge.wiring.connection_paths import authorization_path, folder_at, require_permitted
-from bridge.wiring.listeners import log_reload_failure
+from bridge.transports.tls import (
+    checked_tls_context,
+    destination_tls_options,
+    log_reload_failure,
+    tls_files_of,
+)
 from config import Settings
 from config.addresses import FolderAddress, WebAddress
 from config.quantities import Address
@@ -32,8 +35,7 @@ from mappings.language.diagnostics import MappingErrors
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultEvent
 from mllp.client import FurtherReplyHandler, MLLPClient, no_further_replies
-from mllp.errors import TLSConfigurationError
-from mllp.tls import ReloadingClientOptions, ReloadingOptions, client_options
+from mllp.tls import ReloadingOptions
 
 STATUS_MAPPING = "status"
 """The definition of order status messages, for destinations that list such events."""
@@ -192,7 +194,7 @@ def _mllp(
     random = SystemRandom()
     policy = RetryPolicy(destination.retry_first, destination.retry_max)
     plain: Any = HostnameEndpoint(reactor, address.host, address.port)
-    options = tls_options(settings, destination)
+    options = destination_tls_options(settings, destination)
     return MLLPClient(
         plain if options is None else wrapClientTLS(options, plain),
         clock=reactor,
@@ -218,8 +220,8 @@ def _web(settings: Settings, destination: DestinationSettings, address: WebAddre
         f"destination {destination.name}", authorization_path(settings, destination)
     )
     context = ReloadingOptions(
-        partial(_checked_tls_context, settings, destination),
-        _tls_files(settings, destination),
+        partial(checked_tls_context, settings, destination),
+        tls_files_of(settings, destination),
         log_reload_failure,
     )
     receiver = HttpReceiver(
@@ -231,55 +233,3 @@ def _web(settings: Settings, destination: DestinationSettings, address: WebAddre
         authorization,
     )
     return HttpSender(receiver, matches=acknowledges)
-
-
-def _checked_tls_context(
-    settings: Settings, destination: DestinationSettings
-) -> ssl.SSLContext | None:
-    tls_options(settings, destination)  # its errors name the setting
-    try:
-        return tls_context(settings, destination)
-    except (OSError, ValueError):
-        raise TLSConfigurationError("tls", "is refused by the TLS library") from None
-
-
-def tls_context(settings: Settings, destination: DestinationSettings) -> ssl.SSLContext | None:
-    """
-    Return the TLS context of a connection to a destination by HTTP or a check; None without TLS.
-
-    Raises OSError or ValueError if a file of the settings cannot be read.
-    """
-    address, tls = destination.address, destination.tls
-    if tls is None and not (isinstance(address, WebAddress) and address.secure):
-        return None
-    ca = None if tls is None or tls.ca is None else settings.path(tls.ca)
-    context = ssl.create_default_context(cafile=ca)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if tls is not None and tls.crl is not None:
-        context.load_verify_locations(settings.path(tls.crl))
-        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
-    if tls is not None and tls.certificate is not None:
-        key = None if tls.key is None else settings.path(tls.key)
-        context.load_cert_chain(settings.path(tls.certificate), key)
-    return context
-
-
-def _tls_files(settings: Settings, destination: DestinationSettings) -> list[Path]:
-    tls = destination.tls
-    named = () if tls is None else (tls.ca, tls.certificate, tls.key, tls.crl)
-    return [settings.path(file) for file in named if file is not None]
-
-
-def tls_options(settings: Settings, destination: DestinationSettings) -> Any:
-    """Read the TLS files of a destination; None without TLS. Raises TLSConfigurationError."""
-    address = destination.address
-    if isinstance(address, FolderAddress):
-        return None
-    if destination.tls is None:
-        secure = isinstance(address, WebAddress) and address.secure
-        return client_options(None, None, None, address.host) if secure else None
-    tls = destination.tls
-    named = (tls.ca, tls.certificate, tls.key, tls.crl)
-    ca, certificate, key, crl = [None if file is None else settings.path(file) for file in named]
-    make = partial(client_options, ca, certificate, key, tls.server_name or address.host, crl)
-    return ReloadingClientOptions(make, _tls_files(settings, destination), log_reload_failure)
