@@ -4,7 +4,11 @@ The HTTP interface of the report engine: terms here, bodies of responses in `res
 The engine and `bridge.engine_client` share it, and do not import each other.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, ConfigDict, Field
 
 TOKEN_HEADER = "x-access-token"  # noqa: S105  # the header's name, no token
 
@@ -54,3 +58,34 @@ def split_cursor(cursor: int) -> tuple[int, int | None]:
     if not _MARKED <= cursor < 2 * _MARKED:
         return cursor, None
     return (cursor - _MARKED) >> _MARK_BITS, cursor % MAX_MARKS
+
+
+def _describe_all_as_required(schema: dict[str, Any]) -> None:
+    schema["required"] = list(schema["properties"])
+    for member in schema["properties"].values():
+        member.pop("default", None)
+
+
+KeyText = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+
+
+@dataclass(frozen=True, slots=True, repr=False, order=True)
+class OrderKey:
+    """The key of one order."""
+
+    # A service of another vendor may omit members: they are read as empty.
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        serialize_by_alias=True, json_schema_extra=_describe_all_as_required
+    )
+
+    site: Annotated[KeyText, Field(alias="SiteID")] = ""
+    mrn: Annotated[KeyText, Field(alias="PatientMRN")] = ""
+    accession: Annotated[KeyText, Field(alias="Accession")] = ""
+
+    @property
+    def patient(self) -> tuple[str, str]:
+        return self.site, self.mrn
+
+    def tags(self) -> dict[str, str]:
+        """Return the key with the names of the interface reference."""
+        return {"SiteID": self.site, "PatientMRN": self.mrn, "Accession": self.accession}

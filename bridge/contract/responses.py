@@ -7,7 +7,6 @@ bodies with `model_construct`. A service of another vendor may omit members or s
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar
 
@@ -25,7 +24,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 from typing_extensions import override
 
-from bridge.contract import ReportStatus
+from bridge.contract import OrderKey, ReportStatus
 
 SIGNED = frozenset({ReportStatus.FINAL, ReportStatus.ADDENDUM})
 
@@ -211,33 +210,6 @@ class InitResponse(ResponseBody):
     warnings: list[str] | None = Field(default=None, exclude_if=_is_null)
 
 
-def _describe_all_as_required(schema: dict[str, Any]) -> None:
-    schema["required"] = list(schema["properties"])
-    for member in schema["properties"].values():
-        member.pop("default", None)
-
-
-KeyText = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class OrderKeyBody:
-    """The key of one order."""
-
-    # A service of another vendor may omit members: they are read as empty.
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
-        serialize_by_alias=True, json_schema_extra=_describe_all_as_required
-    )
-
-    site: Annotated[KeyText, Field(alias="SiteID")] = ""
-    mrn: Annotated[KeyText, Field(alias="PatientMRN")] = ""
-    accession: Annotated[KeyText, Field(alias="Accession")] = ""
-
-    def tags(self) -> dict[str, str]:
-        """Return the key with the names of the interface reference."""
-        return {"SiteID": self.site, "PatientMRN": self.mrn, "Accession": self.accession}
-
-
 class StatusRecordBody(ResponseBody):
     """The report status record."""
 
@@ -255,7 +227,7 @@ class StatusRecordBody(ResponseBody):
     status: Annotated[ReportStatus, WithJsonSchema({"type": "string", "title": "Status"})]
     user_email: str
     unsign_until: StrictInt | None
-    orders: tuple[OrderKeyBody, ...] = Field(alias="clinicalInfo")
+    orders: tuple[OrderKey, ...] = Field(alias="clinicalInfo")
     has_content: Annotated[bool | None, WithJsonSchema({"type": "boolean"})]
     addendum_unsign_until: StrictInt | None
 
@@ -290,7 +262,7 @@ class WaitingBody(ResponseBody):
     """A report that waits for review since `prelimAt`."""
 
     report_id: str
-    orders: tuple[OrderKeyBody, ...] = Field(alias="clinicalInfo")
+    orders: tuple[OrderKey, ...] = Field(alias="clinicalInfo")
     user_email: str
     prelim_at: str
 
@@ -307,7 +279,7 @@ class PrelimsResponse(ResponseBody):
     )
 
     report_id: str | None
-    orders: tuple[OrderKeyBody, ...] = Field(alias="clinicalInfo")
+    orders: tuple[OrderKey, ...] = Field(alias="clinicalInfo")
     user_email: str | None
     reports: list[WaitingBody]
     next: str | None = Field(default=None, exclude_if=_is_null)

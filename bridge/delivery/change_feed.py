@@ -14,8 +14,8 @@ from random import Random
 import structlog
 from sqlalchemy import Connection
 
-from bridge.contract import FeedFault, split_cursor
-from bridge.contract.responses import ChangeBody, ChangesResponse, OrderKeyBody
+from bridge.contract import FeedFault, OrderKey, split_cursor
+from bridge.contract.responses import ChangeBody, ChangesResponse
 from bridge.delivery.destinations import (
     CompiledDestination,
     ReportEvent,
@@ -27,7 +27,6 @@ from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.executors import Threads
 from bridge.metrics import Metrics
-from bridge.orders.order import OrderIndexKey
 from bridge.queue.deliveries import DeliveryRequest
 from bridge.queue.outbox import Outbox
 from bridge.queue.states import RetryPolicy
@@ -144,8 +143,10 @@ class ChangeProcessor:
 
     def _lock_feed(
         self, connection: Connection, feed: str, changes: Sequence[ChangeBody]
-    ) -> dict[OrderIndexKey, KnownReport]:
-        reports = {_key(k): each.record.report_id for each in changes for k in each.record.orders}
+    ) -> dict[OrderKey, KnownReport]:
+        reports = {
+            key: change.record.report_id for change in changes for key in change.record.orders
+        }
         before = [
             *self.database.serialize_statements([f"feed {feed}"]),
             *order_index.bind_reports(connection, reports),
@@ -154,9 +155,9 @@ class ChangeProcessor:
         return query.read(execute_all(connection, [*before, *query.statements])[len(before) :])
 
     def _plan_deliveries(
-        self, changes: Sequence[ChangeBody], before: Mapping[OrderIndexKey, KnownReport]
+        self, changes: Sequence[ChangeBody], before: Mapping[OrderKey, KnownReport]
     ) -> tuple[list[DeliveryRequest], list[KnownReport]]:
-        known, changed = dict(before), dict[OrderIndexKey, KnownReport]()
+        known, changed = dict(before), dict[OrderKey, KnownReport]()
         requests: list[DeliveryRequest] = []
         for change in changes:
             anchor = _anchor(change)
@@ -200,7 +201,7 @@ def _with_unused_keys(
 
 
 def _after_release(
-    change: ChangeBody, anchor: OrderIndexKey, events: Sequence[ReportEvent], addenda: int
+    change: ChangeBody, anchor: OrderKey, events: Sequence[ReportEvent], addenda: int
 ) -> KnownReport:
     retracted = any(each.event is ResultEvent.RETRACTION for each in events)
     released = max((each.addenda for each in events), default=addenda)
@@ -214,12 +215,8 @@ def _after_release(
     )
 
 
-def _anchor(change: ChangeBody) -> OrderIndexKey:
-    return _key(change.record.orders[0])
-
-
-def _key(order: OrderKeyBody) -> OrderIndexKey:
-    return OrderIndexKey(order.site, order.mrn, order.accession)
+def _anchor(change: ChangeBody) -> OrderKey:
+    return change.record.orders[0]
 
 
 PAGE = 200  # changes processed in one transaction; a larger one would delay other writers

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from bridge.contract import OrderKey
 from bridge.contract.responses import ReleasedTextBody, SignerBody
 from bridge.delivery.delivery_history import (
     ADDENDUM_EVENTS,
@@ -33,7 +34,7 @@ from bridge.delivery.errors import (
     StoredMessageDamaged,
     UnmappedCodeRefused,
 )
-from bridge.orders.order import Order, OrderIndexKey
+from bridge.orders.order import Order
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store.database import Database
 from bridge.store.records import merged_patients, order_index
@@ -258,14 +259,8 @@ def find_orders(
     connection: Connection, deliveries: Sequence[ClaimedDelivery]
 ) -> list[list[Order | None]]:
     """Read the received orders of each delivery; None for an order that was never received."""
-    keys = [
-        [
-            OrderIndexKey(key.site, key.mrn, key.accession)
-            for key in map(key_of, each.orders["orders"])
-        ]
-        for each in deliveries
-    ]
-    reports: defaultdict[OrderIndexKey, set[str]] = defaultdict(set)
+    keys = [[key_of(order) for order in delivery.orders["orders"]] for delivery in deliveries]
+    reports: defaultdict[OrderKey, set[str]] = defaultdict(set)
     for each, some in zip(deliveries, keys, strict=True):
         for key in some:
             reports[key].add(each.report_id)

@@ -12,8 +12,8 @@ from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any
 
-from bridge.contract import ReportStatus
-from bridge.contract.responses import ChangeBody, OrderKeyBody
+from bridge.contract import OrderKey, ReportStatus
+from bridge.contract.responses import ChangeBody
 from bridge.queue.deliveries import DeliveryRequest
 from bridge.queue.states import RetryPolicy
 from mappings.outbound.definition import OutboundMapping
@@ -271,5 +271,5 @@ def _fingerprint(order: Mapping[str, Any]) -> str:
     return blake2b(named, digest_size=6).hexdigest()
 
 
-def key_of(order: Mapping[str, Any]) -> OrderKeyBody:
-    return OrderKeyBody(*(str(order.get(tag, "")) for tag in ("SiteID", "PatientMRN", "Accession")))
+def key_of(order: Mapping[str, Any]) -> OrderKey:
+    return OrderKey(*(str(order.get(tag, "")) for tag in ("SiteID", "PatientMRN", "Accession")))

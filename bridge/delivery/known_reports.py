@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from bridge.orders.order import OrderIndexKey
+from bridge.contract import OrderKey
 from bridge.store.records import order_index
 from bridge.store.statements import (
     BoundStatement,
@@ -71,7 +71,7 @@ class KnownReport:
     `final` tells whether its text is released, `addenda` how many addenda are.
     """
 
-    key: OrderIndexKey
+    key: OrderKey
     report_id: str
     status: str
     final: bool
@@ -84,13 +84,13 @@ class KnownReport:
 class KnownReportQuery:
     """The statements that read the known reports of orders, and the reader of their results."""
 
-    keys: Collection[OrderIndexKey]
+    keys: Collection[OrderKey]
     statements: Sequence[BoundStatement]
 
-    def read(self, answers: Sequence[StatementResult]) -> dict[OrderIndexKey, KnownReport]:
+    def read(self, answers: Sequence[StatementResult]) -> dict[OrderKey, KnownReport]:
         found = [
             KnownReport(
-                OrderIndexKey(row.site, row.mrn, row.accession),
+                OrderKey(row.site, row.mrn, row.accession),
                 row.report_id,
                 row.status,
                 bool(row.final),
@@ -104,7 +104,7 @@ class KnownReportQuery:
         return {each.key: each for each in found if each.key in self.keys}
 
 
-def query_known_reports(connection: Connection, keys: Sequence[OrderIndexKey]) -> KnownReportQuery:
+def query_known_reports(connection: Connection, keys: Sequence[OrderKey]) -> KnownReportQuery:
     """Make the query for the known reports of orders; it reads by site and accession."""
     wanted = frozenset(keys)
     return KnownReportQuery(
@@ -116,15 +116,13 @@ def query_known_reports(connection: Connection, keys: Sequence[OrderIndexKey]) -
     )
 
 
-def known_reports(
-    connection: Connection, keys: Sequence[OrderIndexKey]
-) -> dict[OrderIndexKey, KnownReport]:
+def known_reports(connection: Connection, keys: Sequence[OrderKey]) -> dict[OrderKey, KnownReport]:
     """Read the known reports of orders; unknown ones are absent."""
     query = query_known_reports(connection, keys)
     return query.read(execute_all(connection, query.statements))
 
 
-def released_reports(connection: Connection, keys: Sequence[OrderIndexKey]) -> frozenset[str]:
+def released_reports(connection: Connection, keys: Sequence[OrderKey]) -> frozenset[str]:
     """Return the ids of these orders' reports whose release is known; the MRN may differ."""
     return frozenset(
         row.report_id
@@ -145,7 +143,9 @@ def save_statements(connection: Connection, reports: Sequence[KnownReport]) -> l
     last = {each.key: each for each in reports}
     rows = [
         (
-            *each.key,
+            each.key.site,
+            each.key.mrn,
+            each.key.accession,
             each.report_id,
             each.status,
             int(each.final),

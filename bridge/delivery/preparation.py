@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bridge.contract.responses import OrderKeyBody, ReleasedTextBody
+from bridge.contract import OrderKey
+from bridge.contract.responses import ReleasedTextBody
 from bridge.delivery.composer import (
     EVENTS_WITHOUT_TEXT,
     Composer,
@@ -79,17 +80,17 @@ class ReportTexts:
             return_exceptions=True,
         )
 
-    async def _signed(self, plans: Sequence[MessagePlan]) -> dict[OrderKeyBody, ReleasedTextBody]:
+    async def _signed(self, plans: Sequence[MessagePlan]) -> dict[OrderKey, ReleasedTextBody]:
         """Read many signed reports in one call per token; unsigned and unknown ones are absent."""
         if asyncio.get_running_loop().time() < self._no_batch_until:
             return {}
-        by_token: defaultdict[str, list[OrderKeyBody]] = defaultdict(list)
+        by_token: defaultdict[str, list[OrderKey]] = defaultdict(list)
         for order in dict.fromkeys(map(_order, plans)):
             by_token[self._client.token_of(order.site)].append(order)
         answers = await asyncio.gather(
             *map(self._client.signed_texts, by_token.values()), return_exceptions=True
         )
-        found: dict[OrderKeyBody, ReleasedTextBody] = {}
+        found: dict[OrderKey, ReleasedTextBody] = {}
         for answer in answers:
             if isinstance(answer, dict):
                 found |= answer
@@ -139,7 +140,7 @@ class ReportTexts:
         ]
 
 
-def _order(plan: MessagePlan) -> OrderKeyBody:
+def _order(plan: MessagePlan) -> OrderKey:
     return key_of(plan.delivery.orders["orders"][0])
 
 

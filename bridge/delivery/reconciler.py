@@ -20,7 +20,8 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, bindparam, text
 
-from bridge.contract.responses import OrderKeyBody, StatusRecordBody, WorklistResponse
+from bridge.contract import OrderKey
+from bridge.contract.responses import StatusRecordBody, WorklistResponse
 from bridge.delivery.destinations import CompiledDestination
 from bridge.delivery.known_reports import released_reports
 from bridge.delivery.status_poll import is_released
@@ -28,7 +29,6 @@ from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.executors import Threads
 from bridge.metrics import Metrics
-from bridge.orders.order import OrderIndexKey
 from bridge.store.database import Database
 from bridge.store.records import exceptions, order_index, reconcile_rounds
 from bridge.store.records.exceptions import ExceptionSubject
@@ -78,7 +78,7 @@ class OrderDifference:
 
 
 def compare(
-    orders: Sequence[tuple[int, OrderIndexKey]],
+    orders: Sequence[tuple[int, OrderKey]],
     records: Sequence[StatusRecordBody],
     queued: frozenset[tuple[str, str]],
     processed: frozenset[str],
@@ -91,12 +91,12 @@ def compare(
     `queued` are (destination, report id) pairs with a queued result. `processed` are the ids of
     reports whose release was processed, together with all deliveries for it.
     """
-    report_of: Mapping[OrderKeyBody, StatusRecordBody] = {
+    report_of: Mapping[OrderKey, StatusRecordBody] = {
         key: record for record in records for key in record.orders
     }
     findings: list[OrderDifference] = []
     for order_id, key in orders:
-        record = report_of.get(OrderKeyBody(*key))
+        record = report_of.get(key)
         if record is None:
             findings.append(OrderDifference(DifferenceKind.NO_REPORT, order_id))
             continue
@@ -221,16 +221,16 @@ class Reconciler:
         return findings
 
     async def _compared(
-        self, orders: Sequence[tuple[int, OrderIndexKey]], now: int, skipped: SkippedOrders
+        self, orders: Sequence[tuple[int, OrderKey]], now: int, skipped: SkippedOrders
     ) -> list[OrderDifference]:
         """Return differences; add orders that the service refused to show to `skipped`."""
-        by_token: defaultdict[str, list[tuple[int, OrderIndexKey]]] = defaultdict(list)
+        by_token: defaultdict[str, list[tuple[int, OrderKey]]] = defaultdict(list)
         for order_id, key in orders:
             by_token[self._service.token_of(key.site)].append((order_id, key))
         findings: list[OrderDifference] = []
         for group in by_token.values():
             try:
-                records = await self._records([OrderKeyBody(*key) for _, key in group])
+                records = await self._records([key for _, key in group])
             except EngineFailure as failure:
                 if not failure.is_permanent_refusal:
                     raise
@@ -257,7 +257,7 @@ class Reconciler:
             rows = sorted(before.union(each.order_id for each in findings).difference(skipped))
             exceptions.replace_all(connection, ExceptionSubject.ORDER, rows, codes, now)
 
-    def _page(self, after: int) -> list[tuple[int, OrderIndexKey]]:
+    def _page(self, after: int) -> list[tuple[int, OrderKey]]:
         with self._database.read() as connection:
             return order_index.ordered_page(connection, after, PAGE)
 
@@ -265,11 +265,11 @@ class Reconciler:
         with self._database.read() as connection:
             return order_index.sites(connection)
 
-    def _still_live(self, ids: Collection[int]) -> list[tuple[int, OrderIndexKey]]:
+    def _still_live(self, ids: Collection[int]) -> list[tuple[int, OrderKey]]:
         with self._database.read() as connection:
             return order_index.ordered_keys(connection, ids)
 
-    async def _records(self, keys: Sequence[OrderKeyBody]) -> tuple[StatusRecordBody, ...]:
+    async def _records(self, keys: Sequence[OrderKey]) -> tuple[StatusRecordBody, ...]:
         try:
             return await self._service.status(keys)
         except EngineFailure as failure:
@@ -280,7 +280,7 @@ class Reconciler:
     def _known(
         self, records: Sequence[StatusRecordBody]
     ) -> tuple[frozenset[tuple[str, str]], frozenset[str]]:
-        keys = [OrderIndexKey(k.site, k.mrn, k.accession) for each in records for k in each.orders]
+        keys = [key for record in records for key in record.orders]
         with self._database.read() as connection:
             queued = _queued_pairs(connection, [each.report_id for each in records])
             return queued, released_reports(connection, keys)
@@ -346,7 +346,7 @@ def _differences(
     database: Database, site: str, items: Sequence[Mapping[str, Any]]
 ) -> WorklistDifferences:
     service_reports = {
-        OrderIndexKey(site, str(each.get("PatientMRN")), str(each.get("Accession"))): str(
+        OrderKey(site, str(each.get("PatientMRN")), str(each.get("Accession"))): str(
             item["reportId"]
         )
         for item in items

@@ -17,8 +17,8 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from bridge.contract import ReportStatus
-from bridge.contract.responses import SIGNED, OrderKeyBody, SignedTextBody, StatusRecordBody
+from bridge.contract import OrderKey, ReportStatus
+from bridge.contract.responses import SIGNED, SignedTextBody, StatusRecordBody
 from bridge.delivery.change_feed import ChangeProcessor
 from bridge.delivery.destinations import ReportEvent, named_progress, with_status_event
 from bridge.delivery.known_reports import NEVER, KnownReport, known_reports, save
@@ -26,7 +26,6 @@ from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from bridge.executors import Threads
-from bridge.orders.order import OrderIndexKey
 from bridge.store.records import order_index
 from mappings.outbound.results import ResultEvent
 
@@ -120,7 +119,7 @@ class StatusPoller:
             rows = connection.execute(_DUE, {"now": now, "limit": limit}).all()
         return [
             KnownReport(
-                OrderIndexKey(r.site, r.mrn, r.accession),
+                OrderKey(r.site, r.mrn, r.accession),
                 r.report_id,
                 r.status,
                 bool(r.final),
@@ -132,7 +131,7 @@ class StatusPoller:
     async def _poll_group(self, group: Sequence[KnownReport]) -> list[EngineFailure]:
         """Poll reports of one token; return the refusals for which some were postponed."""
         try:
-            records = await self._records([OrderKeyBody(*each.key) for each in group])
+            records = await self._records([each.key for each in group])
         except EngineFailure as failure:
             if not failure.is_permanent_refusal:
                 raise
@@ -143,7 +142,7 @@ class StatusPoller:
             self._notify()
         return refusals
 
-    async def _records(self, keys: Sequence[OrderKeyBody]) -> tuple[StatusRecordBody, ...]:
+    async def _records(self, keys: Sequence[OrderKey]) -> tuple[StatusRecordBody, ...]:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -185,11 +184,11 @@ class StatusPoller:
     def _process(
         self,
         group: Sequence[KnownReport],
-        by_order: Mapping[OrderIndexKey, StatusRecordBody],
+        by_order: Mapping[OrderKey, StatusRecordBody],
         times: Mapping[str, list[int] | None],
     ) -> int:
         now, queued = self._processor.clock(), 0
-        changed: dict[OrderIndexKey, KnownReport] = {}
+        changed: dict[OrderKey, KnownReport] = {}
         with self._processor.database.write() as connection:
             known = known_reports(connection, list(by_order))
             for seen in group:
@@ -211,34 +210,25 @@ class StatusPoller:
         return queued
 
 
-def _by_order(records: Sequence[StatusRecordBody]) -> dict[OrderIndexKey, StatusRecordBody]:
-    return {
-        OrderIndexKey(key.site, key.mrn, key.accession): record
-        for record in records
-        for key in record.orders
-    }
+def _by_order(records: Sequence[StatusRecordBody]) -> dict[OrderKey, StatusRecordBody]:
+    return {key: record for record in records for key in record.orders}
 
 
 def _tags(connection: Connection, record: StatusRecordBody) -> list[Mapping[str, Any]]:
     """Return the tags of a report's orders as their senders sent them."""
-    keys = [OrderIndexKey(k.site, k.mrn, k.accession) for k in record.orders]
-    found = order_index.find(connection, keys)
-    return [
-        {**(found[key].tags if key in found else {}), **order.tags()}
-        for key, order in zip(keys, record.orders, strict=True)
-    ]
+    found = order_index.find(connection, record.orders)
+    return [{**(found[key].tags if key in found else {}), **key.tags()} for key in record.orders]
 
 
 def linked_reports(
-    seen: KnownReport, record: StatusRecordBody, known: Mapping[OrderIndexKey, KnownReport]
+    seen: KnownReport, record: StatusRecordBody, known: Mapping[OrderKey, KnownReport]
 ) -> list[KnownReport]:
     """
     Return the known reports of the orders whose events are those of `seen`, linked in one report.
 
     An order that is new, or had another report before, is not among them: it had no events yet.
     """
-    keys = (OrderIndexKey(k.site, k.mrn, k.accession) for k in record.orders)
-    found = [known[key] for key in keys if key in known]
+    found = [known[key] for key in record.orders if key in known]
     same = [each for each in found if each.report_id == seen.report_id == record.report_id]
     return same or [seen]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from bridge.contract import OrderKey
 from bridge.engine.rules.lifecycle import SIGNED, FileKind, Status
-from bridge.engine.rules.order import OrderId
 
 LANGUAGES = (
     "en-US",
@@ -144,7 +144,7 @@ class LaunchInput:
     file. `link_group` is a name that new orders of one batch share if they get one report.
     """
 
-    identity: OrderId
+    identity: OrderKey
     tags: Mapping[str, str] = field(repr=False)
     cleared: tuple[str, ...] = ()
     location: str = ""
@@ -175,7 +175,7 @@ class LaunchInput:
     def to_json(self) -> dict[str, Any]:
         """Return the members that opening the link needs; never the authority."""
         return {
-            "triple": [self.identity.site_id, self.identity.mrn, self.identity.accession],
+            "triple": [self.identity.site, self.identity.mrn, self.identity.accession],
             "tags": dict(self.tags),
             "location": self.location,
             "metadata": None if self.metadata is None else dict(self.metadata),
@@ -190,7 +190,7 @@ class LaunchInput:
     def from_json(cls, value: Mapping[str, Any]) -> "LaunchInput":
         """Return the launch that `to_json` wrote; members that it leaves out have their default."""
         return cls(
-            identity=OrderId(*value["triple"]),
+            identity=OrderKey(*value["triple"]),
             tags=value["tags"],
             location=value["location"],
             metadata=value["metadata"],

@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from bridge.contract import OrderKey
 from bridge.engine.documents.errors import SR_DETAILS, BadImage, ImageFault, SrFault
 from bridge.engine.documents.uploads.images import ImageLimits, accept
 from bridge.engine.errors import BadLaunch
@@ -29,7 +30,7 @@ from bridge.engine.launch import (
     supported_language,
 )
 from bridge.engine.rules.lifecycle import FileKind
-from bridge.engine.rules.order import OrderId, has_invisible
+from bridge.engine.rules.order import has_invisible
 from bridge.engine.settings import SizeLimits
 from bridge.workers.pool import DocumentTooCostly, DocumentUnparsable, ParsingBudget, parse
 from parsers.limits import STRUCTURED_REPORT
@@ -69,7 +70,7 @@ def read_launch(
     _require_identity(tags, limits)
     user = _user(parts.user_info)
     return LaunchInput(
-        identity=OrderId(tags["SiteID"], tags["PatientMRN"], tags["Accession"]),
+        identity=OrderKey(tags["SiteID"], tags["PatientMRN"], tags["Accession"]),
         tags=tags,
         cleared=tuple(name for name in parts.emptied if name not in tags),
         location=parts.clinical_info.get(_LOCATION, ""),

@@ -20,13 +20,12 @@ import httpx
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from bridge.contract import TOKEN_HEADER
+from bridge.contract import TOKEN_HEADER, OrderKey
 from bridge.contract.responses import (
     SIGNED,
     ChangesResponse,
     ContentResponse,
     LaunchResponse,
-    OrderKeyBody,
     ReleasedTextBody,
     SignedInUser,
     StatusAnswerBody,
@@ -232,7 +231,7 @@ class EngineClient:
             raise EngineFailure(_BATCH, FailureKind.AMBIGUOUS, "unreadable")
         return [_read_result(result) for result in results]
 
-    async def content(self, order: OrderKeyBody) -> str:
+    async def content(self, order: OrderKey) -> str:
         """Read the report's plain text."""
         found = await self._call(
             "GET", "/api/report/content", order.site, _CONTENT, query=order.tags()
@@ -240,7 +239,7 @@ class EngineClient:
         return found.content
 
     async def export_json(
-        self, order: OrderKeyBody, *, prelim_until: int | None = None
+        self, order: OrderKey, *, prelim_until: int | None = None
     ) -> ReleasedTextBody:
         """
         Export the texts of a report, with times and persons.
@@ -253,7 +252,7 @@ class EngineClient:
 
     async def export_rtf(
         self,
-        order: OrderKeyBody,
+        order: OrderKey,
         time_zone: str | None = None,
         *,
         addenda: int | None = None,
@@ -271,7 +270,7 @@ class EngineClient:
 
     async def export_pdf(
         self,
-        order: OrderKeyBody,
+        order: OrderKey,
         time_zone: str | None = None,
         *,
         addenda: int | None = None,
@@ -282,7 +281,7 @@ class EngineClient:
         return await self._succeed("POST", "/api/report/export/pdf", order.site, body=body)
 
     async def delete(
-        self, order: OrderKeyBody, *, only_ordered: bool = False, set_aside: bool = False
+        self, order: OrderKey, *, only_ordered: bool = False, set_aside: bool = False
     ) -> None:
         """
         Delete an unsigned report.
@@ -293,14 +292,12 @@ class EngineClient:
         body = _of_report(order, onlyWhenOrdered=only_ordered or None, setAside=set_aside or None)
         await self._call("POST", "/api/report/delete", order.site, _ANYTHING, body=body)
 
-    async def status(self, orders: Sequence[OrderKeyBody]) -> tuple[StatusRecordBody, ...]:
+    async def status(self, orders: Sequence[OrderKey]) -> tuple[StatusRecordBody, ...]:
         """Read the status records of orders of one token; unknown orders are absent."""
         body = {"clinicalInfo": [order.tags() for order in orders]}
         return await self._call("POST", _STATUS, orders[0].site, _RECORDS, body=body)
 
-    async def signed_texts(
-        self, orders: Sequence[OrderKeyBody]
-    ) -> dict[OrderKeyBody, ReleasedTextBody]:
+    async def signed_texts(self, orders: Sequence[OrderKey]) -> dict[OrderKey, ReleasedTextBody]:
         """
         Read the texts of signed reports by their orders; an addition of our own engine.
 
@@ -319,17 +316,15 @@ class EngineClient:
             for order in answer.orders
         }
 
-    async def link_orders(self, orders: Sequence[OrderKeyBody]) -> tuple[StatusRecordBody, ...]:
+    async def link_orders(self, orders: Sequence[OrderKey]) -> tuple[StatusRecordBody, ...]:
         """Link orders of a site to one report; the first order is the anchor."""
         return await self._group("link-orders", orders)
 
-    async def unlink_orders(self, orders: Sequence[OrderKeyBody]) -> tuple[StatusRecordBody, ...]:
+    async def unlink_orders(self, orders: Sequence[OrderKey]) -> tuple[StatusRecordBody, ...]:
         """Unlink orders of a site from their reports."""
         return await self._group("unlink-orders", orders)
 
-    async def _group(
-        self, action: str, orders: Sequence[OrderKeyBody]
-    ) -> tuple[StatusRecordBody, ...]:
+    async def _group(self, action: str, orders: Sequence[OrderKey]) -> tuple[StatusRecordBody, ...]:
         site = orders[0].site
         keys = [{"PatientMRN": order.mrn, "Accession": order.accession} for order in orders]
         body = {"SiteID": site, "clinicalInfo": keys}
@@ -579,7 +574,7 @@ def read_json(reader: TypeAdapter[T], content: bytes) -> T:
     return reader.validate_json(text.encode(errors="replace"))
 
 
-def _of_report(order: OrderKeyBody, **options: Any) -> dict[str, Any]:
+def _of_report(order: OrderKey, **options: Any) -> dict[str, Any]:
     """Return the body of a request about one report, without options that are None."""
     return {"clinicalInfo": order.tags()} | _given(**options)
 

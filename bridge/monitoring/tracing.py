@@ -21,9 +21,9 @@ from sqlalchemy import text
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from bridge.contract import OrderKey
 from bridge.errors import BridgeError
 from bridge.executors import Threads
-from bridge.orders.order import OrderIndexKey
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.deliveries import ClaimedDelivery, current_delivery
 from bridge.queue.digests import digest, stored_digest
@@ -180,7 +180,7 @@ def order_trace_keys(database: Database) -> TraceKeyFinder:
     def look_up(delivery: ClaimedDelivery) -> int | None:
         orders = delivery.orders["orders"] if delivery.orders else []
         keys = [
-            OrderIndexKey(str(each["SiteID"]), str(each["PatientMRN"]), str(each["Accession"]))
+            OrderKey(str(each["SiteID"]), str(each["PatientMRN"]), str(each["Accession"]))
             for each in orders[:1]
         ]
         with database.read() as connection:

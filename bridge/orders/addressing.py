@@ -8,10 +8,11 @@ ordered when it gets another number. Orders are searched within one patient only
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from bridge.contract import OrderKey
 from bridge.orders.duplicates import may_be_same_order, order_numbers
 from bridge.orders.hierarchy import numbers_of, parent_numbers
-from bridge.orders.order import Order, OrderIndexKey, OrderState, Patient
-from bridge.orders.plans import SEVERAL_ORDERS, key_of
+from bridge.orders.order import Order, OrderState, Patient, key_of
+from bridge.orders.plans import SEVERAL_ORDERS
 from bridge.orders.rules import (
     AFFECTED_STATES,
     CLOSING_ACTIONS,
@@ -135,16 +136,16 @@ def names_merged_patient(events: Iterable[OrderEvent], survivors: Mapping[Patien
     return bool(survivors_named(events, survivors))
 
 
-def numbers_by_order(events: Iterable[OrderEvent]) -> dict[OrderIndexKey, set[str]]:
+def numbers_by_order(events: Iterable[OrderEvent]) -> dict[OrderKey, set[str]]:
     """Return the placer and filler numbers of the orders of events, for `orders_of_others`."""
-    found: dict[OrderIndexKey, set[str]] = {}
+    found: dict[OrderKey, set[str]] = {}
     for event in events:
         found.setdefault(key_of(event), set()).update(numbers_of(event))
     return found
 
 
 def orders_of_others(
-    event: OrderEvent, index: Mapping[OrderIndexKey, Order], others: Iterable[Order]
+    event: OrderEvent, index: Mapping[OrderKey, Order], others: Iterable[Order]
 ) -> list[Order]:
     """
     Return the open orders of other patients that an event names by accession and number.
@@ -172,7 +173,7 @@ def numbers_to_look_up(event: OrderEvent) -> set[str]:
     return parent_numbers(event) | numbers_of(event)
 
 
-def is_known(event: OrderEvent, index: Mapping[OrderIndexKey, Order]) -> bool:
+def is_known(event: OrderEvent, index: Mapping[OrderKey, Order]) -> bool:
     known = index.get(key_of(event))
     if known is None or known.number_only or event.prior_mrn:
         return False
@@ -180,7 +181,7 @@ def is_known(event: OrderEvent, index: Mapping[OrderIndexKey, Order]) -> bool:
 
 
 def with_known_accession(
-    event: OrderEvent, index: Mapping[OrderIndexKey, Order], numbered: Iterable[Order]
+    event: OrderEvent, index: Mapping[OrderKey, Order], numbered: Iterable[Order]
 ) -> tuple[OrderEvent, bool]:
     """
     Give an event the accession of its known order; return it, and whether the order is ambiguous.
@@ -252,7 +253,7 @@ def may_share_closing(event: OrderEvent, numbered: Iterable[Order]) -> bool:
 
 
 def has_other_accession(
-    event: OrderEvent, index: Mapping[OrderIndexKey, Order], numbered: Iterable[Order]
+    event: OrderEvent, index: Mapping[OrderKey, Order], numbered: Iterable[Order]
 ) -> bool:
     """
     True if an event names an open order, by its numbers, under another accession.

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from bridge.orders.order import Order, OrderIndexKey, OrderState
+from bridge.contract import OrderKey
+from bridge.orders.order import Order, OrderState, key_of
 from bridge.orders.patients import DEMOGRAPHICS, demographics_of, with_new_patient
 from bridge.orders.times import MessageTime, is_earlier, newest
 from bridge.orders.values import (
@@ -138,15 +139,15 @@ def combined_with_existing(moved: Order, orders: Iterable[Order]) -> Order:
 
 
 def index_after_merge(
-    event: OrderEvent, index: Mapping[OrderIndexKey, Order]
-) -> tuple[dict[OrderIndexKey, Order], list[Order]]:
+    event: OrderEvent, index: Mapping[OrderKey, Order]
+) -> tuple[dict[OrderKey, Order], list[Order]]:
     """Return the index after a merge, and moved orders that share a link with the survivor."""
     prior, survivor = (event.site, event.prior_mrn), (event.site, event.mrn)
     rest = {key: order for key, order in index.items() if order.patient != prior}
     moved = [
-        replace(order, key=key._replace(mrn=event.mrn))
+        replace(order, key=replace(key, mrn=event.mrn))
         for key, order in index.items()
-        if order.patient == prior and key._replace(mrn=event.mrn) not in rest
+        if order.patient == prior and replace(key, mrn=event.mrn) not in rest
     ]
     survivor_links = {
         link for order in rest.values() if order.patient == survivor for link in order.links
@@ -183,7 +184,7 @@ def may_be_same_order(event: OrderEvent, order: Order) -> bool:
 
 
 def early_rows(
-    key: OrderIndexKey, known: OrderNumbers, orders: Sequence[Order], prior_mrn: str = ""
+    key: OrderKey, known: OrderNumbers, orders: Sequence[Order], prior_mrn: str = ""
 ) -> list[Order]:
     """
     Return the rows about an order that are known by a number, or by the patient before a visit
@@ -194,7 +195,7 @@ def early_rows(
     patients = {(key.site, key.mrn), (key.site, prior_mrn)}
     others = [order for order in orders if order.patient in patients and order.key != key]
     ordered = [order for order in others if not order.number_only and not order.moved_away]
-    before = [order for order in ordered if order.key == key._replace(mrn=prior_mrn)]
+    before = [order for order in ordered if order.key == replace(key, mrn=prior_mrn)]
     by_number = [
         row
         for row in others
@@ -210,7 +211,7 @@ def with_early_rows(event: OrderEvent, own: Order | None, early: Sequence[Order]
     known = order_numbers(event, own)
     rows = [own] if own else []
     for order in early:
-        key = OrderIndexKey(event.site, event.mrn, event.accession)
+        key = key_of(event)
         row = order if order.key.mrn == key.mrn else _with_new_patient(order, event)
         if order.number_only and bool(order.placer) != bool(order.filler):
             row = as_closed_by(row, order.placer or order.filler)

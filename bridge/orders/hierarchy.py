@@ -10,7 +10,8 @@ replacement.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from bridge.orders.order import Order, OrderIndexKey, OrderState, parent_hash
+from bridge.contract import OrderKey
+from bridge.orders.order import Order, OrderState, key_of, parent_hash
 from bridge.orders.rules import CASCADING_ACTIONS
 from bridge.orders.times import MessageTime, is_earlier
 from mappings.inbound.events import CHILD_OF, OrderAction, OrderEvent
@@ -26,7 +27,7 @@ def with_child_events(
     events: Sequence[OrderEvent], orders: Iterable[Order], sent_at: MessageTime | None
 ) -> Iterator[OrderEvent]:
     known = list(orders)
-    seen = {OrderIndexKey(event.site, event.mrn, event.accession) for event in events}
+    seen = {key_of(event) for event in events}
     for event in events:
         yield event
         if event.action in CASCADING_ACTIONS:
@@ -36,10 +37,10 @@ def with_child_events(
 def _for_children(
     event: OrderEvent,
     orders: Sequence[Order],
-    seen: set[OrderIndexKey],
+    seen: set[OrderKey],
     sent_at: MessageTime | None,
 ) -> Iterator[OrderEvent]:
-    own = [order for order in orders if order.key == (event.site, event.mrn, event.accession)]
+    own = [order for order in orders if order.key == key_of(event)]
     if any(_was_released(order, event, sent_at) for order in own):
         return
     named = numbers_of(event).union(*(order.numbers for order in own))

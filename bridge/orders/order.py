@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from bridge.contract import OrderKey
 from bridge.index_key import signal_hash
 from bridge.orders.times import MessageTime
-from mappings.inbound.events import CHILD_OF
+from mappings.inbound.events import CHILD_OF, OrderEvent
 
 CLOSED_BY, MERGED_FROM = "closed-by", "merged-from"
 """Kinds of hashes that are no links, besides `CHILD_OF`."""
@@ -24,12 +25,8 @@ Survivors = Mapping[Patient, str]
 """Merged patients, and the surviving MRN of each."""
 
 
-class OrderIndexKey(NamedTuple):
-    """SiteID, PatientMRN, Accession."""
-
-    site: str
-    mrn: str
-    accession: str
+def key_of(event: OrderEvent) -> OrderKey:
+    return OrderKey(event.site, event.mrn, event.accession)
 
 
 class OrderState(StrEnum):
@@ -76,7 +73,7 @@ class Order:
     present hold or cancellation, or of the release or examination of an open order.
     """
 
-    key: OrderIndexKey
+    key: OrderKey
     state: OrderState
     first_message: int
     last_message: int
@@ -107,7 +104,7 @@ class Order:
 
     @property
     def patient(self) -> Patient:
-        return self.key.site, self.key.mrn
+        return self.key.patient
 
     @property
     def arrival(self) -> tuple[int, int]:

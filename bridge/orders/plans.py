@@ -8,6 +8,7 @@ accession, and an accession is one report.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from bridge.contract import OrderKey
 from bridge.orders.duplicates import early_rows, order_numbers, with_early_rows
 from bridge.orders.hierarchy import (
     FROM_PARENT,
@@ -17,7 +18,7 @@ from bridge.orders.hierarchy import (
     parent_of,
     with_child_events,
 )
-from bridge.orders.order import Order, OrderIndexKey, OrderState
+from bridge.orders.order import Order, OrderState, key_of
 from bridge.orders.rules import (
     CLOSING_ACTIONS,
     ORDER_ACTIONS,
@@ -86,13 +87,9 @@ class OrderTask:
         )
 
 
-def key_of(event: OrderEvent) -> OrderIndexKey:
-    return OrderIndexKey(event.site, event.mrn, event.accession)
-
-
 def merge_events(events: Iterable[OrderEvent]) -> list[OrderEvent]:
     """Merge the events about one order; the values of the first one take precedence."""
-    groups: dict[tuple[OrderAction, OrderIndexKey], list[OrderEvent]] = {}
+    groups: dict[tuple[OrderAction, OrderKey], list[OrderEvent]] = {}
     for event in events:
         groups.setdefault((event.action, key_of(event)), []).append(event)
     return list(map(combined_event, groups.values()))
@@ -100,7 +97,7 @@ def merge_events(events: Iterable[OrderEvent]) -> list[OrderEvent]:
 
 def plan(
     events: Sequence[OrderEvent],
-    index: Mapping[OrderIndexKey, Order],
+    index: Mapping[OrderKey, Order],
     source: SourceMessage,
     *,
     has_early_rows: bool = False,
@@ -185,7 +182,7 @@ def _closes_nothing(task: OrderTask) -> bool:
 
 
 def leaves_children_of_replaced(
-    tasks: Iterable[OrderTask], index: Mapping[OrderIndexKey, Order]
+    tasks: Iterable[OrderTask], index: Mapping[OrderKey, Order]
 ) -> bool:
     """True if open orders remain whose parent this message or an earlier one replaced."""
     parent_tasks = [task for task in tasks if involves_parent(task.event)]
@@ -206,7 +203,7 @@ def _replacements_first(events: Sequence[OrderEvent]) -> list[OrderEvent]:
 
 def _plan_event(
     event: OrderEvent,
-    known: Mapping[OrderIndexKey, Order],
+    known: Mapping[OrderKey, Order],
     position: int,
     source: SourceMessage,
 ) -> OrderTask:
@@ -236,7 +233,7 @@ def _with_combined_rows(
 def _task_with_later_event(
     event: OrderEvent,
     before: Order | None,
-    known: Mapping[OrderIndexKey, Order],
+    known: Mapping[OrderKey, Order],
     position: int,
     source: SourceMessage,
 ) -> OrderTask:
@@ -250,7 +247,7 @@ def _task_with_later_event(
 def _task_of(
     event: OrderEvent,
     before: Order | None,
-    known: Mapping[OrderIndexKey, Order],
+    known: Mapping[OrderKey, Order],
     position: int,
     source: SourceMessage,
 ) -> OrderTask:
@@ -333,7 +330,7 @@ def _unchanged_with_numbers(before: Order, event: OrderEvent, source: SourceMess
 def _transition(
     event: OrderEvent,
     before: Order | None,
-    known: Mapping[OrderIndexKey, Order],
+    known: Mapping[OrderKey, Order],
     source: SourceMessage,
 ) -> Transition:
     """Decide the transition by the order's state; an unknown child takes its parent's state."""

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from bridge.contract import OrderKey
 from bridge.orders.addressing import redirected_to_survivor
 from bridge.orders.duplicates import combined_with_existing, may_be_same_order, order_numbers
 from bridge.orders.hierarchy import numbers_of
-from bridge.orders.order import Order, OrderIndexKey, OrderState, Patient, Survivors
+from bridge.orders.order import Order, OrderState, Patient, Survivors, key_of
 from bridge.orders.patients import DEMOGRAPHICS, demographics_of, with_new_patient
-from bridge.orders.plans import key_of
 from bridge.orders.rules import CREATING_ACTIONS, ORDER_ACTIONS
 from bridge.orders.times import UNKNOWN, MessageTime, comparable_time, is_earlier
 from mappings.inbound.events import OrderAction, OrderEvent, PatientVisit
@@ -144,7 +144,7 @@ def _visit_change(
         if changed_values
         else dict(order.tags)
     )
-    key = order.key._replace(mrn=event.mrn)
+    key = replace(order.key, mrn=event.mrn)
     updates: dict[str, Any] = {METADATA: changed_values}
     if key != order.key:
         tags = {**with_new_patient(tags, demographics_of(event)), "PatientMRN": event.mrn}
@@ -181,7 +181,7 @@ def redirected_events(
     given: Sequence[OrderEvent],
     sent_at: MessageTime | None,
     redirects: Redirects,
-    known: Mapping[OrderIndexKey, Order],
+    known: Mapping[OrderKey, Order],
 ) -> tuple[list[OrderEvent], bool]:
     """
     Redirect events to the current patients; `known` are their orders.
@@ -203,15 +203,15 @@ def redirected_events(
 
 def orders_to_read(
     events: Iterable[OrderEvent], redirects: Redirects
-) -> tuple[set[OrderIndexKey], set[Patient], set[str]]:
+) -> tuple[set[OrderKey], set[Patient], set[str]]:
     """Return the orders that are needed to redirect events: keys, patients, order numbers."""
     moved_patients = {(visit.site, visit.mrn) for visit in redirects.moves}
-    keys, patients, named = set[OrderIndexKey](), set[Patient](), set[str]()
+    keys, patients, named = set[OrderKey](), set[Patient](), set[str]()
     for event in (redirected_to_survivor(event, redirects.survivors) for event in events):
         own = {(event.site, event.mrn), (event.site, event.prior_mrn)}
         if event.action in ORDER_ACTIONS and own & moved_patients:
             targets = {move.now.mrn for visit, move in redirects.moves.items() if visit[:2] in own}
-            keys |= {key_of(event)._replace(mrn=mrn) for mrn in {event.mrn, *targets}}
+            keys |= {replace(key_of(event), mrn=mrn) for mrn in {event.mrn, *targets}}
             if event.accession in {event.placer, event.filler}:
                 patients |= {(event.site, mrn) for mrn in {event.mrn, *targets}}
                 named |= numbers_of(event)
@@ -219,7 +219,7 @@ def orders_to_read(
 
 
 def _with_accession_of_moved(
-    event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderIndexKey, Order]
+    event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderKey, Order]
 ) -> OrderEvent:
     by_number = event.accession in {event.placer, event.filler}
     if not by_number or event.action not in ORDER_ACTIONS or key_of(event) in known:
@@ -262,7 +262,7 @@ def goes_to_other_patient(
 def _redirected_event(
     event: OrderEvent,
     moves: VisitTransfers,
-    known: Mapping[OrderIndexKey, Order],
+    known: Mapping[OrderKey, Order],
     sent_at: MessageTime | None,
 ) -> OrderEvent:
     if not moves:
@@ -277,14 +277,14 @@ def _was_sent_before_move(
     event: OrderEvent,
     sent_at: MessageTime | None,
     moves: VisitTransfers,
-    known: Mapping[OrderIndexKey, Order],
+    known: Mapping[OrderKey, Order],
 ) -> bool:
     found = _move_of(event, moves, known)
     return found is not None and is_earlier(sent_at, found[1].sent)
 
 
 def _move_of(
-    event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderIndexKey, Order]
+    event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderKey, Order]
 ) -> tuple[VisitReference, VisitTransfer] | None:
     if event.action not in ORDER_ACTIONS:
         return None
@@ -293,7 +293,7 @@ def _move_of(
     for visit, move in moves.items():
         if visit[:2] not in {(event.site, event.mrn), (event.site, event.prior_mrn)}:
             continue
-        target = known.get(key._replace(mrn=move.now.mrn))
+        target = known.get(replace(key, mrn=move.now.mrn))
         stays = move.now.mrn != event.mrn and not _follows_visit(event, own, visit.key)
         if not stays and _belongs_to_visit(event, own, target, visit, move):
             return visit, move

@@ -18,7 +18,8 @@ from bridge.admin.message_replay import MessageSubjects
 from bridge.admin.search import order_tracking
 from bridge.admin.search.message_index import NumberKind
 from bridge.admin.search.queue_search import find_orders_and_messages
-from bridge.contract.responses import OrderKeyBody, StatusRecordBody
+from bridge.contract import OrderKey
+from bridge.contract.responses import StatusRecordBody
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.report_engine import engine_http, engine_tokens
@@ -89,7 +90,7 @@ async def _status(
     client: EngineClient, orders: Sequence[Mapping[str, Any]]
 ) -> dict[str, StatusRecordBody] | None:
     """Return the status records by report id; None if the report service does not answer."""
-    keys = [OrderKeyBody(order["site"], order["mrn"], order["accession"]) for order in orders]
+    keys = [OrderKey(order["site"], order["mrn"], order["accession"]) for order in orders]
     found: dict[str, StatusRecordBody] = {}
     try:
         for site in sorted({key.site for key in keys}):

@@ -47,7 +47,7 @@ from bridge.console.http.guard import (
     require_reach,
     run_audited,
 )
-from bridge.contract.responses import OrderKeyBody
+from bridge.contract import OrderKey
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import BridgeError
@@ -355,7 +355,7 @@ async def _report_status(
     client: EngineClient, orders: Sequence[Mapping[str, Any]]
 ) -> dict[str, str]:
     """Return the status of the orders' reports by report id; one request per site."""
-    keys = [OrderKeyBody(order["site"], order["mrn"], order["accession"]) for order in orders]
+    keys = [OrderKey(order["site"], order["mrn"], order["accession"]) for order in orders]
     found: dict[str, str] = {}
     for site in sorted({key.site for key in keys}):
         for each in await client.status([key for key in keys if key.site == site]):

@@ -10,11 +10,11 @@ Metadata are stored apart from the tags. The priority is a code of HL7 table 048
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final
 
+from bridge.contract import OrderKey
 from bridge.engine.rules.patients import folded_name
 from bridge.index_key import keyed_text
 from mappings.language.transforms import age_at
@@ -23,15 +23,6 @@ _INVISIBLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]"
 )
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
-
-
-@dataclass(frozen=True, slots=True)
-class OrderId:
-    """The key of an order: site, MRN and accession."""
-
-    site_id: str
-    mrn: str = field(repr=False)
-    accession: str = field(repr=False)
 
 
 def has_invisible(text: str) -> bool:
@@ -70,9 +61,9 @@ def _folded(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def link_target(identity: OrderId) -> str:
+def link_target(identity: OrderKey) -> str:
     """Return a keyed hash of an order, to find its links without storing its identifiers."""
-    text = f"{identity.site_id}\x1f{identity.mrn}\x1f{identity.accession}"
+    text = f"{identity.site}\x1f{identity.mrn}\x1f{identity.accession}"
     return keyed_text(hashlib.sha256(text.encode()).hexdigest())
 
 

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bridge.contract import OrderKey
 from bridge.engine.rules.lifecycle import Reason
-from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.site_roles import SiteRole
 
 
 def fingerprint(
     report_id: str,
-    orders: Sequence[OrderId],
+    orders: Sequence[OrderKey],
     content: Mapping[str, Any],
     signer_email: str,
     signed_at: int,
@@ -28,7 +28,7 @@ def fingerprint(
     """Return the hexadecimal SHA-256 of the canonical JSON of the signed content."""
     signed = {
         "reportId": report_id,
-        "orders": sorted([each.site_id, each.mrn, each.accession] for each in orders),
+        "orders": sorted([each.site, each.mrn, each.accession] for each in orders),
         "content": content,
         "signer": signer_email,
         "signedAt": signed_at,

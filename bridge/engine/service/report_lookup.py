@@ -15,10 +15,10 @@ from sqlalchemy import ARRAY, BindParameter, Connection, Text, bindparam, func
 from sqlalchemy import select as select_columns
 from sqlmodel import Session, col, select
 
+from bridge.contract import OrderKey
 from bridge.engine.errors import OrderChanged, ReportNotFound, RuleBroken
 from bridge.engine.records.tables import PatientPointer, Report, ReportOrder, metadata
 from bridge.engine.rules.lifecycle import Reason
-from bridge.engine.rules.order import OrderId
 from bridge.engine.service.work import Work
 from bridge.store.errors import Busy
 
@@ -132,15 +132,15 @@ def _refuses_merged(connection: Connection, site_id: str) -> bool:
     return settings.get(REFUSE_MERGED) is True
 
 
-def current_identity(connection: Connection, identity: OrderId) -> OrderId:
+def current_identity(connection: Connection, identity: OrderKey) -> OrderKey:
     """Return the order's identity under the current identifier of its patient."""
-    pointers = follow_pointers(connection, identity.site_id, [identity.mrn])
-    return OrderId(identity.site_id, pointers.get(identity.mrn, identity.mrn), identity.accession)
+    pointers = follow_pointers(connection, identity.site, [identity.mrn])
+    return OrderKey(identity.site, pointers.get(identity.mrn, identity.mrn), identity.accession)
 
 
 def find_orders(
-    session: Session, identities: Sequence[OrderId], *, current: bool = False
-) -> dict[OrderId, ReportOrder]:
+    session: Session, identities: Sequence[OrderKey], *, current: bool = False
+) -> dict[OrderKey, ReportOrder]:
     """
     Return the stored orders with these identities, without a lock. Merged identifiers are followed.
 
@@ -151,7 +151,7 @@ def find_orders(
         if current
         else current_identities(session.connection(), identities)
     )
-    stored = _stored(session, sorted(set(followed.values()), key=_as_tuple))
+    stored = _stored(session, sorted(set(followed.values())))
     found = {identity: stored[valid] for identity, valid in followed.items() if valid in stored}
     missing = [] if current else [identity for identity in followed if identity not in found]
     moved = _merged_since(session.connection(), missing, followed)
@@ -159,21 +159,21 @@ def find_orders(
 
 
 def current_identities(
-    connection: Connection, identities: Sequence[OrderId]
-) -> dict[OrderId, OrderId]:
+    connection: Connection, identities: Sequence[OrderKey]
+) -> dict[OrderKey, OrderKey]:
     """Map each order identity to the one under the current identifier of its patient."""
-    found: dict[OrderId, OrderId] = {}
-    for site_id in {identity.site_id for identity in identities}:
-        own = [identity for identity in identities if identity.site_id == site_id]
+    found: dict[OrderKey, OrderKey] = {}
+    for site_id in {identity.site for identity in identities}:
+        own = [identity for identity in identities if identity.site == site_id]
         pointers = follow_pointers(connection, site_id, (identity.mrn for identity in own))
         for identity in own:
-            found[identity] = OrderId(
+            found[identity] = OrderKey(
                 site_id, pointers.get(identity.mrn, identity.mrn), identity.accession
             )
     return found
 
 
-def find_report_keys(connection: Connection, identities: Sequence[OrderId]) -> dict[OrderId, int]:
+def find_report_keys(connection: Connection, identities: Sequence[OrderKey]) -> dict[OrderKey, int]:
     """Return the primary keys of the orders' reports. Merged patient identifiers are followed."""
     followed = current_identities(connection, identities)
     keys = current_report_keys(connection, followed.values())
@@ -184,8 +184,8 @@ def find_report_keys(connection: Connection, identities: Sequence[OrderId]) -> d
 
 
 def _merged_since(
-    connection: Connection, missing: Sequence[OrderId], followed: Mapping[OrderId, OrderId]
-) -> list[OrderId]:
+    connection: Connection, missing: Sequence[OrderKey], followed: Mapping[OrderKey, OrderKey]
+) -> list[OrderKey]:
     """Return the missing orders whose patients were merged since `followed` was read."""
     if not missing or connection.dialect.name == _ONE_WRITER:
         return []
@@ -194,32 +194,32 @@ def _merged_since(
 
 
 def current_report_keys(
-    connection: Connection, identities: Iterable[OrderId]
-) -> dict[OrderId, int]:
-    found: dict[OrderId, int] = {}
+    connection: Connection, identities: Iterable[OrderKey]
+) -> dict[OrderKey, int]:
+    found: dict[OrderKey, int] = {}
     wanted = set(identities)
     for some in _parameters(wanted):
         for mrn, accession, key in connection.execute(_REPORT_KEYS, some):
-            found[OrderId(some["site_id"], mrn, accession)] = key
+            found[OrderKey(some["site_id"], mrn, accession)] = key
     return {identity: found[identity] for identity in wanted if identity in found}
 
 
-def _stored(session: Session, identities: Sequence[OrderId]) -> dict[OrderId, ReportOrder]:
-    found: dict[OrderId, ReportOrder] = {}
+def _stored(session: Session, identities: Sequence[OrderKey]) -> dict[OrderKey, ReportOrder]:
+    found: dict[OrderKey, ReportOrder] = {}
     for some in _parameters(identities):
         rows = session.exec(_ORDERS, params=some)
-        found.update((OrderId(row.site_id, row.mrn, row.accession), row) for row in rows)
+        found.update((OrderKey(row.site_id, row.mrn, row.accession), row) for row in rows)
     return {identity: found[identity] for identity in identities if identity in found}
 
 
-def _parameters(identities: Iterable[OrderId]) -> Iterator[dict[str, Any]]:
+def _parameters(identities: Iterable[OrderKey]) -> Iterator[dict[str, Any]]:
     """
     Split identities into statement parameters.
 
     A statement may also find orders that were not requested.
     """
-    wanted = sorted(identities, key=_as_tuple)
-    for site_id, own in groupby(wanted, key=attrgetter("site_id")):
+    wanted = sorted(identities)
+    for site_id, own in groupby(wanted, key=attrgetter("site")):
         here = list(own)
         for start in range(0, len(here), _CHUNK):
             some = here[start : start + _CHUNK]
@@ -230,10 +230,6 @@ def _parameters(identities: Iterable[OrderId]) -> Iterator[dict[str, Any]]:
             }
 
 
-def _as_tuple(identity: OrderId) -> tuple[str, str, str]:
-    return identity.site_id, identity.mrn, identity.accession
-
-
 def lock_reports(work: Work, keys: Iterable[int]) -> dict[int, Report]:
     """Lock reports by primary key, and return those that still exist with their current values."""
     rows = work.session.exec(_LOCK_REPORTS, params={"keys": sorted(set(keys))})
@@ -241,7 +237,7 @@ def lock_reports(work: Work, keys: Iterable[int]) -> dict[int, Report]:
 
 
 def lock_orders(
-    work: Work, identities: Sequence[OrderId], *, current: bool = False
+    work: Work, identities: Sequence[OrderKey], *, current: bool = False
 ) -> list[LockedOrder | None]:
     """
     Find orders and lock their reports. Return both in the order of the request, None for unknown
@@ -270,11 +266,11 @@ def lock_orders(
     raise OrderChanged
 
 
-def _places(orders: Mapping[OrderId, ReportOrder]) -> dict[OrderId, int]:
+def _places(orders: Mapping[OrderKey, ReportOrder]) -> dict[OrderKey, int]:
     return {identity: order.report_pk for identity, order in orders.items()}
 
 
-def lock_report(work: Work, identity: OrderId) -> LockedOrder:
+def lock_report(work: Work, identity: OrderKey) -> LockedOrder:
     """Find and lock one report by one of its orders; raise ReportNotFound."""
     found = lock_orders(work, [identity])[0]
     if found is None:

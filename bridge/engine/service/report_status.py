@@ -14,8 +14,8 @@ from sqlalchemy import select as select_columns
 from sqlalchemy.orm import defer
 from sqlmodel import Session, col, select
 
-from bridge.contract import ReportStatus
-from bridge.contract.responses import OrderKeyBody, StatusRecordBody
+from bridge.contract import OrderKey, ReportStatus
+from bridge.contract.responses import StatusRecordBody
 from bridge.engine.errors import ReportNotFound
 from bridge.engine.records.tables import (
     Account,
@@ -26,7 +26,6 @@ from bridge.engine.records.tables import (
     Site,
 )
 from bridge.engine.rules.lifecycle import AddendumState
-from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.signing import is_cooling
 from bridge.engine.service.report_lookup import find_orders, find_report_keys, key_of
 
@@ -149,16 +148,14 @@ class ReportContext:
             status=ReportStatus(report.status),
             user_email=self.user_email,
             unsign_until=report.cooling_until if is_cooling(report.cooling_until, now) else None,
-            orders=tuple(
-                OrderKeyBody(order.site_id, order.mrn, order.accession) for order in self.orders
-            ),
+            orders=tuple(map(identity_of, self.orders)),
             has_content=has_content(report),
             addendum_unsign_until=self.addendum_unsign_until,
         )
 
 
-def identity_of(order: GroupOrder) -> OrderId:
-    return OrderId(order.site_id, order.mrn, order.accession)
+def identity_of(order: GroupOrder) -> OrderKey:
+    return OrderKey(order.site_id, order.mrn, order.accession)
 
 
 def orders_by_report(session: Session, keys: Sequence[int]) -> dict[int, list[ReportOrder]]:
@@ -181,7 +178,7 @@ def reports_by_key(session: Session, keys: Sequence[int]) -> dict[int, Report]:
     return {key_of(row): row for row in rows}
 
 
-def read_report(session: Session, identity: OrderId) -> Report:
+def read_report(session: Session, identity: OrderKey) -> Report:
     """Return the report of an order; raise ReportNotFound."""
     order = find_orders(session, [identity]).get(identity)
     report = session.get(Report, order.report_pk) if order else None
@@ -227,7 +224,7 @@ _ADDENDUM_COOLING: Final = (
 
 
 def query_status(
-    connection: Connection, identities: Sequence[OrderId], now: int
+    connection: Connection, identities: Sequence[OrderKey], now: int
 ) -> list[StatusRecordBody]:
     """
     Return one record for each report found, in the order of its first mention.
@@ -264,11 +261,11 @@ def records_by_key(
     }
 
 
-def _groups(connection: Connection, keys: Sequence[int]) -> dict[int, list[OrderKeyBody]]:
+def _groups(connection: Connection, keys: Sequence[int]) -> dict[int, list[OrderKey]]:
     """Return the orders of reports, each list with its anchor first."""
-    groups: dict[int, list[OrderKeyBody]] = {}
+    groups: dict[int, list[OrderKey]] = {}
     for key, *identity in connection.execute(_GROUPS, {"keys": keys}):
-        groups.setdefault(key, []).append(OrderKeyBody(*identity))
+        groups.setdefault(key, []).append(OrderKey(*identity))
     return groups
 
 

@@ -22,6 +22,7 @@ from sqlalchemy import ColumnElement, and_, case, func, or_
 from sqlalchemy.orm import aliased, defer, load_only
 from sqlmodel import Session, col, select
 
+from bridge.contract import OrderKey
 from bridge.contract.responses import WorklistResponse
 from bridge.email import canonical_email
 from bridge.engine.errors import Forbidden, ReportNotFound, RuleBroken
@@ -38,7 +39,6 @@ from bridge.engine.rules.lifecycle import SIGNED, AddendumState, Reason, Status
 from bridge.engine.rules.order import (
     PRIORITY_RANKS,
     ROUTINE_RANK,
-    OrderId,
     Priority,
     most_urgent,
     priority_code,
@@ -520,7 +520,7 @@ def assign(work: Work, administrator: BrowserUser, report_id: str, email: str) -
     return _assign(work, report, email, "/email")
 
 
-def assign_order(work: Work, identity: OrderId, email: str) -> Report:
+def assign_order(work: Work, identity: OrderKey, email: str) -> Report:
     """Assign the unsigned report of an order to a member of its site, as the API does."""
     report = lock_report(work, identity).report
     if report.status in SIGNED:

@@ -7,13 +7,14 @@ applied is tried again or parked.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from bridge.contract import OrderKey
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from bridge.intake.process.jobs import MessageJob
 from bridge.intake.process.worklist import ReportIds
 from bridge.orders.addressing import PATIENT_CONFLICT
 from bridge.orders.hierarchy import PARENT_REPLACED
-from bridge.orders.order import Order, OrderIndexKey, Patient
+from bridge.orders.order import Order, Patient
 from bridge.orders.patients import DemographicsUpdate
 from bridge.orders.plans import ORDER_CANCELLED, ORDER_UNKNOWN, SUPERSEDED
 from bridge.orders.times import UNKNOWN, MessageTime
@@ -64,7 +65,7 @@ class MessageChanges:
 
     message_id: int
     orders: Sequence[Order]
-    reports: Mapping[OrderIndexKey, str] = field(default_factory=dict)
+    reports: Mapping[OrderKey, str] = field(default_factory=dict)
     merges: Sequence[Merge] = ()
     undone_merges: Sequence[Patient] = ()
     moves: Sequence[tuple[VisitReference, VisitTransfer]] = ()
@@ -73,7 +74,7 @@ class MessageChanges:
     demographics: Sequence[DemographicsUpdate] = ()
     renamed_patients: Sequence[Patient] = ()
     """Patients whose name changed: parked orders may match them now."""
-    removed: Sequence[OrderIndexKey] = ()
+    removed: Sequence[OrderKey] = ()
     """Orders that were combined with another one."""
 
     @property
@@ -89,25 +90,25 @@ class JobContext:
     """One message that is being applied: known orders, changes, and notes."""
 
     job: MessageJob
-    index: dict[OrderIndexKey, Order]
+    index: dict[OrderKey, Order]
     report_ids: ReportIds = field(default_factory=dict)
     """Report ids that the engine returned for this message."""
-    new_orders: set[OrderIndexKey] = field(default_factory=set)
+    new_orders: set[OrderKey] = field(default_factory=set)
     """Orders that this message registered and whose reports nobody has opened."""
-    link_groups: dict[OrderIndexKey, str] = field(default_factory=dict)
+    link_groups: dict[OrderKey, str] = field(default_factory=dict)
     """Link groups of its new orders: the orders of a group share a report from the start."""
-    changed: dict[OrderIndexKey, Order] = field(default_factory=dict)
+    changed: dict[OrderKey, Order] = field(default_factory=dict)
     merges: list[Merge] = field(default_factory=list)
     undone_merges: list[Patient] = field(default_factory=list)
     moves: list[tuple[VisitReference, VisitTransfer]] = field(default_factory=list)
     demographics: list[DemographicsUpdate] = field(default_factory=list)
     renamed_patients: list[Patient] = field(default_factory=list)
-    removed: list[OrderIndexKey] = field(default_factory=list)
+    removed: list[OrderKey] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @classmethod
     def for_batch(
-        cls, jobs: Sequence[MessageJob], index: Mapping[OrderIndexKey, Order]
+        cls, jobs: Sequence[MessageJob], index: Mapping[OrderKey, Order]
     ) -> "list[JobContext]":
         """
         Return one context for each job, with the known orders of the job's own patients.
@@ -115,12 +116,12 @@ class JobContext:
         Some rules scan all orders of a context. With the orders of the whole batch, the time
         would grow with the square of the batch.
         """
-        by_patient: dict[Patient, dict[OrderIndexKey, Order]] = {}
+        by_patient: dict[Patient, dict[OrderKey, Order]] = {}
         for key, order in index.items():
             by_patient.setdefault((key.site, key.mrn), {})[key] = order
         contexts = []
         for job in jobs:
-            own: dict[OrderIndexKey, Order] = {}
+            own: dict[OrderKey, Order] = {}
             for patient in job.patients:
                 own |= by_patient.get(patient, {})
             contexts.append(cls(job, own))
@@ -138,13 +139,13 @@ class JobContext:
     def move_to_survivor(self, event: OrderEvent) -> None:
         """Move the changed orders of a merged patient to the survivor."""
         prior = (event.site, event.prior_mrn)
-        moved = {key: each for key, each in self.changed.items() if key[:2] == prior}
+        moved = {key: each for key, each in self.changed.items() if key.patient == prior}
         for key, each in moved.items():
-            now = key._replace(mrn=event.mrn)
+            now = replace(key, mrn=event.mrn)
             del self.changed[key]
             self.changed.setdefault(now, replace(each, key=now))
 
-    def remove(self, key: OrderIndexKey) -> None:
+    def remove(self, key: OrderKey) -> None:
         """Remove an order that was combined with another one."""
         self.index.pop(key, None)
         self.changed.pop(key, None)

@@ -53,7 +53,6 @@ from bridge.intake.process.worklist import (
     link_group_names,
     link_to_group,
     linked_at_launch,
-    order_key,
     unlink_from_group,
 )
 from bridge.intake.receive.completion import CompletionWaiter
@@ -344,7 +343,7 @@ class OrderProcessor:
 
     async def _apply_step(self, context: JobContext, task: OrderTask) -> None:
         """Execute a step other than REGISTER."""
-        key = order_key(task.after.key)
+        key = task.after.key
         match task.step:
             case OrderStep.WITHDRAW:
                 is_final = is_final_cancellation(task, context.job.events)
@@ -399,7 +398,7 @@ class OrderProcessor:
         if context.job.patient_names is PatientNames.UPDATE:
             launch = replace(launch_of(task), force_update_patient_name=True)
             _record_launch(context, task, await self._launcher.launch(launch))
-            context.renamed_patients.append(task.after.key[:2])
+            context.renamed_patients.append(task.after.patient)
             return
         known = await Threads.INTAKE.run(self._repository.known_tags, task.after.key)
         for name in known_spellings(task.after.tags, known):

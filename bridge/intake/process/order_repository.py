@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from bridge.contract import OrderKey
 from bridge.intake.process.job_context import MessageChanges, unread_outcome
 from bridge.intake.process.jobs import MessageJob, read, read_inline
 from bridge.intake.receive.listener_policy import ListenerPolicy
@@ -34,7 +35,7 @@ from bridge.orders.addressing import (
     with_number,
 )
 from bridge.orders.hierarchy import numbers_of
-from bridge.orders.order import Order, OrderIndexKey, OrderState, Patient, merged_hash, parent_hash
+from bridge.orders.order import Order, OrderState, Patient, key_of, merged_hash, parent_hash
 from bridge.orders.patients import (
     IDENTIFYING,
     MergedIdentity,
@@ -46,7 +47,7 @@ from bridge.orders.patients import (
     with_correction,
     with_known_name,
 )
-from bridge.orders.plans import SEVERAL_ORDERS, key_of, merge_events
+from bridge.orders.plans import SEVERAL_ORDERS, merge_events
 from bridge.orders.rules import (
     CASCADING_ACTIONS,
     CREATING_ACTIONS,
@@ -85,7 +86,7 @@ from config.listeners import MergedPatients, PatientConflict
 from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.order_mapping import PatientNames
 
-Index = dict[OrderIndexKey, Order]
+Index = dict[OrderKey, Order]
 
 
 def read_redirects(connection: Connection, jobs: Sequence[MessageJob]) -> Redirects:
@@ -233,7 +234,7 @@ def _with_known_names(job: MessageJob, index: Index) -> MessageJob:
     return replace(job, events=events) if changed else job
 
 
-def names_other_person(job: MessageJob, index: Mapping[OrderIndexKey, Order]) -> bool:
+def names_other_person(job: MessageJob, index: Mapping[OrderKey, Order]) -> bool:
     """
     True if an event names another person than its order.
 
@@ -248,7 +249,7 @@ def names_other_person(job: MessageJob, index: Mapping[OrderIndexKey, Order]) ->
     )
 
 
-def _known_order(event: OrderEvent, index: Mapping[OrderIndexKey, Order]) -> Order | None:
+def _known_order(event: OrderEvent, index: Mapping[OrderKey, Order]) -> Order | None:
     known = index.get(key_of(event)) if event.action in ORDER_ACTIONS else None
     return None if known is None or known.number_only or known.moved_away else known
 
@@ -265,10 +266,10 @@ def _with_conflicts(job: MessageJob, index: Index, others: Sequence[Order]) -> M
     return replace(job, exception_code=exception_code, conflicts=() if accepts else known)
 
 
-def _keys(event: OrderEvent) -> list[OrderIndexKey]:
+def _keys(event: OrderEvent) -> list[OrderKey]:
     """Return the keys of an order: with its patient, and with the former patient of its visit."""
     key = key_of(event)
-    return [key, key._replace(mrn=event.prior_mrn)] if event.prior_mrn else [key]
+    return [key, replace(key, mrn=event.prior_mrn)] if event.prior_mrn else [key]
 
 
 def _with_corrections(connection: Connection, jobs: Sequence[MessageJob]) -> Sequence[MessageJob]:
@@ -408,7 +409,7 @@ class PreparedBatch:
 
     jobs: Sequence[MessageJob]
     failures: Sequence[tuple[ClaimedMessage, Exception]]
-    index: Mapping[OrderIndexKey, Order]
+    index: Mapping[OrderKey, Order]
     requeued: Sequence[MessageOutcome] = ()
     """Outcomes of messages that wait again: redirected to another lane, or not readable now."""
     locks: HeldLocks = field(default=NOTHING_HELD, compare=False)
@@ -550,7 +551,7 @@ class OrderRepository:
             number, QueueEvent.POSTPONED, code="merged", retry_at=retry_at, lane=other_lanes.pop()
         )
 
-    def known_tags(self, key: OrderIndexKey) -> list[Mapping[str, Any]]:
+    def known_tags(self, key: OrderKey) -> list[Mapping[str, Any]]:
         """Read the known tags of an order's patient: the last correction, then its orders."""
         patient = (key.site, key.mrn)
         with self._database.read_committed() as connection:
@@ -687,5 +688,5 @@ def _moved_to_survivors(connection: Connection, orders: Sequence[Order]) -> Sequ
     moved = []
     for each in orders:
         mrn = survivors.get((each.key.site, each.key.mrn), each.key.mrn)
-        moved.append(replace(each, key=each.key._replace(mrn=mrn)))
+        moved.append(replace(each, key=replace(each.key, mrn=mrn)))
     return moved

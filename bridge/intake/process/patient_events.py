@@ -10,6 +10,7 @@ exception.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from bridge.contract import OrderKey
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
@@ -25,7 +26,6 @@ from bridge.intake.process.worklist import (
     Launcher,
     OpenOrders,
     link_to_group,
-    order_key,
     registration,
     withdraw,
 )
@@ -35,7 +35,7 @@ from bridge.orders.duplicates import (
     index_after_merge,
     match_early_rows,
 )
-from bridge.orders.order import Order, OrderIndexKey, OrderState, Patient
+from bridge.orders.order import Order, OrderState, Patient
 from bridge.orders.patients import (
     DEMOGRAPHICS,
     DemographicsUpdate,
@@ -142,7 +142,7 @@ async def withdraw_combined(
 ) -> None:
     """Withdraw orders that were combined with another one; a report that was begun stays."""
     for each in orders:
-        notes = await withdraw(worklist.client, order_key(each.key))
+        notes = await withdraw(worklist.client, each.key)
         context.notes += [note for note in notes if note != NOTHING_TO_WITHDRAW]
         if "report_kept" in notes:
             context.put(replace(each, number_only=False))
@@ -159,7 +159,7 @@ async def _put_on_worklist(
     listed = any(each.state == OrderState.ORDERED for each in before)
     differs = not listed or any(each.tags != after.tags for each in before)
     if not after.is_open and listed:
-        context.notes += await withdraw(worklist.client, order_key(after.key))
+        context.notes += await withdraw(worklist.client, after.key)
     elif after.state == OrderState.ORDERED and differs:
         tags = {tag: value for tag, value in after.tags.items() if tag not in DEMOGRAPHICS}
         launched = await worklist.launcher.launch(registration(after.key, tags))
@@ -174,14 +174,14 @@ async def reassign_orders(worklist: WorklistClient, context: JobContext) -> None
         event = next(each for each in context.job.events if names_order(each, key))
         info = {**with_new_patient(before.tags, demographics_of(event)), "PatientMRN": event.mrn}
         echo = replace_identifiers(before.echo, event.echo)
-        after = replace(before, key=key._replace(mrn=event.mrn), tags=info, echo=echo)
+        after = replace(before, key=replace(key, mrn=event.mrn), tags=info, echo=echo)
         await apply_visit_change(worklist, context, VisitChange(before, after, dict(info)))
         if after.key not in context.index:  # its report was begun
             raise OrderOfOtherPatientError
         context.notes.append(ORDER_MOVED)
 
 
-def names_order(event: OrderEvent, key: OrderIndexKey) -> bool:
+def names_order(event: OrderEvent, key: OrderKey) -> bool:
     return (event.site, event.accession) == (key.site, key.accession)
 
 
@@ -191,7 +191,7 @@ async def apply_visit_change(
     """Change the visit of an order in the engine; a begun report stays with its patient."""
     before, after = change.before, change.after
     if change.moves:
-        notes = await withdraw(worklist.client, order_key(before.key))
+        notes = await withdraw(worklist.client, before.key)
         context.notes += notes
         if "report_kept" in notes:
             return
@@ -200,7 +200,7 @@ async def apply_visit_change(
     if after.state == OrderState.ORDERED:
         report_id = await launch_visit_change(worklist.launcher, change) or report_id
     elif change.moves and after.report_id:
-        context.notes += await withdraw(worklist.client, order_key(after.key))
+        context.notes += await withdraw(worklist.client, after.key)
     context.put(replace(after, report_id=report_id))
     context.notes.append("visit_moved" if change.moves else "visit_changed")
 
@@ -224,7 +224,7 @@ async def _undo_merge(worklist: WorklistClient, context: JobContext, event: Orde
     freed = merge_to_undo(event, context.job.pointers)
     if freed is None:
         named = {(event.site, event.mrn), (event.site, event.prior_mrn)}
-        has_orders = any(order.key[:2] in named for order in context.index.values())
+        has_orders = any(order.patient in named for order in context.index.values())
         concerns = bool(context.job.pointers) or (has_orders and not event.is_mutual)
         context.notes.append(IDENTIFIER_MOVED if concerns else "no_merge_to_undo")
         return

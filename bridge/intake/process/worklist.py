@@ -16,13 +16,13 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
-from bridge.contract import MAX_REPORT_ORDERS, ReportStatus
-from bridge.contract.responses import LaunchResponse, OrderKeyBody, StatusRecordBody
+from bridge.contract import MAX_REPORT_ORDERS, OrderKey, ReportStatus
+from bridge.contract.responses import LaunchResponse, StatusRecordBody
 from bridge.engine_client.client import EngineClient, LaunchRequest
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from bridge.executors import set_outcome
-from bridge.orders.order import Link, Order, OrderIndexKey, OrderState
+from bridge.orders.order import Link, Order, OrderState
 from bridge.orders.plans import OrderTask
 
 SHARED_FAILURES = frozenset({None, 401, 429, 502, 503, 504})
@@ -123,7 +123,7 @@ def launch_of(task: OrderTask, link_group: str = "") -> LaunchRequest:
 
 
 def registration(
-    key: OrderIndexKey,
+    key: OrderKey,
     tags: Mapping[str, Any],
     app: Mapping[str, Any] = MappingProxyType({}),
     link_group: str = "",
@@ -141,7 +141,7 @@ ANCHOR_STATUSES = frozenset({ReportStatus.ORDERED, ReportStatus.DRAFT})
 class GroupMember:
     """An order of a link group; `rank` sorts by first message, then by position in it."""
 
-    key: OrderKeyBody
+    key: OrderKey
     rank: tuple[int, int]
 
 
@@ -157,8 +157,8 @@ def _may_anchor(record: StatusRecordBody) -> bool:
 
 
 def group_to_link(
-    order: OrderKeyBody, members: Sequence[GroupMember], records: Sequence[StatusRecordBody]
-) -> tuple[OrderKeyBody, ...]:
+    order: OrderKey, members: Sequence[GroupMember], records: Sequence[StatusRecordBody]
+) -> tuple[OrderKey, ...]:
     """
     Return the orders to link with `order`, anchor first; empty if there is nothing to link.
 
@@ -187,9 +187,7 @@ def group_to_link(
     return tuple(each.orders[0] for each in chosen)
 
 
-def _first(
-    record: StatusRecordBody, rank: Mapping[OrderKeyBody, tuple[int, int]]
-) -> tuple[int, int]:
+def _first(record: StatusRecordBody, rank: Mapping[OrderKey, tuple[int, int]]) -> tuple[int, int]:
     """Return the rank of a report: the earliest of its known orders."""
     return min(rank[key] for key in record.orders if key in rank)
 
@@ -219,7 +217,7 @@ REFUSED_STATUSES = frozenset({BAD_REQUEST, NOT_FOUND})
 
 
 async def reports_of(
-    client: EngineClient, orders: Sequence[OrderKeyBody]
+    client: EngineClient, orders: Sequence[OrderKey]
 ) -> tuple[StatusRecordBody, ...]:
     """Read the reports of orders, each once; missing reports are left out."""
     found: dict[str, StatusRecordBody] = {}
@@ -234,7 +232,7 @@ async def reports_of(
     return tuple(found.values())
 
 
-async def detach(client: EngineClient, order: OrderKeyBody) -> tuple[StatusRecordBody | None, str]:
+async def detach(client: EngineClient, order: OrderKey) -> tuple[StatusRecordBody | None, str]:
     """
     Take an order out of its group.
 
@@ -253,9 +251,7 @@ async def detach(client: EngineClient, order: OrderKeyBody) -> tuple[StatusRecor
     return _record_of(order, records), "unlinked"
 
 
-async def withdraw(
-    client: EngineClient, order: OrderKeyBody, *, cancelled: bool = False
-) -> list[str]:
+async def withdraw(client: EngineClient, order: OrderKey, *, cancelled: bool = False) -> list[str]:
     """
     Delete the report of an order if it is Ordered and empty; return notes.
 
@@ -277,7 +273,7 @@ async def withdraw(
     return [*notes, "withdrawn"]
 
 
-async def _is_empty(client: EngineClient, order: OrderKeyBody, record: StatusRecordBody) -> bool:
+async def _is_empty(client: EngineClient, order: OrderKey, record: StatusRecordBody) -> bool:
     if record.status is not ReportStatus.ORDERED:
         return False
     if record.has_content is not None:
@@ -285,7 +281,7 @@ async def _is_empty(client: EngineClient, order: OrderKeyBody, record: StatusRec
     return not await client.content(order)  # the status has no such field
 
 
-def _record_of(order: OrderKeyBody, records: Sequence[StatusRecordBody]) -> StatusRecordBody | None:
+def _record_of(order: OrderKey, records: Sequence[StatusRecordBody]) -> StatusRecordBody | None:
     """Find the report of an order; the engine may have changed its key to that of a survivor."""
     for record in records:
         if order in record.orders:
@@ -297,7 +293,7 @@ def _record_of(order: OrderKeyBody, records: Sequence[StatusRecordBody]) -> Stat
 MAX_LINKED = 50
 """Orders in one link call: the limit of our engine. Larger groups take several calls."""
 
-ReportIds = dict[OrderIndexKey, str]
+ReportIds = dict[OrderKey, str]
 """The report id of each order, as the engine returned it last."""
 
 
@@ -331,16 +327,11 @@ def _link_keys(order: Order) -> list[tuple[str, str, Link]]:
     return [(*order.patient, link) for link in order.links]
 
 
-def order_key(key: OrderIndexKey) -> OrderKeyBody:
-    """Convert a key to the engine client's type."""
-    return OrderKeyBody(key.site, key.mrn, key.accession)
-
-
 def group_member(order: Order) -> GroupMember:
-    return GroupMember(order_key(order.key), order.arrival)
+    return GroupMember(order.key, order.arrival)
 
 
-def link_group_names(tasks: Sequence[OrderTask], message_id: int) -> dict[OrderIndexKey, str]:
+def link_group_names(tasks: Sequence[OrderTask], message_id: int) -> dict[OrderKey, str]:
     """
     Name the link groups of a message's new orders: the engine gives each group one report.
 
@@ -374,7 +365,7 @@ def _in_sequence(group: Sequence[Order]) -> bool:
     return ranks == sorted(ranks)
 
 
-def linked_at_launch(link_groups: Mapping[OrderIndexKey, str], report_ids: ReportIds) -> list[str]:
+def linked_at_launch(link_groups: Mapping[OrderKey, str], report_ids: ReportIds) -> list[str]:
     reports: dict[str, set[str]] = {}
     for key, name in link_groups.items():
         reports.setdefault(name, set()).add(report_ids.get(key, ""))
@@ -384,23 +375,23 @@ def linked_at_launch(link_groups: Mapping[OrderIndexKey, str], report_ids: Repor
 async def unlink_from_group(
     client: EngineClient,
     task: OrderTask,
-    index: Mapping[OrderIndexKey, Order],
+    index: Mapping[OrderKey, Order],
     report_ids: ReportIds,
 ) -> list[str]:
     """Unlink an order that no longer shares a link signal with its group."""
     before = task.before
     if before is None or not before.links - task.after.links:
         return []
-    records = await reports_of(client, [order_key(task.after.key)])
+    records = await reports_of(client, [task.after.key])
     others = [
         index[key].links
         for record in records
-        for key in (OrderIndexKey(each.site, each.mrn, each.accession) for each in record.orders)
+        for key in record.orders
         if key != task.after.key and key in index
     ]
     if not has_lost_links(before.links, task.after.links, others):
         return []
-    record, note = await detach(client, order_key(task.after.key))
+    record, note = await detach(client, task.after.key)
     if record is not None:
         _note_reports([record], report_ids)
     return [note] if note else []
@@ -411,7 +402,7 @@ async def link_to_group(
     order: Order,
     open_orders: OpenOrders,
     report_ids: ReportIds,
-    new_orders: Collection[OrderIndexKey] = (),
+    new_orders: Collection[OrderKey] = (),
 ) -> list[str]:
     """
     Link an order with those that share a link signal with it.
@@ -427,7 +418,7 @@ async def link_to_group(
         ranked = [each.key for each in sorted(members, key=lambda each: each.rank)]
         if await _link(client, ranked, report_ids):
             return ["linked"]
-    own = order_key(order.key)
+    own = order.key
     chosen = group_to_link(own, members, await reports_of(client, [m.key for m in members]))
     if not chosen:
         return []
@@ -440,9 +431,7 @@ async def link_to_group(
     return list(notes)
 
 
-async def _link(
-    client: EngineClient, orders: Sequence[OrderKeyBody], report_ids: ReportIds
-) -> bool:
+async def _link(client: EngineClient, orders: Sequence[OrderKey], report_ids: ReportIds) -> bool:
     """Link orders, anchor first; return False if the engine refuses."""
     try:
         records = await client.link_orders(orders)
@@ -456,15 +445,11 @@ async def _link(
 
 def _note_reports(records: Sequence[StatusRecordBody], report_ids: ReportIds) -> None:
     for record in records:
-        report_ids |= {
-            OrderIndexKey(k.site, k.mrn, k.accession): record.report_id for k in record.orders
-        }
+        report_ids |= dict.fromkeys(record.orders, record.report_id)
 
 
 def _share_report(members: Sequence[GroupMember], report_ids: ReportIds) -> bool:
-    reports = {
-        report_ids.get(OrderIndexKey(m.key.site, m.key.mrn, m.key.accession), "") for m in members
-    }
+    reports = {report_ids.get(member.key, "") for member in members}
     return len(reports) == 1 and "" not in reports
 
 
@@ -472,7 +457,7 @@ async def close_order(
     client: EngineClient, launcher: Launcher, task: OrderTask, *, is_final: bool
 ) -> list[str]:
     """Take an order off the worklist, for good if `is_final`. Return notes."""
-    key = order_key(task.after.key)
+    key = task.after.key
     notes = await withdraw(client, key, cancelled=is_final)
     if not (is_final and notes == [NOTHING_TO_WITHDRAW] and _was_set_aside(task)):
         return notes

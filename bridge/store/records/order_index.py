@@ -29,6 +29,7 @@ from sqlalchemy import (
     update,
 )
 
+from bridge.contract import OrderKey
 from bridge.index_key import signal_hash
 from bridge.orders.order import (
     CLOSED_BY,
@@ -36,7 +37,6 @@ from bridge.orders.order import (
     LaterEvent,
     Link,
     Order,
-    OrderIndexKey,
     OrderState,
     merged_hash,
 )
@@ -123,14 +123,14 @@ ORDER_NUMBERS = key_statement(
 _CHUNK = 200  # keys per statement
 
 
-def find(connection: Connection, keys: Iterable[OrderIndexKey]) -> dict[OrderIndexKey, Order]:
+def find(connection: Connection, keys: Iterable[OrderKey]) -> dict[OrderKey, Order]:
     """Read the orders of these keys; unknown ones are absent."""
     return {order.key: order for order in _with_signals(connection, rows_of(connection, keys))}
 
 
 def find_with_others(
-    connection: Connection, wanted: Mapping[OrderIndexKey, Collection[str]]
-) -> tuple[dict[OrderIndexKey, Order], list[Order]]:
+    connection: Connection, wanted: Mapping[OrderKey, Collection[str]]
+) -> tuple[dict[OrderKey, Order], list[Order]]:
     """
     Read the orders of these keys, and orders of other patients with the accession and one of the
     placer or filler numbers that `wanted` has for a key.
@@ -140,7 +140,7 @@ def find_with_others(
     return own, [order for order in found if order.key not in wanted]
 
 
-def accessions_by_site(keys: Iterable[OrderIndexKey]) -> Iterator[tuple[str, list[str]]]:
+def accessions_by_site(keys: Iterable[OrderKey]) -> Iterator[tuple[str, list[str]]]:
     """
     Group keys into a site and chunks of accessions, as the statements need them.
 
@@ -154,17 +154,17 @@ def accessions_by_site(keys: Iterable[OrderIndexKey]) -> Iterator[tuple[str, lis
             yield site, accessions[start : start + _CHUNK]
 
 
-def rows_of(connection: Connection, keys: Iterable[OrderIndexKey]) -> list[Row[Any]]:
+def rows_of(connection: Connection, keys: Iterable[OrderKey]) -> list[Row[Any]]:
     wanted = set(keys)
     return [
         row
         for row in _rows_by_accession(connection, dict.fromkeys(wanted, ()))
-        if OrderIndexKey(row.site, row.mrn, row.accession) in wanted
+        if OrderKey(row.site, row.mrn, row.accession) in wanted
     ]
 
 
 def _rows_by_accession(
-    connection: Connection, wanted: Mapping[OrderIndexKey, Collection[str]]
+    connection: Connection, wanted: Mapping[OrderKey, Collection[str]]
 ) -> list[Row[Any]]:
     """Read the rows of `find_with_others`; others with the same accessions may be among them."""
     names: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
@@ -179,8 +179,8 @@ def _rows_by_accession(
 
 
 def find_for_delivery(
-    connection: Connection, reports: Mapping[OrderIndexKey, Collection[str]]
-) -> dict[OrderIndexKey, Order]:
+    connection: Connection, reports: Mapping[OrderKey, Collection[str]]
+) -> dict[OrderKey, Order]:
     """
     Read orders for results, by keys with report ids: no signals, and one statement per site.
 
@@ -203,13 +203,13 @@ def find_for_delivery(
 
 def _rows_of_merged_patients(
     connection: Connection,
-    candidates: Mapping[OrderIndexKey, Sequence[Row[Any]]],
-    reports: Mapping[OrderIndexKey, Collection[str]],
-) -> dict[OrderIndexKey, Row[Any]]:
+    candidates: Mapping[OrderKey, Sequence[Row[Any]]],
+    reports: Mapping[OrderKey, Collection[str]],
+) -> dict[OrderKey, Row[Any]]:
     patients = {(key.site, key.mrn) for key in candidates}
     patients |= {(row.site, row.mrn) for rows in candidates.values() for row in rows}
     current = merged_patients.current_identifiers(connection, patients)
-    found: dict[OrderIndexKey, Row[Any]] = {}
+    found: dict[OrderKey, Row[Any]] = {}
     for key, some in candidates.items():
         mrn, own = current[key.site, key.mrn], reports[key]
         same = [r for r in some if current[r.site, r.mrn] == mrn or r.report_id in own]
@@ -317,7 +317,7 @@ def move_patient(connection: Connection, site: str, prior_mrn: str, mrn: str) ->
     _delete(connection, [row.id for row in connection.execute(select(ORDERS.c.id).where(*own))])
 
 
-def delete_orders(connection: Connection, keys: Iterable[OrderIndexKey]) -> None:
+def delete_orders(connection: Connection, keys: Iterable[OrderKey]) -> None:
     """Delete orders that were combined with another one."""
     _delete(connection, [row.id for row in rows_of(connection, keys)])
 
@@ -354,7 +354,7 @@ def _read(row: Row[Any], signals: Mapping[str, Collection[int]]) -> Order:
         *(LaterEvent(False, at) for at in signals.get(_OPENED_LATER, ())),
     ]
     return Order(
-        key=OrderIndexKey(row.site, row.mrn, row.accession),
+        key=OrderKey(row.site, row.mrn, row.accession),
         state=OrderState(row.state),
         first_message=row.first_message,
         last_message=row.last_message,
@@ -407,12 +407,10 @@ _ORDERED: Select[Any] = select(ORDERS.c.id, ORDERS.c.site, ORDERS.c.mrn, ORDERS.
 )
 
 
-def states(
-    connection: Connection, keys: Iterable[OrderIndexKey]
-) -> dict[OrderIndexKey, tuple[int, str]]:
+def states(connection: Connection, keys: Iterable[OrderKey]) -> dict[OrderKey, tuple[int, str]]:
     """Return the row id and state of the orders of these keys; unknown ones are absent."""
     return {
-        OrderIndexKey(row.site, row.mrn, row.accession): (row.id, row.state)
+        OrderKey(row.site, row.mrn, row.accession): (row.id, row.state)
         for row in rows_of(connection, keys)
     }
 
@@ -427,20 +425,20 @@ def sites(connection: Connection) -> list[str]:
     return found
 
 
-def ordered_page(connection: Connection, after: int, limit: int) -> list[tuple[int, OrderIndexKey]]:
+def ordered_page(connection: Connection, after: int, limit: int) -> list[tuple[int, OrderKey]]:
     """Return keys in state `ordered` by row id, for reading all of them in pages."""
     statement = _ORDERED.where(ORDERS.c.id > after).order_by(ORDERS.c.id).limit(limit)
     return _keys(connection, statement)
 
 
-def ordered_keys(connection: Connection, ids: Iterable[int]) -> list[tuple[int, OrderIndexKey]]:
+def ordered_keys(connection: Connection, ids: Iterable[int]) -> list[tuple[int, OrderKey]]:
     """Return the keys of these rows; rows in another state than `ordered` are left out."""
     return _keys(connection, _ORDERED.where(ORDERS.c.id.in_(list(ids))).order_by(ORDERS.c.id))
 
 
-def _keys(connection: Connection, statement: Select[Any]) -> list[tuple[int, OrderIndexKey]]:
+def _keys(connection: Connection, statement: Select[Any]) -> list[tuple[int, OrderKey]]:
     return [
-        (row.id, OrderIndexKey(row.site, row.mrn, row.accession))
+        (row.id, OrderKey(row.site, row.mrn, row.accession))
         for row in connection.execute(statement)
     ]
 
@@ -524,7 +522,7 @@ def save(connection: Connection, orders: Sequence[Order]) -> None:
 def _save(connection: Connection, orders: Sequence[Order]) -> None:
     stored = execute_rows(connection, SAVE_ORDER, [_values(order) for order in orders])
     if is_postgresql(connection) and stored is not None:
-        ids = {OrderIndexKey(row.site, row.mrn, row.accession): row.id for row in stored}
+        ids = {OrderKey(row.site, row.mrn, row.accession): row.id for row in stored}
     else:
         ids = _ids(connection, [order.key for order in orders])
     row_ids = [ids[order.key] for order in orders]
@@ -537,23 +535,23 @@ def _save(connection: Connection, orders: Sequence[Order]) -> None:
     execute_rows(connection, INSERT_SIGNALS, signals)
 
 
-def set_reports(connection: Connection, reports: Mapping[OrderIndexKey, str]) -> None:
+def set_reports(connection: Connection, reports: Mapping[OrderKey, str]) -> None:
     """Store the report of each order; unknown orders are ignored."""
     for bound in bind_reports(connection, reports):
         execute_bound(connection, bound)
 
 
-def bind_reports(
-    connection: Connection, reports: Mapping[OrderIndexKey, str]
-) -> list[BoundStatement]:
+def bind_reports(connection: Connection, reports: Mapping[OrderKey, str]) -> list[BoundStatement]:
     """Return the statements of `set_reports`, to execute with others."""
-    rows = [(*key, report_id) for key, report_id in sorted(reports.items())]
+    rows = [
+        (key.site, key.mrn, key.accession, report_id) for key, report_id in sorted(reports.items())
+    ]
     return [bind_rows(connection, SET_REPORT, rows)] if rows else []
 
 
-def _ids(connection: Connection, keys: Sequence[OrderIndexKey]) -> dict[OrderIndexKey, int]:
+def _ids(connection: Connection, keys: Sequence[OrderKey]) -> dict[OrderKey, int]:
     return {
-        OrderIndexKey(row.site, row.mrn, row.accession): row.id
+        OrderKey(row.site, row.mrn, row.accession): row.id
         for site, accessions in accessions_by_site(keys)
         for row in execute_keys(connection, READ_IDS, accessions, site=site)
     }
@@ -561,7 +559,9 @@ def _ids(connection: Connection, keys: Sequence[OrderIndexKey]) -> dict[OrderInd
 
 def _values(order: Order) -> tuple[Any, ...]:
     return (
-        *order.key,
+        order.key.site,
+        order.key.mrn,
+        order.key.accession,
         order.state,
         order.placer,
         order.filler,

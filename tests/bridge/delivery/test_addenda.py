@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bridge.contract.responses import OrderKeyBody
+from bridge.contract import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
 from tests.bridge.delivery.fixtures import SITE, Page, destination
@@ -10,7 +10,7 @@ from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
 from tests.eventually import eventually_async
 
-A1 = OrderKeyBody(SITE, "M1", "A1")
+A1 = OrderKey(SITE, "M1", "A1")
 DELAY = 60
 UNDELIVERED = "SELECT count(*) FROM delivery WHERE state IN ('queued', 'claimed')"
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from sqlalchemy import event, text
 
-from bridge.contract.responses import OrderKeyBody
+from bridge.contract import OrderKey
 from bridge.queue.deliveries import DeliveryRequest
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
@@ -106,7 +106,7 @@ async def test_other_services_get_one_call_per_report(
 
 
 async def test_an_unknown_report_keeps_the_common_call(tmp_path: Path, database: Database) -> None:
-    unknown = {"orders": [OrderKeyBody(SITE, "M9", "A9").tags()], "status": "Final", "addenda": 0}
+    unknown = {"orders": [OrderKey(SITE, "M9", "A9").tags()], "status": "Final", "addenda": 0}
     async with open_hospital(tmp_path, database, destination()) as hospital:
         with database.write() as connection:
             release = DeliveryRequest("ris", "R9", "K9", "final", 0, unknown)

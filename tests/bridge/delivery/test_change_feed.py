@@ -11,21 +11,14 @@ import pytest
 from sqlalchemy import text
 from typing_extensions import override
 
-from bridge.contract import FeedFault, ReportStatus
-from bridge.contract.responses import (
-    ChangeBody,
-    ChangesResponse,
-    OrderKeyBody,
-    ReleaseBody,
-    StatusRecordBody,
-)
+from bridge.contract import FeedFault, OrderKey, ReportStatus
+from bridge.contract.responses import ChangeBody, ChangesResponse, ReleaseBody, StatusRecordBody
 from bridge.delivery.change_feed import ChangeFeedReader, ChangeProcessor
 from bridge.delivery.destinations import events_of_change, plan_deliveries
 from bridge.delivery.known_reports import released_reports
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from bridge.metrics import Metrics
-from bridge.orders.order import OrderIndexKey
 from bridge.queue.outbox import Outbox
 from bridge.store.database import Database
 from mappings.outbound.results import ResultEvent
@@ -152,7 +145,7 @@ async def test_a_stop_that_is_cancelled(database: Database) -> None:
 
 def released(number: int, kind: str, sequence: int, report: str = "R1") -> ChangeBody:
     """Return the change of a release; `number` is its cursor."""
-    key = OrderKeyBody(SITE, "M1", "A1")
+    key = OrderKey(SITE, "M1", "A1")
     record = StatusRecordBody(
         report_id=report,
         status=ReportStatus.ADDENDUM,
@@ -211,7 +204,7 @@ async def test_a_retracted_report_is_not_known_as_released(database: Database) -
             "changes", ChangesResponse(changes=(released(number, kind, number),), cursor=number)
         )
         with database.read() as connection:
-            assert released_reports(connection, [OrderIndexKey(SITE, "M1", "A1")]) == known
+            assert released_reports(connection, [OrderKey(SITE, "M1", "A1")]) == known
 
 
 async def test_a_page_that_is_read_again_changes_no_count(database: Database) -> None:

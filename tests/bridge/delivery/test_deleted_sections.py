@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from bridge.contract.responses import OrderKeyBody
+from bridge.contract import OrderKey
 from bridge.delivery.delivery_history import (
     DeliveredEvent,
     current_observations,
@@ -27,7 +27,7 @@ from tests.bridge.intake.fixture import order
 from tests.bridge.queue.samples import NOW, release
 from tests.conformance.parsers import structure_errors
 
-A1 = OrderKeyBody(SITE, "M1", "A1")
+A1 = OrderKey(SITE, "M1", "A1")
 RESULTS = frozenset({ResultEvent.PRELIMINARY, ResultEvent.FINAL, ResultEvent.ADDENDUM})
 FIRST = "FINDINGS:\nA nodule.\n\nRECOMMENDATION:\nBiopsy.\n\nFINDINGS:\nAnother."
 THEN = "FINDINGS:\nNo nodule.\n\nIMPRESSION:\nNormal."

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from striprtf.striprtf import rtf_to_text
 
-from bridge.contract.responses import OrderKeyBody
+from bridge.contract import OrderKey
 from bridge.queue.deliveries import DeliveryRequest
 from bridge.store.database import Database
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
@@ -21,7 +21,7 @@ from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
 from tests.eventually import eventually_async
 
-A1 = OrderKeyBody(SITE, "M1", "A1")
+A1 = OrderKey(SITE, "M1", "A1")
 DELAY = 60
 RESULTS = frozenset({ResultEvent.PRELIMINARY, ResultEvent.FINAL, ResultEvent.ADDENDUM})
 STATUS = frozenset({ResultEvent.ORDER_STATUS})
@@ -110,8 +110,8 @@ async def test_a_deleted_preliminary_report_is_cancelled(
         await hospital.send(order("ID2", "A2"))
         other = await hospital.page("A2")
         await other("save", text="Never sent.")
-        await hospital.client.prelim(OrderKeyBody(SITE, "M1", "A2"), "Residents", "R1")
-        await hospital.client.delete(OrderKeyBody(SITE, "M1", "A2"))
+        await hospital.client.prelim(OrderKey(SITE, "M1", "A2"), "Residents", "R1")
+        await hospital.client.delete(OrderKey(SITE, "M1", "A2"))
         await hospital.follow()
         await eventually_async(lambda: hospital.rows(UNSENT) == [(0,)])
         sent = {name: each.sent for name, each in hospital.receivers.items()}
@@ -140,7 +140,7 @@ async def test_a_deleted_report_cancels_its_order(tmp_path: Path, database: Data
         page = await hospital.page("A1")
         await page("save", text="First look.")
         await hospital.client.delete(A1)
-        await hospital.client.delete(OrderKeyBody(SITE, "M1", "A2"))
+        await hospital.client.delete(OrderKey(SITE, "M1", "A2"))
         await hospital.send(order("ID6", "A3").replace(b"ORC|NW", b"ORC|CA"))
         for number, control in enumerate((b"HD", b"CA", b"CA")):
             message = order(f"IDH{number}", "A6").replace(b"ORC|NW", b"ORC|" + control)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from bridge.contract.responses import OrderKeyBody
+from bridge.contract import OrderKey
 from bridge.delivery.composer import result_orders
-from bridge.orders.order import Order, OrderIndexKey, OrderState
+from bridge.orders.order import Order, OrderState
 from bridge.queue import operations
 from bridge.store.database import Database
 from mappings.hl7.header import peek
@@ -20,7 +20,7 @@ from tests.bridge.intake.fixture import order
 from tests.bridge.intake.process.test_order_processor import group, message
 from tests.eventually import eventually_async
 
-A1 = OrderKeyBody(SITE, "M1", "A1")
+A1 = OrderKey(SITE, "M1", "A1")
 DELAY = 60  # seconds
 POLL = 30  # ms: more than a poller waits before it asks again
 
@@ -330,7 +330,7 @@ async def test_a_result_whose_receiver_was_down_while_its_patient_was_merged(
 def test_several_procedures_of_an_order() -> None:
     """Each procedure has the numbers of its own ORC; those of the order belong to the first."""
     lines = ("ORC|NW|P1|F1", "OBR|1|P1|F1|X^One", "ORC|NW|P2|F2", "OBR|2|P2|F2|Y^Two")
-    key = OrderIndexKey(SITE, "M1", "A1")
+    key = OrderKey(SITE, "M1", "A1")
     index = Order(key, OrderState.ORDERED, 1, 1, placer="P1", filler="F1", echo=lines)
     first, second = result_orders({"Accession": "A1"}, index)
     assert (first.placer, first.filler, first.echo) == ("P1", "F1", lines[:2])

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from bridge.contract.responses import OrderKeyBody, StatusRecordBody, WorklistResponse
+from bridge.contract import OrderKey
+from bridge.contract.responses import StatusRecordBody, WorklistResponse
 from bridge.delivery.reconciler import DifferenceKind, Reconciler
 from bridge.engine_client.client import EngineClient, LaunchRequest
 from bridge.engine_client.errors import EngineFailure
@@ -32,7 +33,7 @@ async def test_differences_are_found(tmp_path: Path, database: Database) -> None
         await hospital.send(order("ID1", "A1"))
         await hospital.send(order("ID2", "A2", "M2"))
         assert await reconciler.reconcile(hospital.time()) == []
-        await hospital.client.delete(OrderKeyBody(SITE, "M2", "A2"))
+        await hospital.client.delete(OrderKey(SITE, "M2", "A2"))
         await hospital.read_and_sign("A1", "Text.")
         found = await reconciler.reconcile(hospital.time())
         assert [(each.difference, each.destination) for each in found] == [
@@ -95,7 +96,7 @@ async def test_the_worklist_is_compared_too(tmp_path: Path, database: Database) 
         assert await reconciler.reconcile(hospital.time()) == []
         assert last_round_of(database).differing == {}
         for mrn, accession in (("M1", "A9"), ("M2", "A2")):
-            tags = OrderKeyBody(SITE, mrn, accession).tags()
+            tags = OrderKey(SITE, mrn, accession).tags()
             await hospital.client.launch(LaunchRequest(tags, lazy=True, register_order=True))
         with database.write() as connection:
             connection.execute(text("UPDATE bridge_order SET state = 'cancelled' WHERE mrn = 'M2'"))
@@ -105,7 +106,7 @@ async def test_the_worklist_is_compared_too(tmp_path: Path, database: Database) 
         assert (last.orders, last.reports, len(last.not_ordered)) == (1, 3, 1)
         codes = "SELECT code FROM exception ORDER BY code"
         assert hospital.rows(codes) == [("still_ordered",)]
-        await hospital.client.delete(OrderKeyBody(SITE, "M2", "A2"))
+        await hospital.client.delete(OrderKey(SITE, "M2", "A2"))
         await reconciler.reconcile(hospital.time())
         assert hospital.rows(codes) == []
 
@@ -114,7 +115,7 @@ async def test_a_cancelled_order_is_no_difference(tmp_path: Path, database: Data
     async with open_hospital(tmp_path, database) as hospital:
         reconciler = Reconciler(hospital.client, database, [], hospital.metrics)
         await hospital.send(order("ID1", "A1"))
-        await hospital.client.delete(OrderKeyBody(SITE, "M1", "A1"))
+        await hospital.client.delete(OrderKey(SITE, "M1", "A1"))
         assert len(await reconciler.reconcile(hospital.time())) == 1
         await hospital.send(order("ID2", "A1").replace(b"ORC|NW", b"ORC|CA"))
         assert await reconciler.reconcile(hospital.time()) == []
@@ -127,7 +128,7 @@ class PartialService:
     silent: str
     down: bool = False
 
-    async def status(self, orders: Sequence[OrderKeyBody]) -> tuple[StatusRecordBody, ...]:
+    async def status(self, orders: Sequence[OrderKey]) -> tuple[StatusRecordBody, ...]:
         if self.down:
             raise EngineFailure("status", FailureKind.TRANSIENT, "unreachable")
         if orders[0].site == self.silent:
@@ -149,7 +150,7 @@ class LaggingService:
     catch_up: Callable[[], None]
     calls: int = 0
 
-    async def status(self, orders: Sequence[OrderKeyBody]) -> tuple[StatusRecordBody, ...]:
+    async def status(self, orders: Sequence[OrderKey]) -> tuple[StatusRecordBody, ...]:
         self.calls += 1
         return await self.client.status(orders) if self.calls > 1 else ()
 

@@ -6,8 +6,8 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from bridge.contract import ReportStatus
-from bridge.contract.responses import OrderKeyBody, StatusRecordBody
+from bridge.contract import OrderKey, ReportStatus
+from bridge.contract.responses import StatusRecordBody
 from bridge.delivery.change_feed import ChangeProcessor
 from bridge.delivery.known_reports import NEVER, KnownReport
 from bridge.delivery.status_poll import (
@@ -23,7 +23,6 @@ from bridge.delivery.status_poll import (
 )
 from bridge.engine_client.client import AccessTokens, EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.orders.order import OrderIndexKey
 from bridge.store.database import Database
 from mappings.outbound.results import ResultEvent
 from tests.bridge.delivery.fixtures import EVERYTHING, SITE, TOKEN, destination
@@ -34,7 +33,7 @@ from tests.bridge.intake.process.test_order_processor import group, message
 
 NOW = 10**12
 EVERY = 5000
-ORDERS = [OrderKeyBody("S", "M", "A").tags()]
+ORDERS = [OrderKey("S", "M", "A").tags()]
 
 
 def record(
@@ -45,7 +44,7 @@ def record(
         status=status,
         user_email="",
         unsign_until=until,
-        orders=(OrderKeyBody("S", "M", "A"),),
+        orders=(OrderKey("S", "M", "A"),),
         has_content=None,
         addendum_unsign_until=addendum_until,
     )
@@ -54,7 +53,7 @@ def record(
 def known_report(
     status: str = "Draft", *, final: bool = False, addenda: int = 0, changed: int = NOW
 ) -> KnownReport:
-    return KnownReport(OrderIndexKey("S", "M", "A"), "r", status, final, addenda, changed)
+    return KnownReport(OrderKey("S", "M", "A"), "r", status, final, addenda, changed)
 
 
 Final, Addendum = ReportStatus.FINAL, ReportStatus.ADDENDUM
@@ -244,7 +243,7 @@ async def test_linked_orders_that_are_due_at_different_times(
         await hospital.poller.poll()
         page = await hospital.page("A1")
         await page("save", text="Read.")
-        await hospital.client.prelim(OrderKeyBody(SITE, "M1", "A1"), "Residents", "R1")
+        await hospital.client.prelim(OrderKey(SITE, "M1", "A1"), "Residents", "R1")
         with database.write() as connection:
             connection.execute(later, {"later": hospital.time() + MAX_INTERVAL})
         for leap in (MAX_INTERVAL // 2, 2 * MAX_INTERVAL):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.contract.responses import OrderKeyBody
+from bridge.contract import OrderKey
 from bridge.store.database import Database
 from mappings.hl7.message import Message
 from tests.bridge.delivery.fixtures import SITE, TOKEN, Page, destination
@@ -14,7 +14,7 @@ from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import order
 from tests.eventually import eventually_async
 
-A1 = OrderKeyBody(SITE, "M1", "A1")
+A1 = OrderKey(SITE, "M1", "A1")
 DELAY = 86_400  # seconds
 Learn = Callable[[Hospital], Awaitable[None]]
 

@@ -15,7 +15,8 @@ from typing import Any
 import httpx
 from sqlalchemy import text
 
-from bridge.contract.responses import OrderKeyBody, StatusRecordBody
+from bridge.contract import OrderKey
+from bridge.contract.responses import StatusRecordBody
 from bridge.delivery.change_feed import ChangeFeedReader, ChangeProcessor
 from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier
@@ -60,16 +61,16 @@ from tests.eventually import eventually_async
 
 
 class ReportClient(EngineClient):
-    async def sign(self, order: OrderKeyBody, *, ignore_sign_delay: bool = False) -> None:
+    async def sign(self, order: OrderKey, *, ignore_sign_delay: bool = False) -> None:
         await self._act("sign", order, ignoreSignDelay=ignore_sign_delay)
 
-    async def release_addendum(self, order: OrderKeyBody) -> None:
+    async def release_addendum(self, order: OrderKey) -> None:
         await self._act("addendum/sign", order, ignoreSignDelay=True)
 
-    async def prelim(self, order: OrderKeyBody, group: str, tag: str) -> None:
+    async def prelim(self, order: OrderKey, group: str, tag: str) -> None:
         await self._act("prelim", order, prelimGroup=group, prelimTag=tag)
 
-    async def _act(self, action: str, order: OrderKeyBody, **options: object) -> None:
+    async def _act(self, action: str, order: OrderKey, **options: object) -> None:
         body = {"clinicalInfo": order.tags(), **options}
         await self._succeed("POST", f"/api/report/{action}", order.site, body=body)
 
@@ -128,12 +129,12 @@ class Hospital:
         return {each["Accession"]: each.get("StudyDescription", "") for each in orders}
 
     async def report(self, accession: str, mrn: str = "M1") -> StatusRecordBody | None:
-        found = await reports_of(self.client, [OrderKeyBody(SITE, mrn, accession)])
+        found = await reports_of(self.client, [OrderKey(SITE, mrn, accession)])
         return found[0] if found else None
 
     async def page(self, accession: str, mrn: str = "M1") -> Page:
         """Open a report as a radiologist does."""
-        tags = OrderKeyBody(SITE, mrn, accession).tags()
+        tags = OrderKey(SITE, mrn, accession).tags()
         response = await self.http.post(
             "/api/report/launch/clinical",
             json={

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from sqlmodel import select
 
+from bridge.contract import OrderKey
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.lifecycle import ReportOrigin, Status
-from bridge.engine.rules.order import OrderId
 from bridge.engine.service.accounts.users import SiteUser
 from bridge.engine.service.launch.registration import (
     NewReport,
@@ -29,7 +29,7 @@ def register_many(work: Work, site_id: str, orders: Sequence[OrderInput]) -> lis
     lock_patients(work, site_id, (order.mrn for order in orders))
     pointers = follow_pointers(work.connection, site_id, (order.mrn for order in orders))
     identities = [
-        OrderId(site_id, pointers.get(order.mrn, order.mrn), order.accession) for order in orders
+        OrderKey(site_id, pointers.get(order.mrn, order.mrn), order.accession) for order in orders
     ]
     return register_orders(work, identities, orders)
 
@@ -37,7 +37,7 @@ def register_many(work: Work, site_id: str, orders: Sequence[OrderInput]) -> lis
 def create_draft(work: Work, site_id: str, order: OrderInput, owner: SiteUser, text: str) -> Report:
     """Create a Draft for a user, as a launch does."""
     first = first_text_of(work.connection, site_id, order.reporting, text)
-    identity = OrderId(site_id, order.mrn, order.accession)
+    identity = OrderKey(site_id, order.mrn, order.accession)
     new = NewReport(
         identity, order, Status.DRAFT, ReportOrigin.LAUNCH, owner.id, owner.email, first
     )

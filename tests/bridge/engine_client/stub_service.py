@@ -5,10 +5,10 @@ from typing import Any
 
 import httpx
 
-from bridge.contract.responses import OrderKeyBody
+from bridge.contract import OrderKey
 from bridge.engine_client.client import AccessTokens, EngineClient
 
-ORDER = OrderKeyBody("SITE1", "M-1", "A-1")
+ORDER = OrderKey("SITE1", "M-1", "A-1")
 TRIPLE = {"SiteID": "SITE1", "PatientMRN": "M-1", "Accession": "A-1"}
 
 

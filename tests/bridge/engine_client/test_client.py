@@ -5,8 +5,8 @@ import json
 import httpx
 import pytest
 
-from bridge.contract import ReportStatus
-from bridge.contract.responses import AccountInfo, LaunchResponse, OrderKeyBody, StatusRecordBody
+from bridge.contract import OrderKey, ReportStatus
+from bridge.contract.responses import AccountInfo, LaunchResponse, StatusRecordBody
 from bridge.engine_client.client import AccessTokens, EngineClient, LaunchRequest
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
@@ -106,7 +106,7 @@ async def test_status_linking_and_feed() -> None:
     """Records come back as values; unknown members are ignored."""
     service = Service(response=[RECORD])
     client = service.client()
-    other = OrderKeyBody("SITE1", "M-1", "A-2")
+    other = OrderKey("SITE1", "M-1", "A-2")
     assert await client.status([ORDER]) == (READ_RECORD,)
     assert service.body == {"clinicalInfo": [TRIPLE]}
     assert await client.link_orders([ORDER, other]) == (READ_RECORD,)
@@ -185,7 +185,7 @@ async def test_tokens_by_site() -> None:
     service = Service(response=[])
     client = service.client(AccessTokens("D", {"SITE2": "S"}))
     await client.status([ORDER])
-    await client.status([OrderKeyBody("SITE2", "M", "A")])
+    await client.status([OrderKey("SITE2", "M", "A")])
     assert [each.headers["x-access-token"] for each in service.requests] == ["D", "S"]
     assert client.tokens.distinct() == ("", "SITE2")
     assert AccessTokens("", {"SITE1": "S", "SITE2": "S", "SITE3": "T"}).distinct() == (

@@ -7,12 +7,12 @@ from typing import Any
 import httpx
 import pytest
 
-from bridge.contract.responses import OrderKeyBody
+from bridge.contract import OrderKey
 from bridge.engine_client.client import EngineClient, in_process
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 
-ORDER = OrderKeyBody("SITE1", "M-1", "A-1")
+ORDER = OrderKey("SITE1", "M-1", "A-1")
 BASE = "http://here.test"
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
-from bridge.orders.order import LaterEvent, Link, Order, OrderIndexKey, OrderState
+from bridge.contract import OrderKey
+from bridge.orders.order import LaterEvent, Link, Order, OrderState
 from bridge.orders.patients import DemographicsUpdate
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
@@ -50,11 +51,11 @@ def test_the_orders_of_patients_in_a_new_table(database: Database, count: int, m
     assert sorted(row[1] for row in found) == sorted(f"P{each[1:]}" for each in patients)
 
 
-KEY = OrderIndexKey("S", "M", "A1")
-OTHER = OrderIndexKey("S", "M", "A2")
+KEY = OrderKey("S", "M", "A1")
+OTHER = OrderKey("S", "M", "A2")
 
 
-def order(key: OrderIndexKey, number: int) -> Order:
+def order(key: OrderKey, number: int) -> Order:
     links = frozenset({Link("study", number), Link("parent", 9)})
     return Order(key, OrderState.ORDERED, number, number, links=links)
 
@@ -106,8 +107,8 @@ def test_the_order_of_a_result(
 ) -> None:
     """An order under another identifier is used only if the two were merged."""
     with database.write() as connection:
-        merged = KEY._replace(mrn="N")
-        order_index.save(connection, [order(merged, 1), order(KEY._replace(mrn="X"), 2)])
+        merged = replace(KEY, mrn="N")
+        order_index.save(connection, [order(merged, 1), order(replace(KEY, mrn="X"), 2)])
         for site, prior_mrn, mrn in merges:
             merged_patients.merge(connection, site, prior_mrn, mrn)
         read = order_index.find_for_delivery(connection, {KEY: {"R"}, OTHER: {"R"}})
@@ -118,7 +119,7 @@ COUNT = 2000
 
 
 def order_of_patient(number: int) -> Order:
-    key = OrderIndexKey("S", f"M{number}", "0")
+    key = OrderKey("S", f"M{number}", "0")
     return Order(key, OrderState.ORDERED, number, number, placer=f"P{number}", filler=f"F{number}")
 
 
@@ -169,7 +170,7 @@ def test_demographics_without_orders_are_removed(database: Database) -> None:
                 connection, DemographicsUpdate(site, mrn, 1 + 9 * (place == 2), {})
             )
         order_index.save(
-            connection, [Order(OrderIndexKey("S", "ordered", "A1"), OrderState.ORDERED, 1, 1)]
+            connection, [Order(OrderKey("S", "ordered", "A1"), OrderState.ORDERED, 1, 1)]
         )
     assert patient_demographics.delete_old(database, 5) == 1
     with database.read() as connection:

@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
 
+from bridge.contract import OrderKey
 from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.models.report_requests import OrderIdentity
@@ -24,7 +25,6 @@ from bridge.engine.http.requests.audit_events import access_events, audit_event
 from bridge.engine.http.requests.response_bodies import FieldError, bad_request
 from bridge.engine.launch import ResponseWarning, warnings_header
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.order import OrderId
 from bridge.engine.service.caller import Caller, require_administrator
 from bridge.engine.service.idempotency import (
     RepeatableRequest,
@@ -71,8 +71,8 @@ def site_of(identity: OrderIdentity, within: str = "/clinicalInfo/") -> RequestS
     return RequestSite(identity.SiteID, identity.SiteLocation, f"{within}SiteLocation")
 
 
-def order_id_of(identity: OrderIdentity) -> OrderId:
-    return OrderId(identity.SiteID, identity.PatientMRN, identity.Accession)
+def order_id_of(identity: OrderIdentity) -> OrderKey:
+    return OrderKey(identity.SiteID, identity.PatientMRN, identity.Accession)
 
 
 def zone_of(name: str | None) -> ZoneInfo | None:
@@ -202,7 +202,7 @@ async def change_report(
     request: Request,
     action: str,
     identity: OrderIdentity,
-    apply: Callable[[Work, OrderId], Any],
+    apply: Callable[[Work, OrderKey], Any],
     *,
     within: str = "/clinicalInfo/",
     urgent: bool = False,

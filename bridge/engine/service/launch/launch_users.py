@@ -55,7 +55,7 @@ class LaunchUsers:
 
     def grant(self, request: LaunchInput) -> LaunchGrant:
         """Return the user and the permissions of a launch; raise if the caller may not launch."""
-        site_id = request.identity.site_id
+        site_id = request.identity.site
         role = self.role(site_id)
         authority = self.authority(site_id, request.authority)
         administrator = role is SiteRole.ADMINISTRATOR or authority is not None

@@ -14,12 +14,13 @@ from typing import Any
 from sqlmodel import select
 
 from bridge.audit.events import AuditEvent, Outcome
+from bridge.contract import OrderKey
 from bridge.engine.errors import BadLaunch, EngineError, OrderChanged
 from bridge.engine.launch import LaunchInput, LaunchOutcome, LaunchWarning, launch_status
 from bridge.engine.links import Purpose, handle_hash
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.lifecycle import SIGNED, Status
-from bridge.engine.rules.order import OrderId, link_target
+from bridge.engine.rules.order import link_target
 from bridge.engine.service.accounts.users import SiteUser, find_user
 from bridge.engine.service.caller import Caller
 from bridge.engine.service.launch import links
@@ -72,7 +73,7 @@ class _AdmittedLaunch:
 
     request: LaunchInput
     grant: LaunchGrant
-    identity: OrderId
+    identity: OrderKey
     group: str
 
 
@@ -112,7 +113,7 @@ def audit_events_of(
     return [
         AuditEvent(
             "launch",
-            request.identity.site_id,
+            request.identity.site,
             outcome.report_id if isinstance(outcome, LaunchOutcome) else None,
             context.caller.account_id,
             context.caller.token_id,
@@ -148,7 +149,7 @@ def _lock_patients(work: Work, requests: Iterable[LaunchInput]) -> None:
     """Lock all patients of all runs at once, in one order, before anything is read."""
     patients: dict[str, list[str]] = {}
     for request in requests:
-        patients.setdefault(request.identity.site_id, []).append(request.identity.mrn)
+        patients.setdefault(request.identity.site, []).append(request.identity.mrn)
     for site_id in sorted(patients):
         lock_patients(work, site_id, patients[site_id])
 
@@ -157,7 +158,7 @@ def _kind(request: LaunchInput) -> Hashable:
     """Return what launches that share statements have in common."""
     if request.force_name or request.attachments:
         return id(request)  # renames a patient or has files: shares with none
-    return request.identity.site_id, request.lazy, request.register_order
+    return request.identity.site, request.lazy, request.register_order
 
 
 def _execute_run(
@@ -191,7 +192,7 @@ def _admit_all(
     work: Work, users: LaunchUsers, requests: Sequence[LaunchInput]
 ) -> list[_AdmittedLaunch | EngineError]:
     """Check launches of one site; nothing about a patient is read without permission."""
-    site_id = requests[0].identity.site_id
+    site_id = requests[0].identity.site
     refused: dict[int, EngineError] = {}
     granted: dict[int, LaunchGrant] = {}
     for position, request in enumerate(requests):
@@ -206,7 +207,7 @@ def _admit_all(
     for position, grant in granted.items():
         request = requests[position]
         mrn = pointers.get(request.identity.mrn, request.identity.mrn)
-        identity = OrderId(site_id, mrn, request.identity.accession)
+        identity = OrderKey(site_id, mrn, request.identity.accession)
         try:
             admitted[position] = _admit(
                 work, users, names.setdefault(mrn, set()), grant, request, identity
@@ -222,7 +223,7 @@ def _admit(
     names: set[str],
     grant: LaunchGrant,
     request: LaunchInput,
-    identity: OrderId,
+    identity: OrderKey,
 ) -> _AdmittedLaunch:
     """Check a launch; `names` are those of its patient, in the database and in earlier launches."""
     request = screen_launch(work, request, identity)
@@ -232,7 +233,7 @@ def _admit(
         _require_owner(grant)
     if request.patient_name:
         names.add(request.patient_name)
-    group = request.link_group if users.links_orders(identity.site_id) else ""
+    group = request.link_group if users.links_orders(identity.site) else ""
     return _AdmittedLaunch(request, grant, identity, group)
 
 
@@ -248,7 +249,7 @@ def _apply(work: Work, launches: Sequence[_AdmittedLaunch]) -> list[ExecutedLaun
     for launch in launches:
         if launch.request.force_name:
             changed = {"PatientName": launch.request.patient_name}
-            update_patient(work, launch.identity.site_id, launch.identity.mrn, changed)
+            update_patient(work, launch.identity.site, launch.identity.mrn, changed)
     if launches[0].request.register_order:
         return _register(work, launches)
     return _find(work, launches) if launches[0].request.lazy else _open(work, launches)
@@ -350,7 +351,7 @@ def _request_warnings(
     work: Work, request: LaunchInput, grant: LaunchGrant
 ) -> Iterable[LaunchWarning]:
     number = request.app.template
-    if number is not None and not has_template(work, request.identity.site_id, number):
+    if number is not None and not has_template(work, request.identity.site, number):
         yield LaunchWarning.UNKNOWN_TEMPLATE
     if grant.auth_ignored:
         yield LaunchWarning.AUTH_IGNORED
@@ -379,7 +380,7 @@ def _link(
     work: Work, context: LaunchContext, users: LaunchUsers, executed: ExecutedLaunch
 ) -> links.NewLink:
     grant, request = executed.grant, executed.request
-    acting, others = users.lifetimes(request.identity.site_id, context.lifetimes)
+    acting, others = users.lifetimes(request.identity.site, context.lifetimes)
     seconds = acting if grant.authenticated else others
     content = request if executed.creates else request.without_content()
     payload = {
@@ -388,13 +389,13 @@ def _link(
         "authenticated": grant.authenticated,
     }
     if request.app.sync_launch and grant.account and not request.register_order:
-        site_id, account_id = request.identity.site_id, grant.account.id
+        site_id, account_id = request.identity.site, grant.account.id
         payload["sync_sequence"] = windows.reserve_sequence(
             work.connection, site_id, account_id, work.now
         )
     return links.NewLink(
         Purpose.LAUNCH,
-        request.identity.site_id,
+        request.identity.site,
         work.now + seconds * 1000,
         payload,
         target=link_target(request.identity),

@@ -301,7 +301,7 @@ def _user(work: Work, link: links.FoundLink, visit: LinkVisit) -> tuple[SiteUser
 
 
 def _report(work: Work, link: links.FoundLink, request: LaunchInput, account: SiteUser) -> Report:
-    lock_patients(work, request.identity.site_id, [request.identity.mrn])
+    lock_patients(work, request.identity.site, [request.identity.mrn])
     identity = current_identity(work.connection, request.identity)
     found = lock_orders(work, [identity], current=True)[0]
     creates = bool(link.payload["creates"])
@@ -311,7 +311,7 @@ def _report(work: Work, link: links.FoundLink, request: LaunchInput, account: Si
         links.lock_link(work.connection, link)
     # Only the first opening applies the launch: a second one must not undo later changes.
     if creates and not link.opened and (found is None or found.report.status not in SIGNED):
-        names = known_names(work, identity.site_id, [identity.mrn]).get(identity.mrn, set())
+        names = known_names(work, identity.site, [identity.mrn]).get(identity.mrn, set())
         request = screen_launch(work, keep_newer_name(names, request), identity)
         require_matching_name(names, request)  # the patient may have been renamed
         require_same_person(work, request, identity)  # or merged

@@ -20,12 +20,12 @@ from pydantic_core import to_json as to_json_bytes
 from sqlalchemy import Connection, insert
 from sqlmodel import select
 
-from bridge.contract import MAX_REPORT_ORDERS, ReportStatus
-from bridge.contract.responses import OrderKeyBody, StatusRecordBody
+from bridge.contract import MAX_REPORT_ORDERS, OrderKey, ReportStatus
+from bridge.contract.responses import StatusRecordBody
 from bridge.engine.errors import BadLaunch
 from bridge.engine.records.tables import Report, ReportOrder, Template, metadata
 from bridge.engine.rules.lifecycle import SIGNED, ReportOrigin, Status
-from bridge.engine.rules.order import OrderId, merged_tags, search_text
+from bridge.engine.rules.order import merged_tags, search_text
 from bridge.engine.rules.text.document import Document, from_text, restore, to_json, with_defaults
 from bridge.engine.rules.text.key_findings import NO_GROUPS, Groups, apply_template
 from bridge.engine.rules.text.plain_text import plain_text
@@ -93,7 +93,7 @@ class NewReport:
     anchor.
     """
 
-    identity: OrderId
+    identity: OrderKey
     order: OrderInput
     status: Status
     origin: ReportOrigin
@@ -105,7 +105,7 @@ class NewReport:
 
 def register_orders(
     work: Work,
-    identities: Sequence[OrderId],
+    identities: Sequence[OrderKey],
     orders: Sequence[OrderInput],
     groups: Sequence[str] | None = None,
 ) -> list[RegisteredOrder]:
@@ -137,10 +137,10 @@ def register_orders(
     return [done[index] for index in range(len(orders))]
 
 
-def _turns(identities: Sequence[OrderId]) -> list[list[int]]:
+def _turns(identities: Sequence[OrderKey]) -> list[list[int]]:
     """Split into turns in which no order occurs twice; a repeated order is in the next turn."""
     turns: list[list[int]] = []
-    seen: dict[OrderId, int] = {}
+    seen: dict[OrderKey, int] = {}
     for index, identity in enumerate(identities):
         turn = seen.get(identity, 0)
         seen[identity] = turn + 1
@@ -206,7 +206,7 @@ def _by_report(new: Sequence[NewReport]) -> list[list[NewReport]]:
     found: list[list[NewReport]] = []
     groups: dict[tuple[str, str, str], list[NewReport]] = {}
     for order in new:
-        key = (order.identity.site_id, order.identity.mrn, order.group)
+        key = (order.identity.site, order.identity.mrn, order.group)
         if order.group and len(groups.get(key, ())) in range(1, MAX_REPORT_ORDERS):
             groups[key].append(order)
             continue
@@ -221,10 +221,10 @@ def _announce(
 ) -> None:
     """Announce a new report, and the linking of its orders if it has several."""
     first, body = group[0], _body(report_id, group, rows)
-    work.announce(first.identity.site_id, report_id, _CREATED[first.status], body)
+    work.announce(first.identity.site, report_id, _CREATED[first.status], body)
     if len(group) > 1:
         linked = body | {"removed": []}
-        work.announce(first.identity.site_id, report_id, ChangeEvent.ORDERS_LINKED, linked)
+        work.announce(first.identity.site, report_id, ChangeEvent.ORDERS_LINKED, linked)
 
 
 def create_ordered(work: Work, site_id: str, origin: ReportOrigin) -> Report:
@@ -247,7 +247,7 @@ def _report_values(work: Work, report_id: str, group: Sequence[NewReport]) -> di
     text = first.text if first else ""
     return {
         "report_id": report_id,
-        "site_id": new.identity.site_id,
+        "site_id": new.identity.site,
         "status": new.status,
         "origin": new.origin,
         "owner_id": new.owner_id,
@@ -268,7 +268,7 @@ def _order_values(work: Work, new: NewReport, report_pk: int, position: int) -> 
     return {
         "report_pk": report_pk,
         "position": position,
-        "site_id": identity.site_id,
+        "site_id": identity.site,
         "mrn": identity.mrn,
         "accession": identity.accession,
         "location": order.location,
@@ -294,7 +294,7 @@ def _body(
         status=ReportStatus(new.status),
         user_email=new.owner_email,
         unsign_until=None,
-        orders=tuple(OrderKeyBody(key.site_id, key.mrn, key.accession) for key in keys),
+        orders=tuple(keys),
         has_content=has_content,
         addendum_unsign_until=None,
     )

@@ -13,11 +13,11 @@ from typing import Any, Final
 from sqlalchemy import Select, bindparam
 from sqlmodel import col, select
 
+from bridge.contract import OrderKey
 from bridge.engine.errors import PatientNameMismatch
 from bridge.engine.launch import LaunchInput
 from bridge.engine.records.tables import Report, ReportOrder, Template, metadata
 from bridge.engine.rules.lifecycle import SIGNED, FileKind, LifecycleEvent, ReportOrigin, Status
-from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.patients import names_conflict, unambiguous_date
 from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.users import SiteUser
@@ -82,7 +82,7 @@ def open_for(work: Work, report: Report, account_id: int, *, untouched: bool = F
     return report
 
 
-def unassign(work: Work, identity: OrderId) -> Report:
+def unassign(work: Work, identity: OrderKey) -> Report:
     """Return a Draft to the worklist; its content stays."""
     return unassign_report(work, lock_report(work, identity).report)
 
@@ -113,7 +113,7 @@ _NAMES: Final = _values_of_patients("PatientName")
 _BIRTH_DATES: Final = _values_of_patients("PatientBirthDate")
 
 
-def order_input(request: LaunchInput, identity: OrderId) -> OrderInput:
+def order_input(request: LaunchInput, identity: OrderKey) -> OrderInput:
     """Return the order of a launch, under the current patient identifier."""
     return OrderInput(
         mrn=identity.mrn,
@@ -143,7 +143,7 @@ def require_matching_name(names: Iterable[str], request: LaunchInput) -> None:
         raise PatientNameMismatch(pointer="/clinicalInfo/PatientName")
 
 
-def require_same_person(work: Work, request: LaunchInput, identity: OrderId) -> None:
+def require_same_person(work: Work, request: LaunchInput, identity: OrderKey) -> None:
     """
     Raise `PatientNameMismatch` if a merged identifier is launched with another date of birth.
 
@@ -152,7 +152,7 @@ def require_same_person(work: Work, request: LaunchInput, identity: OrderId) -> 
     born = unambiguous_date(str(request.tags.get("PatientBirthDate", "")))
     if identity.mrn == request.identity.mrn or born is None:
         return
-    values = {"site_id": identity.site_id, "mrns": [identity.mrn]}
+    values = {"site_id": identity.site, "mrns": [identity.mrn]}
     rows = work.connection.execute(_BIRTH_DATES, values)
     known = {day for _, text in rows if (day := unambiguous_date(text or ""))}
     if known and born not in known:
@@ -175,7 +175,7 @@ class NewDraft:
     """A launch that creates the Draft of a user; `identity` is the current one of its order."""
 
     request: LaunchInput
-    identity: OrderId
+    identity: OrderKey
     owner: SiteUser
 
 
@@ -199,7 +199,7 @@ def _new_report(work: Work, draft: NewDraft) -> NewReport:
     ]
     text = join_texts(request.key_findings, *(str(file.get("text", "")) for file in details))
     first = first_text_of(
-        work.connection, draft.identity.site_id, order.reporting, text, groups_in(details)
+        work.connection, draft.identity.site, order.reporting, text, groups_in(details)
     )
     return NewReport(
         draft.identity, order, Status.DRAFT, ReportOrigin.LAUNCH, owner.id, owner.email, first
@@ -215,7 +215,7 @@ def merge_launch(work: Work, report: Report, order: ReportOrder, request: Launch
     """
     if report.status in SIGNED:
         return
-    identity = OrderId(order.site_id, order.mrn, order.accession)
+    identity = OrderKey(order.site_id, order.mrn, order.accession)
     update_order(work, report, order, order_input(request, identity))
     options = {**report.reporting, **request.app.to_json()}
     if options != report.reporting:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from sqlalchemy import delete, update
 from sqlmodel import col, select
 
+from bridge.contract import OrderKey
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import (
     DeletedReport,
@@ -20,7 +21,7 @@ from bridge.engine.records.tables import (
     metadata,
 )
 from bridge.engine.rules.lifecycle import LifecycleEvent, Reason, Status
-from bridge.engine.rules.order import OrderId, link_target
+from bridge.engine.rules.order import link_target
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import (
     current_identity,
@@ -37,7 +38,7 @@ LINKS = metadata.tables[str(IssuedLink.__tablename__)]
 
 
 def delete_report(
-    work: Work, identity: OrderId, *, only_ordered: bool = False, set_aside: bool = False
+    work: Work, identity: OrderKey, *, only_ordered: bool = False, set_aside: bool = False
 ) -> bool:
     """
     Delete the report of an order with all its linked orders; return False if there is none.
@@ -63,7 +64,7 @@ def _is_untouched(work: Work, report: Report) -> bool:
     return report.status is Status.ORDERED and not has_content(report) and alone
 
 
-def reset_order(work: Work, identity: OrderId) -> Report:
+def reset_order(work: Work, identity: OrderKey) -> Report:
     """
     Reset the report of an order to an empty, unassigned Ordered report; linked orders stay linked.
 
@@ -93,7 +94,7 @@ def discard(work: Work, report: Report) -> Report | None:
 
 def _remove(work: Work, report: Report, event: ChangeEvent, *, cancelled: bool = True) -> None:
     orders = orders_of(work.session, key_of(report))
-    identities = [OrderId(order.site_id, order.mrn, order.accession) for order in orders]
+    identities = [OrderKey(order.site_id, order.mrn, order.accession) for order in orders]
     change_feed.announce(work, report, event, cancelled=cancelled)
     revoke_links(work, identities)
     work.session.add(
@@ -107,7 +108,7 @@ def _remove(work: Work, report: Report, event: ChangeEvent, *, cancelled: bool =
     delete_rows(work, report)
 
 
-def revoke_links(work: Work, current: Sequence[OrderId]) -> None:
+def revoke_links(work: Work, current: Sequence[OrderKey]) -> None:
     """Revoke every link to orders, which are given under the current patient identifiers."""
     # A link has the patient identifier of its launch, which may be one that was merged.
     identities = [*current, *_prior_identities(work, current)]
@@ -119,19 +120,19 @@ def revoke_links(work: Work, current: Sequence[OrderId]) -> None:
     )
 
 
-def _prior_identities(work: Work, current: Sequence[OrderId]) -> list[OrderId]:
+def _prior_identities(work: Work, current: Sequence[OrderKey]) -> list[OrderKey]:
     """Return the identities of orders under the merged identifiers of their patients."""
     pointers = work.session.exec(
         select(PatientPointer).where(
-            col(PatientPointer.site_id).in_({each.site_id for each in current}),
+            col(PatientPointer.site_id).in_({each.site for each in current}),
             col(PatientPointer.mrn).in_({each.mrn for each in current}),
         )
     ).all()
     return [
-        OrderId(order.site_id, pointer.prior_mrn, order.accession)
+        OrderKey(order.site, pointer.prior_mrn, order.accession)
         for order in current
         for pointer in pointers
-        if (pointer.site_id, pointer.mrn) == (order.site_id, order.mrn)
+        if (pointer.site_id, pointer.mrn) == (order.site, order.mrn)
     ]
 
 

@@ -21,12 +21,12 @@ from sqlalchemy import select as select_columns
 from sqlalchemy.orm import QueryableAttribute, defer
 from sqlmodel import col, select
 
+from bridge.contract import OrderKey
 from bridge.engine.errors import BadLaunch, NotFound, RuleBroken
 from bridge.engine.launch import Attachment, FileWarning, LaunchInput, LaunchWarning, file_lists
 from bridge.engine.launch_parser import fill_tags
 from bridge.engine.records.tables import PatientPointer, Report, ReportFile, ReportOrder, metadata
 from bridge.engine.rules.lifecycle import FileKind, LifecycleEvent, Reason, Status
-from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.patients import BIRTH_DATE, MRN, NAME, compare_patient
 from bridge.engine.rules.text.document import MAX_CHARACTERS, MAX_NODES
 from bridge.engine.rules.text.key_findings import Groups
@@ -57,7 +57,7 @@ class FileUpdate:
 
 
 def update_structured_reports(
-    work: Work, identity: OrderId, files: Sequence[Attachment], mode: UpdateMode
+    work: Work, identity: OrderKey, files: Sequence[Attachment], mode: UpdateMode
 ) -> FileUpdate:
     """
     Replace or extend the structured reports of an unsigned report.
@@ -371,7 +371,7 @@ class _Patient:
         )
 
 
-def screen_launch(work: Work, request: LaunchInput, identity: OrderId) -> LaunchInput:
+def screen_launch(work: Work, request: LaunchInput, identity: OrderKey) -> LaunchInput:
     """
     Return the launch with the files of another patient set aside, and without their tags.
 
@@ -406,14 +406,14 @@ def _require_source(name: str, value: str, accepted: Sequence[Attachment]) -> No
 
 def screen_files(
     work: Work,
-    identity: OrderId,
+    identity: OrderKey,
     order: ReportOrder,
     files: Sequence[Attachment],
     *,
     replaces: bool,
 ) -> tuple[Attachment, ...]:
     """Return the files for a stored order; `replaces`: they replace the files that it has."""
-    current = OrderId(order.site_id, order.mrn, order.accession)
+    current = OrderKey(order.site_id, order.mrn, order.accession)
     screened = _screened(_known_patient(work, identity.mrn, current, {}), files)
     return _set_repeated_aside(screened, {} if replaces else _stored_contents(work, current))
 
@@ -437,11 +437,11 @@ def warnings_about(files: Iterable[Attachment]) -> tuple[FileWarning, ...]:
 
 
 def _known_patient(
-    work: Work, requested_mrn: str, identity: OrderId, own_tags: Mapping[str, str]
+    work: Work, requested_mrn: str, identity: OrderKey, own_tags: Mapping[str, str]
 ) -> _Patient:
     rows = work.session.exec(
         select(ReportOrder.accession, ReportOrder.tags).where(
-            ReportOrder.site_id == identity.site_id, ReportOrder.mrn == identity.mrn
+            ReportOrder.site_id == identity.site, ReportOrder.mrn == identity.mrn
         )
     ).all()
     stored = [tags for accession, tags in rows if accession == identity.accession]
@@ -452,7 +452,7 @@ def _known_patient(
     }
     priors = work.session.exec(
         select(PatientPointer.prior_mrn).where(
-            PatientPointer.site_id == identity.site_id, col(PatientPointer.mrn) == identity.mrn
+            PatientPointer.site_id == identity.site, col(PatientPointer.mrn) == identity.mrn
         )
     ).all()
     mrns = frozenset({requested_mrn.strip(), identity.mrn.strip(), *priors})
@@ -497,13 +497,13 @@ def _set_aside(file: Attachment, contradicts: Sequence[str]) -> Attachment:
     return replace(file, kind=FileKind.SET_ASIDE, details=details, tags={})
 
 
-def _stored_contents(work: Work, identity: OrderId) -> dict[str, str]:
+def _stored_contents(work: Work, identity: OrderKey) -> dict[str, str]:
     """Return the digests of the structured reports that the order's report has, by SOP instance."""
     rows = work.session.exec(
         select(ReportFile.sop_instance_uid, ReportFile.sha256)
         .join(ReportOrder, col(ReportOrder.report_pk) == col(ReportFile.report_pk))
         .where(
-            ReportOrder.site_id == identity.site_id,
+            ReportOrder.site_id == identity.site,
             ReportOrder.mrn == identity.mrn,
             ReportOrder.accession == identity.accession,
             ReportFile.kind == FileKind.STRUCTURED_REPORT,

@@ -9,12 +9,11 @@ order that stays becomes the anchor.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bridge.contract import MAX_REPORT_ORDERS
+from bridge.contract import MAX_REPORT_ORDERS, OrderKey
 from bridge.contract.responses import StatusRecordBody
 from bridge.engine.errors import ReportNotFound, RuleBroken
 from bridge.engine.records.tables import Report, ReportOrder
 from bridge.engine.rules.lifecycle import Reason, ReportOrigin
-from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.order_relations import (
     MIN_LINKED_ORDERS,
     Candidate,
@@ -41,7 +40,7 @@ class RequestedOrder:
     report: Report
 
 
-def link_orders(work: Work, identities: Sequence[OrderId]) -> list[StatusRecordBody]:
+def link_orders(work: Work, identities: Sequence[OrderKey]) -> list[StatusRecordBody]:
     """
     Link orders of one site; the first is the anchor. Return the record of their report.
 
@@ -66,7 +65,7 @@ def link_orders(work: Work, identities: Sequence[OrderId]) -> list[StatusRecordB
     return status_records(work.session, [anchor], work.now)
 
 
-def lock_requested(work: Work, identities: Sequence[OrderId]) -> list[RequestedOrder]:
+def lock_requested(work: Work, identities: Sequence[OrderKey]) -> list[RequestedOrder]:
     """Find and lock orders, each once; raise ReportNotFound with the position of an unknown one."""
     found: dict[int | None, RequestedOrder] = {}
     for position, each in enumerate(lock_orders(work, identities)):
@@ -123,7 +122,7 @@ class _UnlinkedReports:
     untouched: list[Report] = field(default_factory=list)
 
 
-def unlink_orders(work: Work, identities: Sequence[OrderId]) -> list[StatusRecordBody]:
+def unlink_orders(work: Work, identities: Sequence[OrderKey]) -> list[StatusRecordBody]:
     """Unlink orders of one site; return the records of changed, new and unchanged reports."""
     found = lock_requested(work, identities)
     by_report: dict[int, list[RequestedOrder]] = {}

@@ -12,10 +12,11 @@ from typing import Any
 from sqlalchemy import update
 from sqlmodel import col, select
 
+from bridge.contract import OrderKey
 from bridge.engine.errors import MergeConflict, OrderChanged, RuleBroken
 from bridge.engine.records.tables import IssuedLink, PatientPointer, Report, ReportOrder
 from bridge.engine.rules.lifecycle import SIGNED, Reason, Status
-from bridge.engine.rules.order import PATIENT, OrderId, corrected_tags, link_target, search_text
+from bridge.engine.rules.order import PATIENT, corrected_tags, link_target, search_text
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import (
     ATTEMPTS,
@@ -182,8 +183,8 @@ def _demographics(orders: Sequence[ReportOrder]) -> dict[str, Any]:
 def _move_to_patient(
     work: Work, order: ReportOrder, mrn: str, demographics: Mapping[str, Any]
 ) -> None:
-    old = link_target(OrderId(order.site_id, order.mrn, order.accession))
-    new = link_target(OrderId(order.site_id, mrn, order.accession))
+    old = link_target(OrderKey(order.site_id, order.mrn, order.accession))
+    new = link_target(OrderKey(order.site_id, mrn, order.accession))
     work.session.exec(update(IssuedLink).where(col(IssuedLink.target) == old).values(target=new))
     order.mrn = mrn
     _set_tags(work, order, demographics)

@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import func
 from sqlmodel import col, select
 
+from bridge.contract import OrderKey
 from bridge.engine.errors import NoSignedAddendum, RuleBroken
 from bridge.engine.records.tables import Addendum, Report, ReportRelease
 from bridge.engine.rules.lifecycle import AddendumState, LifecycleEvent, Reason, ReleaseKind
-from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.signing import cooling_end, fingerprint
 from bridge.engine.rules.text.document import Document, to_json
 from bridge.engine.rules.text.plain_text import plain_text
@@ -32,7 +32,7 @@ from bridge.engine.service.stored_texts import require_room_for_states
 from bridge.engine.service.work import ChangeEvent, Work
 
 
-def release_addendum(work: Work, identity: OrderId) -> Report:
+def release_addendum(work: Work, identity: OrderKey) -> Report:
     """Release the most recently signed addendum now (POST addendum/sign)."""
     return release_newest(work, lock_report(work, identity).report)
 
@@ -44,7 +44,7 @@ def release_newest(work: Work, report: Report) -> Report:
     return report
 
 
-def unsign_addendum(work: Work, identity: OrderId) -> Report:
+def unsign_addendum(work: Work, identity: OrderKey) -> Report:
     """Unsign the most recently signed addendum (POST addendum/unsign)."""
     return unsign_newest(work, lock_report(work, identity).report)
 
@@ -150,7 +150,7 @@ def sign_addendum(
 
 def _fingerprint(work: Work, report: Report, addendum: Addendum, signer: dict[str, Any]) -> str:
     orders = [
-        OrderId(order.site_id, order.mrn, order.accession)
+        OrderKey(order.site_id, order.mrn, order.accession)
         for order in orders_of(work.session, key_of(report))
     ]
     content = {"addendum": addendum.number, "document": document_json(addendum)}

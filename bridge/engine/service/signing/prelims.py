@@ -16,12 +16,12 @@ from sqlalchemy import ColumnElement, and_, func, or_
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 
+from bridge.contract import OrderKey
 from bridge.contract.responses import StatusRecordBody
 from bridge.email import canonical_email
 from bridge.engine.errors import PrelimNotFound, RuleBroken
 from bridge.engine.records.tables import PrelimGroup, PrelimRead, Report, ReportOrder
 from bridge.engine.rules.lifecycle import LifecycleEvent, Reason, Status
-from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.signing import (
     PrelimGroupPolicy,
     PrelimReader,
@@ -58,7 +58,7 @@ MAX_WAITING_ORDERS: Final = 5000
 _CURSOR: Final = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})")
 
 
-def prelim(work: Work, identity: OrderId, group: str, tag: str) -> Report:
+def prelim(work: Work, identity: OrderKey, group: str, tag: str) -> Report:
     """Add a preliminary read in the name of the report's owner, as the API does."""
     report = lock_report(work, identity).report
     return prelim_report(work, report, report.owner_id, group, tag)
@@ -98,7 +98,7 @@ def prelim_report(
     return report
 
 
-def withdraw(work: Work, identity: OrderId) -> Report:
+def withdraw(work: Work, identity: OrderKey) -> Report:
     """
     Withdraw the newest preliminary read; text and owner stay.
 

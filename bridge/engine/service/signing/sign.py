@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import delete, insert
 from sqlmodel import col, select
 
+from bridge.contract import OrderKey
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import Addendum, Billing, Report, Share, Signature, metadata
 from bridge.engine.rules.lifecycle import (
@@ -21,7 +22,6 @@ from bridge.engine.rules.lifecycle import (
     ReportFact,
     Status,
 )
-from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.signing import cooling_end, fingerprint
 from bridge.engine.rules.site_roles import ReportAction
 from bridge.engine.service import change_feed
@@ -45,7 +45,7 @@ SIGNATURES = metadata.tables[str(Signature.__tablename__)]
 
 
 def sign(
-    work: Work, identity: OrderId, *, ignore_delay: bool = False, time_zone: str | None = None
+    work: Work, identity: OrderKey, *, ignore_delay: bool = False, time_zone: str | None = None
 ) -> Report:
     """
     Sign in the name of the report's owner, as the API does.
@@ -123,7 +123,7 @@ def _add_signature(
     work.connection.execute(insert(SIGNATURES), row)
 
 
-def unsign(work: Work, identity: OrderId) -> Report:
+def unsign(work: Work, identity: OrderKey) -> Report:
     return unsign_report(work, lock_report(work, identity).report)
 
 

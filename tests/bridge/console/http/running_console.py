@@ -23,6 +23,7 @@ from bridge.admin.message_replay import MessageSubjects
 from bridge.admin.search.message_index import MessageIndexer
 from bridge.console.context import ConsoleContext
 from bridge.console.http.application import create_application
+from bridge.contract import OrderKey
 from bridge.contract.responses import SignedInUser
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import to_json
@@ -34,7 +35,7 @@ from bridge.engine_client.client import EngineClient
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, ControlIds
 from bridge.intake.receive.listener_policy import make_listeners
 from bridge.intake.receive.verdict import FrameEvaluator
-from bridge.orders.order import Order, OrderIndexKey, OrderState
+from bridge.orders.order import Order, OrderState
 from bridge.queue.deliveries import DeliveryRequest
 from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
 from bridge.queue.ledger.writer import admit
@@ -248,7 +249,7 @@ def store_data(console: RunningConsole) -> None:
     ):
         payload = order(number, name=PATIENTS[site])
         console.messages[site] = console.store(listener, payload)
-        key = OrderIndexKey(site, f"M{number}", f"A{number}")
+        key = OrderKey(site, f"M{number}", f"A{number}")
         release = DeliveryRequest(
             destination, f"R{number}", f"R{number}:1", "final", now_ms(), outbox_content(key)
         )
@@ -264,7 +265,7 @@ def store_data(console: RunningConsole) -> None:
     console.index()
 
 
-def outbox_content(key: OrderIndexKey) -> Mapping[str, Any]:
+def outbox_content(key: OrderKey) -> Mapping[str, Any]:
     named = {"SiteID": key.site, "PatientMRN": key.mrn, "Accession": key.accession}
     return {"orders": [{**named, "PatientName": PATIENTS[key.site]}], "status": "Final"}
 

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from bridge.admin.definitions.activation import activate_at_start
 from bridge.cli.application import application
-from bridge.orders.order import Order, OrderIndexKey, OrderState
+from bridge.contract import OrderKey
+from bridge.orders.order import Order, OrderState
 from bridge.runtime.schedule import now_ms
 from bridge.store.records import exceptions, merged_patients, order_index, unmapped_codes
 from bridge.store.records.exceptions import ExceptionSubject
@@ -87,7 +88,7 @@ def test_an_order_is_found_by_each_of_its_numbers(console: RunningConsole) -> No
     assert b"FI-40" in payload
     message = console.store("orders", payload)
     console.index()
-    key = OrderIndexKey("SITE1", "M40", "A40")
+    key = OrderKey("SITE1", "M40", "A40")
     with console.database.write() as connection:
         known = Order(key, OrderState.ORDERED, message, message, placer="PL-40", filler="FI-40")
         order_index.save(connection, [known])
@@ -118,7 +119,7 @@ def test_an_accession_mapped_from_another_field_finds_the_message(
     assert b"ACC-41" in payload
     message = console.store("orders", payload)
     console.index()
-    key = OrderIndexKey("SITE1", "M41", "ACC-41")
+    key = OrderKey("SITE1", "M41", "ACC-41")
     with console.database.write() as connection:
         order_index.save(connection, [Order(key, OrderState.ORDERED, message, message)])
 
@@ -137,7 +138,7 @@ def test_order_tracking_shows_messages_with_another_number(console: RunningConso
     other = console.store("north", order(43, accession="A43"))
     console.index()
     with console.database.write() as connection:
-        known = Order(OrderIndexKey("SITE1", "M42", "A42"), OrderState.CANCELLED, first, other)
+        known = Order(OrderKey("SITE1", "M42", "A42"), OrderState.CANCELLED, first, other)
         order_index.save(connection, [known])
     for who, wanted in (("editor", [other, first]), ("editor1", [first])):
         tracked = console.call(who, "POST", "/api/orders/find", {"accession": "A42"}).json()

@@ -9,11 +9,11 @@ import httpx
 import pytest
 from sqlalchemy import select
 
+from bridge.contract import OrderKey
 from bridge.engine.http.engine_application import create_application
 from bridge.engine.http.requests.request_limits import WaitingRequests
 from bridge.engine.http.requests.response_bodies import HttpProblem
 from bridge.engine.live.change_notifier import wait_notified
-from bridge.engine.rules.order import OrderId
 from bridge.engine.service.accounts import users
 from bridge.engine.service.accounts.sessions import SESSIONS
 from bridge.engine.service.live.windows import HANDOVER
@@ -358,7 +358,7 @@ def test_a_signature_wakes_the_readers_of_other_processes(
     there.dispose()
 
 
-A1 = OrderId("SITE1", "P1", "A1")
+A1 = OrderKey("SITE1", "P1", "A1")
 
 
 async def events(page: Page) -> httpx.Response:

@@ -8,10 +8,10 @@ from sqlalchemy import event, insert
 
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent
+from bridge.contract import OrderKey
 from bridge.engine.errors import EngineError, ReportNotFound
 from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.records.tables import Site, metadata
-from bridge.engine.rules.order import OrderId
 from bridge.engine.service import change_feed
 from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.report_lookup import lock_report
@@ -127,7 +127,7 @@ def test_a_unique_key_conflict_affects_one_use_case(
 def test_use_cases_see_earlier_changes(harness: ServiceHarness, executor: DatabaseExecutor) -> None:
     """Of several that sign one report, one signs and the others are refused."""
     harness.draft("A")
-    uses: list[Use] = [lambda work: sign(work, OrderId(SITE, "M1", "A")).report_id] * 6
+    uses: list[Use] = [lambda work: sign(work, OrderKey(SITE, "M1", "A")).report_id] * 6
     outcomes = together(executor, *uses)
     codes = [each.code for each in outcomes if isinstance(each, EngineError)]
     assert codes == ["already_signed"] * 5
@@ -178,7 +178,7 @@ def test_a_use_case_that_waits_for_a_lock_leaves_the_batch(
 
     async def submit_all() -> str:
         with harness.work() as other:
-            lock_report(other, OrderId(SITE, "M1", "A"))
+            lock_report(other, OrderKey(SITE, "M1", "A"))
             held = asyncio.gather(*(_signing(executor, "A") for _ in range(2)))
             free = asyncio.gather(*(_signing(executor, f"{n}") for n in "B"))
             await asyncio.wait_for(free, PATIENCE)
@@ -192,7 +192,7 @@ def test_a_use_case_that_waits_for_a_lock_leaves_the_batch(
 async def _signing(executor: DatabaseExecutor, accession: str) -> str:
     try:
         await executor.change(
-            ActorRef(), START, lambda work: sign(work, OrderId(SITE, "M1", accession)).report_id
+            ActorRef(), START, lambda work: sign(work, OrderKey(SITE, "M1", accession)).report_id
         )
     except EngineError as refusal:
         return refusal.code

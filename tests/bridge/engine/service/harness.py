@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from sqlalchemy import text
 
+from bridge.contract import OrderKey
 from bridge.contract.responses import StatusRecordBody
 from bridge.engine.records.tables import Account, Site, SiteMembership
-from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service import change_feed, report_status
 from bridge.engine.service.accounts.users import SiteUser
@@ -88,39 +88,39 @@ class ServiceHarness:
             site.sign_delay = seconds
             session.add(site)
 
-    def identity(self, accession: str, mrn: str = "M1") -> OrderId:
-        return OrderId(SITE, mrn, accession)
+    def identity(self, accession: str, mrn: str = "M1") -> OrderKey:
+        return OrderKey(SITE, mrn, accession)
 
-    def order(self, accession: str, mrn: str = "M1", **tags: str) -> OrderId:
+    def order(self, accession: str, mrn: str = "M1", **tags: str) -> OrderKey:
         self.do(register, SITE, OrderInput(mrn, accession, tags=PATIENT | tags))
         return self.identity(accession, mrn)
 
     def draft(
         self, accession: str, mrn: str = "M1", text: str = "Clear lungs.", **tags: str
-    ) -> OrderId:
+    ) -> OrderKey:
         order = OrderInput(mrn, accession, tags=PATIENT | tags)
         self.do(create_draft, SITE, order, SiteUser(self.ann, "ann@example.org", "Ann"), text)
         return self.identity(accession, mrn)
 
     def on_report(
-        self, identity: OrderId, service: Callable[..., T], *args: Any, **options: Any
+        self, identity: OrderKey, service: Callable[..., T], *args: Any, **options: Any
     ) -> T:
         with self.work() as work:
             return service(work, lock_report(work, identity).report, *args, **options)
 
-    def group(self, identity: OrderId) -> list[OrderId]:
+    def group(self, identity: OrderKey) -> list[OrderKey]:
         """Return the orders of the report of an order, the anchor first."""
         orders = self.record(identity).orders
-        return [OrderId(order.site, order.mrn, order.accession) for order in orders]
+        return [OrderKey(order.site, order.mrn, order.accession) for order in orders]
 
-    def record(self, identity: OrderId) -> StatusRecordBody:
+    def record(self, identity: OrderKey) -> StatusRecordBody:
         with self.work() as work:
             return report_status.query_status(work.connection, [identity], self.now)[0]
 
-    def status(self, identity: OrderId) -> str:
+    def status(self, identity: OrderKey) -> str:
         return self.record(identity).status.value
 
-    def content(self, identity: OrderId) -> str:
+    def content(self, identity: OrderKey) -> str:
         with self.work() as work:
             return report_status.read_report(work.session, identity).content_text
 

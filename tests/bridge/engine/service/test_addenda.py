@@ -3,9 +3,9 @@
 import pytest
 from sqlmodel import select
 
+from bridge.contract import OrderKey
 from bridge.engine.errors import CoolingElapsed, NoSignedAddendum, RuleBroken
 from bridge.engine.records.tables import Addendum
-from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.signing import fingerprint
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.report_status import read_report
@@ -16,7 +16,7 @@ from bridge.engine.service.signing.sign import sign
 from tests.bridge.engine.service.harness import ServiceHarness
 
 
-def signed_report(harness: ServiceHarness, delay: int = 60) -> OrderId:
+def signed_report(harness: ServiceHarness, delay: int = 60) -> OrderKey:
     """Sign a report and let its own cooling period end."""
     harness.delay(delay)
     order = harness.draft("A1")
@@ -26,7 +26,7 @@ def signed_report(harness: ServiceHarness, delay: int = 60) -> OrderId:
     return order
 
 
-def add_signed_addendum(harness: ServiceHarness, order: OrderId, text: str = "More.") -> None:
+def add_signed_addendum(harness: ServiceHarness, order: OrderKey, text: str = "More.") -> None:
     harness.on_report(order, addenda.create_addendum, harness.bob)
     harness.on_report(order, addenda.save_addendum, from_text(text))
     harness.on_report(order, addenda.sign_addendum, harness.bob)

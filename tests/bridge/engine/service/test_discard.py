@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from bridge.contract import OrderKey
 from bridge.engine.errors import ReportNotFound
-from bridge.engine.rules.order import OrderId
 from bridge.engine.service.launch.report_updates import open_for, unassign
 from bridge.engine.service.reports.deletion import discard
 from bridge.engine.service.reports.order_links import link_orders
@@ -28,12 +28,12 @@ def test_discard(harness: ServiceHarness) -> None:
     assert harness.events()[-2:] == ["report_discarded", "report_discarded"]
 
 
-def register_again(harness: ServiceHarness, launched: OrderId) -> list[OrderId]:
+def register_again(harness: ServiceHarness, launched: OrderKey) -> list[OrderKey]:
     """Register the order of a launched Draft, with the tags that it has."""
     return [harness.order(launched.accession)]
 
 
-def register_while_signed(harness: ServiceHarness, launched: OrderId) -> list[OrderId]:
+def register_while_signed(harness: ServiceHarness, launched: OrderKey) -> list[OrderKey]:
     """Register the order while its report is signed, and recall the signature."""
     harness.delay(60)
     harness.do(sign, launched)
@@ -42,14 +42,14 @@ def register_while_signed(harness: ServiceHarness, launched: OrderId) -> list[Or
     return [order]
 
 
-def link_another(harness: ServiceHarness, launched: OrderId) -> list[OrderId]:
+def link_another(harness: ServiceHarness, launched: OrderKey) -> list[OrderKey]:
     """Link a registered order to a launched Draft."""
     orders = [launched, harness.order("A2")]
     harness.do(link_orders, orders)
     return orders
 
 
-def merge_another(harness: ServiceHarness, launched: OrderId) -> list[OrderId]:
+def merge_another(harness: ServiceHarness, launched: OrderKey) -> list[OrderKey]:
     harness.order(launched.accession, mrn="OLD")
     harness.do(merge_patients, SITE, launched.mrn, "OLD")
     return [launched]
@@ -59,7 +59,7 @@ def merge_another(harness: ServiceHarness, launched: OrderId) -> list[OrderId]:
     "arrive", [register_again, register_while_signed, link_another, merge_another]
 )
 def test_a_registered_order_stays_when_a_launched_draft_is_discarded(
-    harness: ServiceHarness, arrive: Callable[[ServiceHarness, OrderId], list[OrderId]]
+    harness: ServiceHarness, arrive: Callable[[ServiceHarness, OrderKey], list[OrderKey]]
 ) -> None:
     """The report becomes an empty, unassigned order with all its orders."""
     launched = harness.draft("A1")

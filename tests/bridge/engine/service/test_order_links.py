@@ -3,12 +3,11 @@
 import pytest
 from sqlmodel import select
 
-from bridge.contract import MAX_REPORT_ORDERS
+from bridge.contract import MAX_REPORT_ORDERS, OrderKey
 from bridge.contract.responses import StatusRecordBody
 from bridge.engine.errors import RuleBroken
 from bridge.engine.records.tables import ReportFile
 from bridge.engine.rules.lifecycle import FileKind
-from bridge.engine.rules.order import OrderId
 from bridge.engine.service.launch.registration import OrderInput, register_orders
 from bridge.engine.service.report_lookup import key_of, lock_report
 from bridge.engine.service.reports.order_links import link_orders, unlink_orders
@@ -23,7 +22,7 @@ def accessions(record: StatusRecordBody) -> list[str]:
     return [each.accession for each in record.orders]
 
 
-def refused(harness: ServiceHarness, *orders: OrderId) -> tuple[str, str]:
+def refused(harness: ServiceHarness, *orders: OrderKey) -> tuple[str, str]:
     """Link and expect a refusal with 400 that changes nothing; return its code and place."""
     before = len(harness.changes())
     with pytest.raises(RuleBroken) as error:
@@ -42,7 +41,7 @@ def test_fewer_than_two_different_orders(harness: ServiceHarness) -> None:
     assert refused(harness, one, harness.identity("A1")) == ("too_few_orders", "/clinicalInfo")
 
 
-def group(harness: ServiceHarness, *names: str) -> list[OrderId]:
+def group(harness: ServiceHarness, *names: str) -> list[OrderKey]:
     orders = [harness.order(name) for name in names]
     harness.do(link_orders, orders)
     return orders

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from bridge.contract import OrderKey
 from bridge.engine.errors import BeingEdited, Forbidden, ReportVersionConflict, RuleBroken
-from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.launch.registration import OrderInput
@@ -26,7 +26,7 @@ def editor(harness: ServiceHarness, session: str = "s1", role: SiteRole = SiteRo
     return Editor(harness.ann, role, session)
 
 
-def page(harness: ServiceHarness, order: OrderId, user: Editor, **options: Any) -> dict[str, Any]:
+def page(harness: ServiceHarness, order: OrderKey, user: Editor, **options: Any) -> dict[str, Any]:
     return harness.do(page_actions.load, user, harness.record(order).report_id, **options)
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from sqlmodel import select
 
+from bridge.contract import OrderKey
 from bridge.engine.errors import RuleBroken
 from bridge.engine.launch import LaunchInput
 from bridge.engine.records.tables import PatientPointer, ReportOrder, Site
-from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.text.billing import CodeRow, CodeSystem
 from bridge.engine.rules.text.document import from_text
 from bridge.engine.service.caller import Caller
@@ -108,7 +108,7 @@ def test_a_patient_update_during_a_launch_includes_its_order(harness: ServiceHar
 def _register_on(work: Work, *sites: str) -> int:
     caller = Caller(0, None, "", service=True)
     tags = {"PatientMRN": "M1", "Accession": "A1"}
-    orders = [LaunchInput(OrderId(site, "M1", "A1"), tags, register_order=True) for site in sites]
+    orders = [LaunchInput(OrderKey(site, "M1", "A1"), tags, register_order=True) for site in sites]
     return len(execute_all(work, LaunchUsers(work.connection, caller, work.now), orders))
 
 

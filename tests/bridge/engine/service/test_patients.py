@@ -3,10 +3,11 @@
 import pytest
 from sqlmodel import col, select
 
+from bridge.contract import OrderKey
 from bridge.engine.errors import MergeConflict, RuleBroken
 from bridge.engine.records.tables import IssuedLink, PatientPointer, ReportFile, Site
 from bridge.engine.rules.lifecycle import FileKind
-from bridge.engine.rules.order import OrderId, link_target
+from bridge.engine.rules.order import link_target
 from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.launch.report_updates import unassign
 from bridge.engine.service.report_lookup import REFUSE_MERGED, key_of, lock_report
@@ -139,7 +140,7 @@ def test_a_merge_leaves_other_sites_as_they_are(harness: ServiceHarness) -> None
     harness.do(merge_patients, SITE, "D", "A")
 
     for accession in ("A1", "B1"):
-        record = harness.record(OrderId("SITE2", "A", accession))
+        record = harness.record(OrderKey("SITE2", "A", accession))
         assert [each.mrn for each in record.orders] == ["B"]
 
 
@@ -199,7 +200,7 @@ def test_files_of_a_duplicate_do_not_change_a_signed_report(harness: ServiceHarn
     assert files == [(owner, "A2")]
 
 
-def issue_link(harness: ServiceHarness, name: str, order: OrderId) -> None:
+def issue_link(harness: ServiceHarness, name: str, order: OrderKey) -> None:
     with harness.work() as work:
         work.session.add(
             IssuedLink(

@@ -1,8 +1,8 @@
 """Representations for logs and stack traces contain no patient data."""
 
+from bridge.contract import OrderKey
 from bridge.engine.records.tables import Report, ReportOrder
 from bridge.engine.rules.lifecycle import ReportOrigin, Status
-from bridge.engine.rules.order import OrderId
 from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.report_lookup import lock_report
 from tests.bridge.engine.service.harness import ServiceHarness
@@ -19,7 +19,7 @@ def test_representations_hide_values(harness: ServiceHarness) -> None:
     shown += [
         repr(harness.record(identity)),
         repr(OrderInput(CANARY, CANARY, tags={"Notes": CANARY}, metadata={"x": CANARY})),
-        repr(OrderId("SITE1", CANARY, CANARY)),
+        repr(OrderKey("SITE1", CANARY, CANARY)),
         repr(ReportOrder(report_pk=1, site_id="S", mrn=CANARY, accession=CANARY)),
         str(
             Report(

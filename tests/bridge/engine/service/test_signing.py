@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import event
 from sqlmodel import select
 
+from bridge.contract import OrderKey
 from bridge.engine.errors import AuthorNotPermitted
 from bridge.engine.records.tables import (
     Account,
@@ -15,7 +16,6 @@ from bridge.engine.records.tables import (
     Signature,
     SiteMembership,
 )
-from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.signing import fingerprint
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import from_text, to_json
@@ -83,7 +83,7 @@ def test_a_signature_names_the_acting_account(harness: ServiceHarness) -> None:
 
 def test_a_fingerprint_covers_all_that_is_signed() -> None:
     """The fingerprint changes with the report, its orders, its content, signer and time."""
-    order, other = OrderId(SITE, "M1", "A1"), OrderId(SITE, "M1", "A2")
+    order, other = OrderKey(SITE, "M1", "A1"), OrderKey(SITE, "M1", "A2")
     signed: Any = ("R1", [order], {"text": "Clear."}, "ann@example.org", 1)
     changed: Any = ("R2", [order, other], {"text": "No."}, "bob@example.org", 2)
     variants = [(*signed[:n], changed[n], *signed[n + 1 :]) for n in range(len(signed))]
@@ -274,12 +274,12 @@ def test_a_recall_keeps_earlier_reviews(harness: ServiceHarness) -> None:
     ]
 
 
-def write_addendum(harness: ServiceHarness, order: OrderId, text: str) -> None:
+def write_addendum(harness: ServiceHarness, order: OrderKey, text: str) -> None:
     harness.on_report(order, addenda.create_addendum, harness.ann)
     harness.on_report(order, addenda.save_addendum, from_text(text))
 
 
-def addenda_of_order(work: Work, order: OrderId) -> list[Addendum]:
+def addenda_of_order(work: Work, order: OrderKey) -> list[Addendum]:
     return report_transitions.addenda_of(work, lock_report(work, order).report)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.contract import OrderKey
 from bridge.intake.process.order_processor import OrderProcessor
 from bridge.intake.process.order_repository import OrderRepository
 from bridge.intake.receive.completion import CompletionWaiter
@@ -17,7 +18,7 @@ from bridge.intake.receive.handler import FrameOffload
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.patient_check import merged_patient_check
 from bridge.metrics import Metrics
-from bridge.orders.order import Order, OrderIndexKey, OrderState
+from bridge.orders.order import Order, OrderState
 from bridge.queue.claims import MessageOutcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.states import QueueState
@@ -162,7 +163,7 @@ async def test_refuse(database: Database) -> None:
     listening = replace(LISTENING, patient_conflict=PatientConflict.REFUSE)
     async with open_intake(database, listening) as intake:
         with database.write() as connection:
-            key = OrderIndexKey("SITE1", "M1", "A1")
+            key = OrderKey("SITE1", "M1", "A1")
             order_index.save(connection, [Order(key, OrderState.ORDERED, 1, 1, 0, "P1", "F1")])
         check = merged_patient_check(listening, database)
         assert check is not None

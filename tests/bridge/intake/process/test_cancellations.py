@@ -5,14 +5,15 @@ from itertools import permutations
 
 import pytest
 
+from bridge.contract import OrderKey
 from bridge.orders.duplicates import combined
-from bridge.orders.order import Order, OrderIndexKey, OrderState
+from bridge.orders.order import Order, OrderState
 from bridge.orders.plans import plan
 from bridge.orders.rules import SourceMessage
 from bridge.orders.times import MessageTime, Resolution, clock
 from mappings.inbound.events import OrderAction, OrderEvent
 
-KEY = OrderIndexKey("S", "M", "A")
+KEY = OrderKey("S", "M", "A")
 NEW, CANCEL, HOLD, RELEASE = (
     OrderAction.CREATE,
     OrderAction.CANCEL,
@@ -74,7 +75,7 @@ def test_without_times() -> None:
 def test_merged_rows() -> None:
     """A later hold under one of two merged rows counts."""
     cancelled = Order(KEY, OrderState.CANCELLED, 1, 1, state_changed_at=at(1))
-    held = Order(OrderIndexKey("S", "M", "F"), OrderState.HELD, 2, 2, state_changed_at=at(5))
+    held = Order(OrderKey("S", "M", "F"), OrderState.HELD, 2, 2, state_changed_at=at(5))
     one = combined(cancelled, held)
     assert one.state == OrderState.CANCELLED
     event = OrderEvent(NEW, "S", "", "M", "A", KEY_TAGS, {}, "ORC")

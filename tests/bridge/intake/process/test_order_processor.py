@@ -6,8 +6,8 @@ from itertools import count
 import pytest
 from sqlalchemy import text
 
-from bridge.contract import MAX_REPORT_ORDERS, ReportStatus
-from bridge.contract.responses import OrderKeyBody, StatusRecordBody
+from bridge.contract import MAX_REPORT_ORDERS, OrderKey, ReportStatus
+from bridge.contract.responses import StatusRecordBody
 from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import Hospital
 
@@ -128,7 +128,7 @@ async def test_a_cancel_never_destroys_a_report(hospital: Hospital) -> None:
     record = await hospital.report("A1")
     assert record is not None
     assert record.status is ReportStatus.DRAFT
-    export = await hospital.client.export_json(OrderKeyBody(SITE, "M1", "A1"))
+    export = await hospital.client.export_json(OrderKey(SITE, "M1", "A1"))
     assert export.report.content == "Dictated."
     assert "report_kept" in notes(hospital)
 
@@ -340,7 +340,7 @@ async def test_more_orders_than_a_report_may_have(hospital: Hospital) -> None:
     asked: list[int] = []
     status = hospital.client.status
 
-    async def counted(orders: Sequence[OrderKeyBody]) -> Sequence[StatusRecordBody]:
+    async def counted(orders: Sequence[OrderKey]) -> Sequence[StatusRecordBody]:
         asked.append(len(orders))
         return await status(orders)
 

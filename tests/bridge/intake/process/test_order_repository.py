@@ -1,12 +1,14 @@
 """The order repository: inline reads equal reads on a thread, and small changes are recognized."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from bridge.contract import OrderKey
 from bridge.intake.process.job_context import MessageChanges
 from bridge.intake.process.order_repository import OrderRepository, PreparedBatch
-from bridge.orders.order import Order, OrderIndexKey, OrderState
+from bridge.orders.order import Order, OrderState
 from bridge.queue.claims import ClaimedMessage
 from bridge.queue.ledger.arrivals import lane
 from bridge.store.database import Database
@@ -69,7 +71,7 @@ def test_a_patient_who_was_merged_meanwhile(
         repository.write(connection, [MessageChanges(1, ORDERS[:2])])
     with database.read() as connection:
         found = order_index.find_by_patient(connection, [("S", "M"), ("S", "M9")])
-    assert {each.key for each in found} == {each.key._replace(mrn="M9") for each in ORDERS[:2]}
+    assert {each.key for each in found} == {replace(each.key, mrn="M9") for each in ORDERS[:2]}
 
 
 def test_long_reads_use_a_thread(repository: OrderRepository, database: Database) -> None:
@@ -81,7 +83,7 @@ def test_long_reads_use_a_thread(repository: OrderRepository, database: Database
         assert repository.prepare_inline(batch(1), LISTENERS) is None
 
 
-KEYS = [OrderIndexKey("S", "M", f"A{number}") for number in range(SHORT + 1)]
+KEYS = [OrderKey("S", "M", f"A{number}") for number in range(SHORT + 1)]
 ORDERS = [Order(key, OrderState.ORDERED, 1, 1) for key in KEYS]
 
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-from bridge.contract import ReportStatus
-from bridge.contract.responses import OrderKeyBody, StatusRecordBody
+from bridge.contract import OrderKey, ReportStatus
+from bridge.contract.responses import StatusRecordBody
 from bridge.intake.process.worklist import GroupMember, group_to_link, has_lost_links
 from bridge.orders.order import Link
 
 Ordered, Draft = ReportStatus.ORDERED, ReportStatus.DRAFT
 
 
-def key(name: str) -> OrderKeyBody:
-    return OrderKeyBody("S", "M", name)
+def key(name: str) -> OrderKey:
+    return OrderKey("S", "M", name)
 
 
 def report(

@@ -229,7 +229,7 @@ async def _export(
         "export",
         [site_of(body.clinicalInfo)],
         reading,
-        shown=lambda found: [(identity.site_id, found[1])],
+        shown=lambda found: [(identity.site, found[1])],
     )
     shown = replace(exported, addenda=exported.addenda[:addenda])
     own_zone = ZoneInfo(shown.site.time_zone or "UTC")

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Request
 from starlette.responses import Response
 
+from bridge.contract import OrderKey
 from bridge.contract.responses import InitResponse, LaunchResponse, ProblemBody, StatusRecordBody
 from bridge.engine.errors import ReportNotFound
 from bridge.engine.http import launch_requests
@@ -38,7 +39,6 @@ from bridge.engine.http.requests.use_cases import (
     site_of,
 )
 from bridge.engine.launch_parser import read_structured_reports
-from bridge.engine.rules.order import OrderId
 from bridge.engine.service.launch.report_updates import unassign
 from bridge.engine.service.reports.deletion import delete_report, reset_order
 from bridge.engine.service.reports.files import update_structured_reports
@@ -52,14 +52,14 @@ router = APIRouter(prefix="/api/report", tags=["Orders"], route_class=WriteRoute
 files = APIRouter(prefix="/api/report", tags=["Orders"], route_class=FileRoute)
 
 DONE = {**NO_BODY, **problems()}
-Regroup = Callable[[Work, Sequence[OrderId]], Sequence[StatusRecordBody]]
+Regroup = Callable[[Work, Sequence[OrderKey]], Sequence[StatusRecordBody]]
 
 
 @router.post("/delete", response_class=Response, responses=DONE)
 async def delete(body: DeleteBody, request: Request) -> Response:
     """Delete an unsigned report with all its orders."""
 
-    def apply(work: Work, identity: OrderId) -> CommittedRefusal | None:
+    def apply(work: Work, identity: OrderKey) -> CommittedRefusal | None:
         deleted = delete_report(
             work, identity, only_ordered=body.onlyWhenOrdered, set_aside=body.setAside
         )
@@ -81,7 +81,7 @@ async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Res
     texts = [each.fileData for each in body.dicomSR]
     parsed = await Threads.DOCUMENTS.run(read_structured_reports, texts, engine.settings.sizes)
 
-    def update(work: Work, identity: OrderId) -> ReportResult:
+    def update(work: Work, identity: OrderKey) -> ReportResult:
         done = update_structured_reports(work, identity, parsed, body.mode)
         return ReportResult(done.report, warnings=done.warnings)
 
@@ -117,7 +117,7 @@ async def _change_group(request: Request, action: str, body: LinkBody, change: R
     if len(body.clinicalInfo) > limit:
         detail = f"at most {limit} orders in one request"
         raise bad_request(detail, FieldError("/clinicalInfo", detail), code="too_many_orders")
-    orders = [OrderId(body.SiteID, each.PatientMRN, each.Accession) for each in body.clinicalInfo]
+    orders = [OrderKey(body.SiteID, each.PatientMRN, each.Accession) for each in body.clinicalInfo]
     site = RequestSite(body.SiteID, body.SiteLocation)
     return await change_as_administrator(
         request,

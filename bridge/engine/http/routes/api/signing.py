@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from bridge.contract import OrderKey
 from bridge.engine.http.models.descriptions import NO_BODY, WARNINGS, problems
 from bridge.engine.http.models.report_requests import (
     AddendumSignBody,
@@ -13,7 +14,6 @@ from bridge.engine.http.models.report_requests import (
 from bridge.engine.http.requests.guard import WriteRoute
 from bridge.engine.http.requests.use_cases import ReportResult, change_report, zone_of
 from bridge.engine.launch import OpenBracketsWarning
-from bridge.engine.rules.order import OrderId
 from bridge.engine.rules.text.plain_text import open_brackets
 from bridge.engine.service.signing import addenda, prelims, sign
 from bridge.engine.service.work import Work
@@ -31,7 +31,7 @@ async def sign_report(body: SignBody, request: Request) -> Response:
     """
     zone = zone_of(body.timeZone)
 
-    def apply(work: Work, identity: OrderId) -> ReportResult:
+    def apply(work: Work, identity: OrderKey) -> ReportResult:
         zone_name = zone.key if zone else None
         report = sign.sign(work, identity, ignore_delay=body.ignoreSignDelay, time_zone=zone_name)
         count = open_brackets(report.content_text)
