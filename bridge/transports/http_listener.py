@@ -139,19 +139,11 @@ class _Body:
             is_too_long = len(self.data) > limit
             if is_too_long or declared > limit:
                 # The refusal names the message, so it waits for the first segment.
-                if (
-                    is_too_long
-                    or not more
-                    or len(self.head) >= MAX_HEAD_BYTES
-                    or b"\r" in self.head
-                ):
+                head = self.head
+                if is_too_long or not more or len(head) >= MAX_HEAD_BYTES or b"\r" in head:
                     raise FrameTooLarge(limit)
             elif not self._memory.report(0, len(self.data)):
                 self._has_memory.clear()
-
-    def _has_first_segment(self) -> bool:
-        """True if a refusal can name the message."""
-        return len(self.data) >= MAX_HEAD_BYTES or b"\r" in self.data
 
     @property
     def head(self) -> bytes:

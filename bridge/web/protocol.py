@@ -38,6 +38,9 @@ MAX_OVERHEAD, OVERHEAD_FACTOR = 256 * 2**10, 16
 MAX_CHUNKS, MEAN_CHUNK = 1000, 32
 """A chunked body may have `MAX_CHUNKS`, and one more for each `MEAN_CHUNK` bytes."""
 
+LINGER_BYTES_REFUSED = 64 * 2**10
+"""Input that is discarded after a refusal. A client that sends much more gets a reset."""
+
 _DETAILS = {
     HTTPStatus.BAD_REQUEST: ("malformed_http", "the request is not HTTP/1.1"),
     HTTPStatus.REQUEST_TIMEOUT: ("request_timeout", "the request was not completed in time"),
@@ -147,8 +150,10 @@ class HttpProtocol(HttpToolsProtocol):
         self._requests: deque[_Request] = deque()  # not answered yet
         self._newest: _Request | None = None
         self.is_in_head = self._in_body = False
-        self._head_bytes = self._raw_bytes = self._body_bytes = self._chunks = 0
+        self._head_bytes = self._fields_bytes = 0
+        self._raw_bytes = self._body_bytes = self._chunks = 0
         self._timed_from = 0  # the bytes of the body that came before `_since`
+        self._body: list[bytes] = []  # parts of this packet
         self._discarded = 0
         self._discards = False  # input is not parsed any more
         self._refusal: HTTPStatus | None = None  # of the request that is being parsed
@@ -181,13 +186,15 @@ class HttpProtocol(HttpToolsProtocol):
         self._progress = self.loop.time()
         if self._discards:
             self._discarded += len(data)
-            if self._discarded > self._registry.limits.linger_bytes:
+            limit = self._registry.limits.linger_bytes
+            if self._discarded > (LINGER_BYTES_REFUSED if self._is_refused else limit):
                 self._socket.abort()
             return
         if not self.is_in_head and not self._in_body:
             self._head_bytes = 0
         self._raw_bytes += len(data)
         super().data_received(data)
+        self._pass_body()
         if self.is_in_head:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEADERS:
@@ -215,7 +222,7 @@ class HttpProtocol(HttpToolsProtocol):
         if len(self._requests) > MAX_PIPELINED:
             self._stop_parser()
         super().on_message_begin()
-        self.is_in_head, self._head_bytes = True, 0
+        self.is_in_head, self._head_bytes, self._fields_bytes = True, 0, 0
         if self._begun:  # the first request's time began with the connection
             self.since = self._progress
         self._begun += 1
@@ -226,6 +233,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         if len(self.headers) >= MAX_HEADER_COUNT:
             self._stop_parser(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        self._fields_bytes += len(name) + len(value)
         super().on_header(name, value)
 
     @override
@@ -237,8 +245,7 @@ class HttpProtocol(HttpToolsProtocol):
             path = _path_of(self.url, self.headers)
         except _RequestRefused as refusal:
             self._stop_parser(refusal.status)
-        head = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-        if head > MAX_HEADERS:
+        if len(self.url) + self._fields_bytes > MAX_HEADERS:
             self._stop_parser(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         if not self._registry.admits(self.connection, path):
             self._stop_parser(HTTPStatus.SERVICE_UNAVAILABLE)
@@ -260,10 +267,18 @@ class HttpProtocol(HttpToolsProtocol):
     @override
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
-        super().on_body(body)
+        self._body.append(body)
+
+    def _pass_body(self) -> None:
+        """Give uvicorn the parts of a packet at once: its work for each is that of many bytes."""
+        if self._body:
+            body = b"".join(self._body)
+            self._body.clear()
+            super().on_body(body)
 
     @override
     def on_message_complete(self) -> None:
+        self._pass_body()
         self._in_body = False
         self.since = self._progress
         if self._newest is not None:
@@ -390,6 +405,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._is_refused, self._refusal = True, status
         self.is_in_head, self._in_body, self._discards = False, False, True
+        self._body.clear()
         self._send_refusal()
         self._update_rank()
 
@@ -413,8 +429,12 @@ def _require_unambiguous(version: str, method: bytes, headers: list[tuple[bytes,
     RFC 9112: exactly one Host (§3.2), no transfer coding but `chunked` (§6.1). The parser itself
     refuses obs-fold, a bare LF, two lengths, and both framings at once.
     """
-    hosts = sum(name == b"host" for name, _ in headers)
-    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
+    hosts, codings = 0, []
+    for name, value in headers:
+        if name == b"host":
+            hosts += 1
+        elif name == b"transfer-encoding":
+            codings.append(value.strip().lower())
     if (
         version not in _VERSIONS
         or hosts > 1
