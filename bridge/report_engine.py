@@ -24,7 +24,7 @@ from bridge.engine.settings import (
     SizeLimits,
     WritingAids,
 )
-from bridge.engine_client.client import AccessTokens, in_process, over_http
+from bridge.engine_client.client import AccessTokens, InProcess, over_http
 from bridge.store.database import Database
 from config import Settings
 from config.secret_files import (
@@ -179,12 +179,12 @@ def engine_tokens(settings: Settings) -> AccessTokens:
     return AccessTokens(default, by_site)
 
 
-def engine_http(settings: Settings, application: FastAPI | None) -> httpx.AsyncClient:
+def engine_http(settings: Settings, application: FastAPI | None) -> httpx.AsyncClient | InProcess:
     """Return the connection of an EngineClient: HTTP, or calls in this process."""
     if not settings.engine.is_internal:
         return over_http(settings.engine.base_url)
     if application is not None:
-        return in_process(application, settings.http.public_url)
+        return InProcess(application, settings.http.public_url)
     bind = settings.http.bind
     host = _LOOPBACK_OF.get(bind.host, bind.host)
     authority = f"[{host}]" if ":" in host else host

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from bridge.admin.access.grants import GrantedRoles
 from bridge.admin.errors import EngineRefusal, EngineUnreachable
 from bridge.contract.responses import AccountInfo, EnrolmentLink, iso, moment
-from bridge.engine_client.client import EngineClient, in_process
+from bridge.engine_client.client import EngineClient, InProcess
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import BridgeError
 from bridge.report_engine import engine_http, engine_tokens, operator_application
@@ -186,7 +186,7 @@ def internal_engine(settings: Settings, *, migrate: bool = True) -> Iterator[Com
             raise EngineNotReady
         roles = GrantedRoles(settings)
         application = operator_application(settings, database, _now_ms, roles)
-        http = in_process(application, settings.http.public_url)
+        http = InProcess(application, settings.http.public_url)
         with asyncio.Runner() as runner:
             try:
                 yield CommandEngine(runner, ReportEngine(EngineClient(http, "")))

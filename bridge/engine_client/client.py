@@ -1,7 +1,7 @@
 """
 Client of a report service: our engine in this process, or any service over HTTP.
 
-`in_process` and `over_http` make the connection; the client is the same. Each method returns a body
+`InProcess` and `over_http` make the connection; the client is the same. Each method returns a body
 of `bridge.contract`, or raises `EngineFailure`, which says whether a retry can help. It makes one
 attempt; the queues repeat failed calls. Optional members of a request are left out, because another
 service may reject members that it does not know.
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Annotated, Any, Final, TypeVar
+from urllib.parse import quote, unquote
 
 import httpx
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
@@ -32,7 +33,7 @@ from bridge.contract.responses import (
     StatusRecordBody,
     WorklistResponse,
 )
-from bridge.engine_client.errors import EngineFailure, classify, code_of, retry_after
+from bridge.engine_client.errors import OK, EngineFailure, classify, code_of, retry_after
 from bridge.errors import FailureKind
 from bridge.web.bodies import IN_PROCESS
 from mllp.tls import HandshakeFailure, describe_handshake
@@ -64,6 +65,8 @@ _LONG_POLL_MARGIN: Final = 5.0
 _MAX_CAUSES: Final = 6
 """Errors below one another that are searched for that of the TLS library."""
 _UNAUTHORIZED: Final = 401
+_SERVER_ERROR: Final = 500
+_PATH_CHARACTERS: Final = "/!$&'()*+,;=:@~%"
 
 _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _NEVER_VALID: Final = (
@@ -102,35 +105,99 @@ def over_http(base_url: str) -> httpx.AsyncClient:
     )
 
 
-def in_process(application: Application, base_url: str) -> httpx.AsyncClient:
+class InProcess:
     """
-    Connect to an application of this process, which runs in the task of the caller.
+    An application of this process, which runs in the task of the caller.
 
     Its errors have the results of an HTTP server: status 500 before the response has started, else
     a broken connection. The application has logged them.
     """
 
-    async def serve(scope: Message, receive: Receive, send: Send) -> None:
-        started = complete = False
+    def __init__(self, application: Application, base_url: str) -> None:
+        self.base_url = url = httpx.URL(base_url)
+        self.is_closed = False
+        self._application = application
+        self._host = (b"host", url.netloc)
+        self._scope: Message = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "scheme": url.scheme,
+            "server": (url.host, url.port),
+            "client": ("127.0.0.1", 0),
+            "root_path": "",
+        }
 
-        async def note_progress(message: Message) -> None:
-            nonlocal started, complete
-            started = True
-            complete = message["type"] == "http.response.body" and not message.get("more_body")
-            await send(message)
+    async def aclose(self) -> None:
+        self.is_closed = True
+
+    async def exchange(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        query: Mapping[str, Any] | None,
+    ) -> "Answer | None":
+        """Return the response; None if it is incomplete."""
+        raw_path = quote(path, safe=_PATH_CHARACTERS)
+        scope: Message = {
+            **self._scope,
+            "method": method,
+            "path": unquote(raw_path),
+            "raw_path": raw_path.encode(),
+            "query_string": str(httpx.QueryParams(query)).encode() if query else b"",
+            "headers": [
+                self._host,
+                *([(b"content-length", b"%d" % len(body))] if body else ()),
+                *((name.encode(), value.encode()) for name, value in headers.items()),
+            ],
+            "extensions": {IN_PROCESS: {}},
+        }
+        received, complete = False, asyncio.Event()
+        start: Message = {"status": _SERVER_ERROR, "headers": ()}
+        content = bytearray()
+
+        async def receive() -> Message:
+            nonlocal received
+            if received:
+                await complete.wait()
+                return {"type": "http.disconnect"}
+            received = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: Message) -> None:
+            nonlocal start
+            if message["type"] == "http.response.start":
+                start = message
+            else:
+                content.extend(message.get("body", b""))
+                if not message.get("more_body"):
+                    complete.set()
 
         with suppress(Exception):
-            await application({**scope, "extensions": {IN_PROCESS: {}}}, receive, note_progress)
-        if not started:
-            await send({"type": "http.response.start", "status": 500, "headers": []})
-            await send({"type": "http.response.body"})
-        elif not complete:
-            raise httpx.RemoteProtocolError("the response is incomplete")
+            await self._application(scope, receive, send)
+        if "type" in start and not complete.is_set():
+            return None
+        named = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in start["headers"]
+        }
+        return Answer(start["status"], named, bytes(content))
 
-    transport = httpx.ASGITransport(serve)
-    return httpx.AsyncClient(
-        transport=transport, base_url=base_url, trust_env=False, cookies=_no_cookies()
-    )
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Answer:
+    """A response, also of an error."""
+
+    status: int
+    headers: Mapping[str, str]
+    """The names are in lower case."""
+    content: bytes
+
+    @property
+    def is_success(self) -> bool:
+        return self.status in OK
 
 
 def _no_cookies() -> CookieJar:
@@ -196,7 +263,7 @@ class EngineClient:
 
     def __init__(
         self,
-        http: httpx.AsyncClient,
+        http: httpx.AsyncClient | InProcess,
         tokens: AccessTokens | str,
         *,
         deadline: float = DEADLINE,
@@ -422,13 +489,13 @@ class EngineClient:
         headers = {"cookie": cookies, "accept": "application/json"}
         if unattended:
             headers["x-unattended"] = "1"
-        response, content = await self._send("GET", _PROFILE, headers)
-        if response.status_code == _UNAUTHORIZED:
+        answer = await self._send("GET", _PROFILE, headers)
+        if answer.status == _UNAUTHORIZED:
             return None
-        if not response.is_success:
-            raise _failure_of(_PROFILE, response, content)
+        if not answer.is_success:
+            raise _failure_of(_PROFILE, answer)
         try:
-            return _USER.validate_json(content)
+            return _USER.validate_json(answer.content)
         except ValueError:
             raise EngineFailure(_PROFILE, FailureKind.PERMANENT, "unreadable") from None
 
@@ -460,21 +527,19 @@ class EngineClient:
         query: Mapping[str, Any] | None = None,
         wait: float = 0.0,
     ) -> bytes:
-        response, content = await self._send(
+        answer = await self._send(
             method, path, self._headers(site), body=body, query=query, wait=wait
         )
-        if not response.is_success:
-            raise _failure_of(path, response, content)
-        return content
+        if not answer.is_success:
+            raise _failure_of(path, answer)
+        return answer.content
 
     async def _forward(
         self, method: str, path: str, site: str, body: object, query: Mapping[str, Any] | None
     ) -> tuple[int, Any]:
-        response, content = await self._send(
-            method, path, self._headers(site), body=body, query=query
-        )
+        answer = await self._send(method, path, self._headers(site), body=body, query=query)
         try:
-            return response.status_code, json.loads(content) if content else None
+            return answer.status, json.loads(answer.content) if answer.content else None
         except (ValueError, RecursionError):
             raise EngineFailure(path, FailureKind.PERMANENT, "unreadable") from None
 
@@ -490,42 +555,48 @@ class EngineClient:
         body: object = None,
         query: Mapping[str, Any] | None = None,
         wait: float = 0.0,
-    ) -> tuple[httpx.Response, bytes]:
+    ) -> Answer:
         """
-        Send a request; return the response, also of an error, and its content.
+        Send a request; return the response, also of an error.
 
         Raises EngineFailure without a response. After the deadline it is ambiguous, because the
         service may have executed the call. Calls are idempotent, and the queues repeat them.
         """
         if self._http.is_closed:
             raise unreachable(path)
-        given = dict(headers)
-        if body is not None:
-            given["content-type"] = "application/json"
+        given = {**headers, "content-type": "application/json"} if body is not None else headers
+        content = b"" if body is None else to_json(body)
         read_timeout = wait + _LONG_POLL_MARGIN if wait else 0.0
-        timeout = httpx.Timeout(30.0, connect=5.0, read=read_timeout) if wait else TIMEOUT
         try:
-            request = self._http.build_request(
-                method,
-                path,
-                content=None if body is None else to_json(body),
-                # httpx rejects text that is not ASCII
-                headers={name.encode(): value.encode() for name, value in given.items()},
-                params=query,
-                timeout=timeout,
-            )
             async with asyncio.timeout(self._deadline + read_timeout):
-                return await self._exchange(request, path)
+                if isinstance(self._http, InProcess):
+                    answer = await self._http.exchange(method, path, given, content, query)
+                else:
+                    timeout = httpx.Timeout(30.0, connect=5.0, read=read_timeout)
+                    request = self._http.build_request(
+                        method,
+                        path,
+                        content=content or None,
+                        # httpx rejects text that is not ASCII
+                        headers={name.encode(): value.encode() for name, value in given.items()},
+                        params=query,
+                        timeout=timeout if wait else TIMEOUT,
+                    )
+                    answer = await self._exchange(self._http, request, path)
         except _NOT_SENT as error:
-            self._note_handshake(error)
+            if self._on_handshake_failure is not None and (found := _handshake_failure(error)):
+                self._on_handshake_failure(str(self._http.base_url).rstrip("/"), found)
             raise unreachable(path) from None
         except _NEVER_VALID:
             raise EngineFailure(path, FailureKind.PERMANENT, "bad_address") from None
         except (httpx.HTTPError, TimeoutError):
             raise no_answer(path) from None
+        if answer is None:
+            raise no_answer(path)
+        return answer
 
-    async def _exchange(self, request: httpx.Request, path: str) -> tuple[httpx.Response, bytes]:
-        response = await self._http.send(request, stream=True)
+    async def _exchange(self, http: httpx.AsyncClient, request: httpx.Request, path: str) -> Answer:
+        response = await http.send(request, stream=True)
         content = bytearray()
         try:
             async for part in response.aiter_bytes():
@@ -536,17 +607,18 @@ class EngineClient:
                     )
         finally:
             await response.aclose()
-        return response, bytes(content)
+        return Answer(response.status_code, response.headers, bytes(content))
 
-    def _note_handshake(self, error: BaseException | None) -> None:
-        """Report a failed TLS handshake; httpx puts the error of the TLS library below its own."""
-        for _ in range(_MAX_CAUSES):
-            if error is None or self._on_handshake_failure is None:
-                return
-            if found := describe_handshake(error):
-                self._on_handshake_failure(str(self._http.base_url).rstrip("/"), found)
-                return
-            error = error.__cause__ or error.__context__
+
+def _handshake_failure(error: BaseException | None) -> HandshakeFailure | None:
+    """Find the error of the TLS library, which httpx puts below its own."""
+    for _ in range(_MAX_CAUSES):
+        if error is None:
+            break
+        if found := describe_handshake(error):
+            return found
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def unreachable(path: str) -> EngineFailure:
@@ -595,13 +667,13 @@ def _read_result(body: Mapping[str, Any]) -> LaunchResponse | EngineFailure:
         raise EngineFailure(_BATCH, FailureKind.AMBIGUOUS, "unreadable", 200) from None
 
 
-def _failure_of(path: str, response: httpx.Response, content: bytes) -> EngineFailure:
+def _failure_of(path: str, answer: Answer) -> EngineFailure:
     try:
-        problem = json.loads(content)
+        problem = json.loads(answer.content)
     except (ValueError, RecursionError):
         problem = None
-    status = response.status_code
-    code = code_of(problem, status)
-    business = response.headers.get("x-error-class") == "business"
-    after = retry_after(response.headers.get("retry-after"), datetime.now(UTC))
-    return EngineFailure(path, classify(status, code, business=business), code, status, after)
+    code = code_of(problem, answer.status)
+    business = answer.headers.get("x-error-class") == "business"
+    after = retry_after(answer.headers.get("retry-after"), datetime.now(UTC))
+    kind = classify(answer.status, code, business=business)
+    return EngineFailure(path, kind, code, answer.status, after)

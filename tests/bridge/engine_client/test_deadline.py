@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from bridge.contract import OrderKey
-from bridge.engine_client.client import EngineClient, in_process
+from bridge.engine_client.client import EngineClient, InProcess
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 
@@ -53,7 +53,7 @@ async def test_a_call_to_an_engine_that_hangs_ends() -> None:
         raise AssertionError
 
     remote = httpx.AsyncClient(transport=httpx.MockTransport(respond), base_url=BASE)
-    for http in (remote, in_process(application, BASE)):
+    for http in (remote, InProcess(application, BASE)):
         client = EngineClient(http, "token", deadline=0.05)
         for call in (
             lambda: client.delete(ORDER),  # noqa: B023

@@ -8,7 +8,7 @@ import pytest
 from starlette.requests import Request as Received
 from starlette.responses import JSONResponse, StreamingResponse
 
-from bridge.engine_client.client import EngineClient, in_process
+from bridge.engine_client.client import EngineClient, InProcess
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from tests.eventually import PATIENCE
@@ -18,7 +18,7 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 def client_of(application: Any) -> EngineClient:
-    return EngineClient(in_process(application, BASE), "T")
+    return EngineClient(InProcess(application, BASE), "T")
 
 
 async def mirror(scope: Any, receive: Any, send: Send) -> None:
