@@ -27,10 +27,12 @@ from bridge.executors import Threads
 from bridge.handshake_counts import SERVICE
 from bridge.metrics import Metrics
 from bridge.monitoring.tracing import Tracer, open_tracer
+from bridge.queue.ledger.ledger import Ledger
 from bridge.report_engine import engine_application, engine_http, engine_tokens
 from bridge.roles import Role
-from bridge.runtime.delivery import DeliveryParts
-from bridge.runtime.intake import IntakeParts
+from bridge.runtime.applying import Applying
+from bridge.runtime.context import Process
+from bridge.runtime.delivery import Delivery
 from bridge.runtime.maintenance import (
     NumberIndex,
     audit_relay,
@@ -40,6 +42,7 @@ from bridge.runtime.maintenance import (
 )
 from bridge.runtime.membership import Membership, take_slot
 from bridge.runtime.migration import BRIDGE_ROLES
+from bridge.runtime.receiving import Receiving
 from bridge.runtime.schedule import AsyncAction, Job, Schedule, ServicePart, do_nothing, now_ms
 from bridge.runtime.web_server import Probes, Readiness, web_part
 from bridge.store import databases
@@ -72,65 +75,44 @@ def assemble(
     offload = Offload(memory=max(MEMORY, 8 * settings.intake.frame_memory))
     end_workers = partial(Threads.MAINTENANCE.run, close_all)
     parts.append(ServicePart("worker processes", do_nothing, end_workers))
-    client, closing = _client(settings, application, database, metrics)
-    console = None
-    if database is not None and client is not None and Role.CONSOLE in roles:
-        console, indexing = _console(settings, database, client, offload, schedule)
-        parts.append(indexing)
+    console, queue_parts = None, list[ServicePart]()
+    if database is not None:
+        http = engine_http(settings, application)
+        note = partial(metrics.handshakes.note, SERVICE, "report service")
+        client = EngineClient(http, engine_tokens(settings), on_handshake_failure=note)
+        if Role.CONSOLE in roles:
+            console, indexing = _console(settings, database, client, offload, schedule)
+            parts.append(indexing)
+        tally = UnmappedCodeCounter()
+        process = Process(
+            settings, database, metrics, schedule, reactor, node.name, offload, tally, tracer
+        )
+        limit = SharedConnectionLimit(descriptors.listeners)
+        queue_parts.append(ServicePart("engine client", do_nothing, http.aclose))
+        queue_parts += _queue_parts(process, roles, client, limit)
     readiness = Readiness()
     router = Probes(metrics, readiness, database, now_ms).router(application, console)
     parts += _web(settings, roles, router, application, descriptors, metrics)
-    if database is not None and client is not None and closing is not None:
-        parts.append(closing)
-        parts += _queue_parts(
-            settings,
-            roles,
-            database,
-            client,
-            metrics,
-            node=node.name,
-            reactor=reactor,
-            schedule=schedule,
-            offload=offload,
-            tracer=tracer,
-            shared_limit=SharedConnectionLimit(descriptors.listeners),
-        )
+    parts += queue_parts
     parts.append(ServicePart("readiness", readiness.begin, readiness.end))
     return parts
 
 
 def _queue_parts(
-    settings: Settings,
-    roles: frozenset[Role],
-    database: Database,
-    client: EngineClient,
-    metrics: Metrics,
-    *,
-    node: str,
-    reactor: Any,
-    schedule: Schedule,
-    offload: Offload,
-    tracer: Tracer | None,
-    shared_limit: SharedConnectionLimit,
+    process: Process, roles: frozenset[Role], client: EngineClient, limit: SharedConnectionLimit
 ) -> list[ServicePart]:
-    """Return intake, delivery and the jobs of the database; `shared_limit` limits all listeners."""
-    intake, delivery = f"{node}-intake", f"{node}-delivery"
+    """Return intake, delivery and the jobs of the database; `limit` limits all listeners."""
+    owners = (f"{process.node}-intake", f"{process.node}-delivery")
     may_lead = Role.DELIVERY in roles
-    membership = Membership(database, (intake, delivery), schedule, jobs=may_lead)
-    tally = UnmappedCodeCounter()
-    parts = [
-        membership.part(),
-        unknown_code_counts(schedule, database, tally),
-        handshake_failures(schedule, database, metrics.handshakes, node),
-    ]
-    shared = (settings, database, client, metrics)
-    options: dict[str, Any] = {"schedule": schedule, "tally": tally, "tracer": tracer}
+    membership = Membership(process.database, owners, process.schedule, jobs=may_lead)
+    parts = [membership.part(), unknown_code_counts(process), handshake_failures(process)]
     if Role.INTAKE in roles:
-        own = (intake, reactor, membership, shared_limit)
-        parts += IntakeParts(*shared, *own, offload=offload, **options).parts()
+        ledger = Ledger(process.database)
+        applying = Applying(process, client, membership, ledger)
+        parts += Receiving(process, ledger, applying, limit).parts()
     if Role.DELIVERY in roles:
-        parts += DeliveryParts(*shared, delivery, reactor, membership, **options).parts()
-    return [*parts, *housekeeping(schedule, settings, database, metrics, membership, node)]
+        parts += Delivery(process, client, membership).parts()
+    return [*parts, *housekeeping(process, membership)]
 
 
 def _console(
@@ -230,21 +212,6 @@ def _end_long_polls(application: FastAPI) -> AsyncAction:
         engine.work.changed.notify()
 
     return stop
-
-
-def _client(
-    settings: Settings,
-    application: FastAPI | None,
-    database: Database | None,
-    metrics: Metrics,
-) -> tuple[EngineClient, ServicePart] | tuple[None, None]:
-    """Return the engine client and the part that closes it; none without a database."""
-    if database is None:
-        return None, None
-    note = partial(metrics.handshakes.note, SERVICE, "report service")
-    http = engine_http(settings, application)
-    client = EngineClient(http, engine_tokens(settings), on_handshake_failure=note)
-    return client, ServicePart("engine client", do_nothing, http.aclose)
 
 
 def _warn(database: Database) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from random import SystemRandom
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
@@ -32,7 +32,6 @@ from bridge.delivery.status_poll import StatusPoller
 from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
 from bridge.executors import Threads
-from bridge.metrics import Metrics
 from bridge.monitoring.channels import (
     ChannelCircuit,
     read_channels,
@@ -40,17 +39,16 @@ from bridge.monitoring.channels import (
     store_circuits,
     store_start_failures,
 )
-from bridge.monitoring.tracing import Tracer, order_trace_keys, traced_sender
+from bridge.monitoring.tracing import order_trace_keys, traced_sender
 from bridge.queue.outbox import Outbox
 from bridge.queue.wakeup import POLL_WITH_NOTIFICATIONS, POLL_WITHOUT_NOTIFICATIONS
 from bridge.redaction import describe
 from bridge.runtime.channel_control import ActivationFollower, ChannelControl, latest_activation
+from bridge.runtime.context import Process
 from bridge.runtime.membership import Membership
-from bridge.runtime.schedule import Job, Schedule, ServicePart, now_ms
+from bridge.runtime.schedule import Job, ServicePart, now_ms
 from bridge.store.database import Database
-from bridge.store.records.unmapped_codes import UnmappedCodeCounter
 from bridge.transports.connection_paths import RefusedPath
-from config import Settings
 from config.sections import ChannelKind, DestinationSettings
 from mllp.errors import TLSConfigurationError
 
@@ -183,52 +181,38 @@ class CircuitRecorder:
 RECHECK_SECONDS = 10.0  # seconds until the reconciler reads a difference again
 
 
-class DeliveryParts:
+class Delivery:
     """Creates and connects the delivery parts of a process."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        database: Database,
-        client: EngineClient,
-        metrics: Metrics,
-        owner: str,
-        reactor: Any,
-        membership: Membership,
-        *,
-        schedule: Schedule,
-        tally: UnmappedCodeCounter,
-        tracer: Tracer | None = None,
-    ) -> None:
-        """`owner` claims deliveries; `tally` counts unmapped codes."""
-        self._settings, self._database, self._owner = settings, database, owner
-        self._schedule = schedule
+    def __init__(self, process: Process, client: EngineClient, membership: Membership) -> None:
+        settings, database, metrics = process.settings, process.database, process.metrics
+        self._process, self._settings, self._database = process, settings, database
+        self._schedule = process.schedule
         self._poll_every = settings.schedule.poll_status_every
-        self._outbox = Outbox(database, owner, session=membership.session)
+        self._owner = f"{process.node}-delivery"
+        self._outbox = Outbox(database, self._owner, session=membership.session)
         self._membership = membership
         membership.call_on_wakeup(self._notify)
         self._activation = latest_activation(database)
         found = self._compile()
-        composer = Composer(database, lambda: datetime.now(UTC), tally.note)
-        make = partial(self._make_courier, composer, ReportTexts(client), metrics, reactor, tracer)
-        self._couriers = CourierRegistry(make)
+        self._composer = Composer(database, lambda: datetime.now(UTC), process.tally.note)
+        self._texts = ReportTexts(client)
+        self._couriers = CourierRegistry(self._make_courier)
         self._couriers.create_all(found, settings.destination)
         by_name, kind = self._couriers.by_name, ChannelKind.DESTINATION
-        self._control = ChannelControl(database, kind, by_name, metrics, now_ms, schedule)
+        self._control = ChannelControl(database, kind, by_name, metrics, now_ms, process.schedule)
         self._circuits = CircuitRecorder(database, by_name, now_ms)
         self._processor = ChangeProcessor(database, self._outbox, found.compiled, now_ms)
         self._readers = [
-            self._make_reader(client, metrics, site) for site in client.tokens.distinct()
+            ChangeFeedReader(
+                client, self._processor, metrics, self._notify, random=SystemRandom(), site=site
+            )
+            for site in client.tokens.distinct()
         ]
         self._poller = StatusPoller(client, self._processor, self._notify, every=self._poll_every)
         self._reconciler = Reconciler(client, database, found.compiled, metrics, RECHECK_SECONDS)
         self._reconciling = asyncio.Lock()
         self._last_request = 0  # time of the last request for a round that was executed
-
-    def _make_reader(self, client: EngineClient, metrics: Metrics, site: str) -> ChangeFeedReader:
-        return ChangeFeedReader(
-            client, self._processor, metrics, self._notify, random=SystemRandom(), site=site
-        )
 
     def parts(self) -> list[ServicePart]:
         """Return the parts in the order of their start."""
@@ -252,25 +236,20 @@ class DeliveryParts:
         )
 
     def _make_courier(
-        self,
-        composer: Composer,
-        texts: ReportTexts,
-        metrics: Metrics,
-        reactor: Any,
-        tracer: Tracer | None,
-        destination: CompiledDestination,
-        settings: DestinationSettings,
+        self, destination: CompiledDestination, settings: DestinationSettings
     ) -> Courier:
+        process = self._process
         further = FurtherReplies(self._outbox, destination.name, now_ms)
-        connection = make_sender(self._settings, settings, reactor, further.take)
+        connection = make_sender(self._settings, settings, process.reactor, further.take)
+        trace_keys = order_trace_keys(self._database)
         notified = self._database.dialect == "postgresql"
         return Courier(
             destination,
             self._outbox,
-            composer,
-            texts,
-            traced_sender(connection, tracer, settings.name, order_trace_keys(self._database)),
-            metrics,
+            self._composer,
+            self._texts,
+            traced_sender(connection, process.tracer, settings.name, trace_keys),
+            process.metrics,
             clock=now_ms,
             random=SystemRandom(),
             on_pause=partial(self._control_pause, destination.name),

@@ -22,18 +22,16 @@ from bridge.admin.search.message_index import (
     pause_seconds,
 )
 from bridge.executors import Threads
-from bridge.handshake_counts import HandshakeCounts
-from bridge.metrics import Metrics
 from bridge.monitoring import handshakes
 from bridge.monitoring.alert_settings import make_alert_monitor, own_files_recorder
 from bridge.monitoring.node_files import NodeAddress
+from bridge.runtime.context import Process
 from bridge.runtime.membership import Membership
 from bridge.runtime.schedule import Job, Run, Schedule, ServicePart, now_ms
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.store.postgresql.partitions import create_ahead
 from bridge.store.records import unmapped_codes
-from bridge.store.records.unmapped_codes import UnmappedCodeCounter
 from bridge.workers.offload import Offload
 from config import Settings
 
@@ -56,30 +54,29 @@ def audit_relay(schedule: Schedule, relay: AuditRelay) -> ServicePart:
     return schedule.periodic(Job.AUDIT_RELAY, move, last=end)
 
 
-def unknown_code_counts(
-    schedule: Schedule, database: Database, tally: UnmappedCodeCounter
-) -> ServicePart:
+def unknown_code_counts(process: Process) -> ServicePart:
     async def store() -> None:
-        if found := tally.take():
-            await Threads.MAINTENANCE.run(unmapped_codes.add, database, found, now_ms())
+        if found := process.tally.take():
+            await Threads.MAINTENANCE.run(unmapped_codes.add, process.database, found, now_ms())
 
-    return schedule.periodic(Job.UNKNOWN_CODES, store, last=store)
+    return process.schedule.periodic(Job.UNKNOWN_CODES, store, last=store)
 
 
-def handshake_failures(
-    schedule: Schedule, database: Database, counts: HandshakeCounts, node: str
-) -> ServicePart:
+def handshake_failures(process: Process) -> ServicePart:
     """Store failed TLS handshakes."""
+    counts = process.metrics.handshakes
 
     async def store() -> None:
         if found := counts.take():
             try:
-                await Threads.MAINTENANCE.run(handshakes.store, database, node, found)
+                await Threads.MAINTENANCE.run(
+                    handshakes.store, process.database, process.node, found
+                )
             except StoreError:
                 counts.put_back(found)
                 raise
 
-    return schedule.periodic(Job.HANDSHAKES, store, last=store)
+    return process.schedule.periodic(Job.HANDSHAKES, store, last=store)
 
 
 class NumberIndex:
@@ -109,27 +106,21 @@ class NumberIndex:
         return pause_seconds(self._rate, seconds, full=read >= size)
 
 
-def housekeeping(
-    schedule: Schedule,
-    settings: Settings,
-    database: Database,
-    metrics: Metrics,
-    membership: Membership,
-    node: str,
-) -> list[ServicePart]:
+def housekeeping(process: Process, membership: Membership) -> list[ServicePart]:
     """
     Return the jobs for a database that several processes share.
 
     The leader runs the alerts, creates the next partition, and runs retention. Each other process
     stores the disk space and certificates of its node for the leader.
     """
+    settings, database, schedule = process.settings, process.database, process.schedule
     every, leads = settings.alerts.every, membership.leads
-    address = NodeAddress(node, socket.gethostname())
+    address = NodeAddress(process.node, socket.gethostname())
     save = own_files_recorder(settings, database, now_ms, address)
     own_files = schedule.periodic(Job.OWN_FILES, _only_if(lambda: not leads(), save), every=every)
     if not membership.may_lead:
         return [own_files]
-    check = make_alert_monitor(settings, database, metrics, now_ms, address).check
+    check = make_alert_monitor(settings, database, process.metrics, now_ms, address).check
     parts = [
         own_files,
         schedule.periodic(Job.ALERTS, _only_if(leads, check), every=every),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge.metrics import Metrics
-from bridge.runtime.listener_registry import FolderPort
+from bridge.runtime.receiving import FolderPort
 from bridge.runtime.schedule import Schedule
 from bridge.transports.folder_files import DONE, Folder
 from bridge.transports.folder_listener import FolderListener, FolderRules

@@ -14,7 +14,7 @@ from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.metrics import Metrics
 from bridge.queue.inbox import Inbox
 from bridge.queue.states import QueueEvent, QueueState
-from bridge.runtime.listener_registry import ListenerDefinitions
+from bridge.runtime.listener_definitions import ListenerDefinitions
 from bridge.store.database import Database
 from tests.bridge.delivery.fixtures import SITE, inbound
 from tests.bridge.delivery.whole_bridge import open_hospital
