@@ -279,20 +279,6 @@ class TestClose:
         assert isinstance(harness.send(b"1").error, NotConnected)
 
 
-def test_the_real_client_and_the_real_server() -> None:
-    """The client exchanges payloads with our server."""
-    server = MemoryServer(answering(lambda payload: [b"AA " + payload]))
-    client = MLLPClient(server.endpoint, clock=server.clock, backoff=lambda _: 1.0)
-    outcomes = [Outcome(client.send(b"%d" % number)) for number in range(20)]
-    deliver_all(server.clock)
-
-    assert [one.value for one in outcomes] == [b"AA %d" % number for number in range(20)]
-    client.close()
-    deliver_all(server.clock)
-    assert server.factory.connections == 0
-    assert not server.clock.getDelayedCalls()
-
-
 class TestNotConnected:
     """No payload was sent, so sending it again cannot duplicate it."""
 

@@ -1,8 +1,6 @@
 """Our server and client on real sockets, against the standard library's."""
 
-import contextlib
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -63,40 +61,6 @@ class TestServer:
             assert everything(wire) == b"\x0bFrameTooLarge MSH|\x1c\r"
             wire.close()
             sender.join()
-
-    def test_too_slow(self, live: Start) -> None:
-        """The frame time-out works on a real clock."""
-        server = live("serve", limits={"frame_timeout": 0.2})
-        with dial(server.port) as wire:
-            wire.sendall(b"\x0bMSH|^~")
-
-            assert everything(wire) == b"\x0bFrameTimedOut MSH|\x1c\r"
-
-    def test_connection_limit(self, live: Start) -> None:
-        """The server closes only the connection beyond the limit. A closed one frees its slot."""
-        server = live("serve", limits={"max_connections": 1})
-        with dial(server.port) as first:
-            first.sendall(b"\x0bA\x1c\r")
-            assert read(first, 4) == b"\x0ba\x1c\r"
-            with dial(server.port) as second:
-                assert second.recv(1) == b""
-            assert server.next() == ["refused"]
-            first.sendall(b"\x0bB\x1c\r")
-            assert read(first, 4) == b"\x0bb\x1c\r"
-        assert server.next() == ["closed"]
-        with dial(server.port) as third:
-            third.sendall(b"\x0bA\x1c\r")
-            assert read(third, 4) == b"\x0ba\x1c\r"
-
-    def test_a_reset(self, live: Start) -> None:
-        """The server only reports a reset inside a frame."""
-        server = live("serve")
-        with dial(server.port) as wire:
-            wire.sendall(b"\x0bHALF")
-            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-
-        assert server.next() == ["frame refused", "TruncatedFrame"]
-        assert server.next() == ["closed"]
 
     def test_a_sender_that_never_reads(self, live: Start) -> None:
         """The server stops reading the sender, and closes after the write time-out."""
@@ -160,30 +124,6 @@ class TestClient:
 
             assert client.rest() == [["reply", "AA"]] * 5 + [["closed", 0]]
             served.join()
-
-    def test_no_server(self, live: Start) -> None:
-        """The client reports that nothing was sent if no server listens."""
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            port = listening.getsockname()[1]
-        client = live("send", port=port, payloads=["A"])
-
-        assert client.next()[0] == "NotConnected"
-
-    def test_silence(self, live: Start) -> None:
-        """The reply time-out closes the connection."""
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            port = listening.getsockname()[1]
-            client = live("send", port=port, payloads=["A"], reply_timeout=2)
-            wire, _ = listening.accept()
-            with wire:
-                wire.settimeout(PATIENCE)
-                assert read(wire, 4) == b"\x0bA\x1c\r"
-                with contextlib.suppress(
-                    ConnectionResetError
-                ):  # the test closes without a handshake
-                    assert wire.recv(1) == b""
-
-        assert client.next() == ["ReplyLost", "sent, but no usable reply: timeout"]
 
 
 def one_each(listening: socket.socket, times: int) -> None:

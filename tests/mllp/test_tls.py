@@ -3,7 +3,6 @@
 import socket
 import ssl
 import threading
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -50,18 +49,6 @@ class TestServer:
             ask(server, ssl.create_default_context(cafile=certificates.untrusted_ca))
         assert "does not trust our certificate" in failed(server)
 
-    def test_an_old_client(self, live: Start, certificates: Certificates) -> None:
-        """The server refuses TLS 1.1."""
-        context = ssl.create_default_context(cafile=certificates.ca)
-        context.set_ciphers("ALL:@SECLEVEL=0")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # expected
-            context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
-
-        with pytest.raises(ssl.SSLError, match=r"(?i)alert.protocol.version"):
-            ask(server := live("serve", **certificates.server), context)
-        assert failed(server).startswith("unsupported protocol version")
-
     def test_plain_text(self, live: Start, certificates: Certificates) -> None:
         server = live("serve", **certificates.server)
         with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as wire:
@@ -85,16 +72,6 @@ class TestServer:
         server = live("serve", **certificates.server)
         socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE).close()
         assert "closed the connection before" in failed(server)
-
-    def test_mutual(self, live: Start, certificates: Certificates) -> None:
-        """With a client authority, a client with a certificate of it gets a reply."""
-        context = ssl.create_default_context(cafile=certificates.ca)
-        context.load_cert_chain(certificates.client_certificate, certificates.client_key)
-
-        assert (
-            ask(live("serve", **certificates.server, client_ca=certificates.ca), context)
-            == b"\x0ba\x1c\r"
-        )
 
     @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
     @pytest.mark.parametrize(
@@ -201,33 +178,6 @@ class TestClient:
                 payloads=["A", "B"],
             )
             assert client.rest() == [["reply", "a"], ["reply", "b"], ["closed", 0]]
-
-    def test_the_wrong_name(self, live: Start, certificates: Certificates) -> None:
-        """The client sends nothing to a server with another name."""
-        server = live("serve", **certificates.server)
-        client = live(
-            "send", port=server.port, ca=certificates.ca, server_name="pacs.example", payloads=["A"]
-        )
-
-        event = client.next()
-        assert event[0] == "NotConnected"
-        assert "wrong name: pacs.example was expected" in event[1]
-        assert "127.0.0.1" in event[1], "the names in the certificate are said"
-
-    def test_the_wrong_authority(self, live: Start, certificates: Certificates) -> None:
-        """The client sends nothing to a server with an untrusted certificate."""
-        server = live("serve", **certificates.server)
-        client = live(
-            "send",
-            port=server.port,
-            ca=certificates.untrusted_ca,
-            server_name="127.0.0.1",
-            payloads=["A"],
-        )
-
-        event = client.next()
-        assert event[0] == "NotConnected"
-        assert "unknown authority (" in event[1]
 
     def test_a_server_without_tls(self, live: Start, certificates: Certificates) -> None:
         """The client sends nothing in plain text."""

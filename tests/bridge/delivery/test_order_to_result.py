@@ -30,30 +30,6 @@ def texts(payload: bytes) -> list[str]:
     return Message.parse(payload).values("OBX[*]-5")
 
 
-async def test_a_recalled_signature_sends_nothing(tmp_path: Path, database: Database) -> None:
-    """A recalled report is not sent. Signed again, it results in one ORU with the second text."""
-    async with open_hospital(tmp_path, database, destination(), sign_delay=DELAY) as hospital:
-        await hospital.send(order("ID1", "A1"))
-        page = await hospital.read_and_sign("A1", "First.")
-        await hospital.read_and_sign("A2", "Not recalled.", "M2")
-        await hospital.follow()
-        await page("unsign")
-        hospital.feed_reader.start()
-        hospital.time.leap += DELAY * 2000
-        (other,) = await hospital.delivered(1)
-        assert "Not recalled." in texts(other)
-        await hospital.feed_reader.stop()
-        await page("save", text="Second.")
-        await page("sign")
-        await hospital.follow()
-        assert hospital.receivers["ris"].sent == [other]
-        await hospital.client.sign(A1, ignore_sign_delay=True)
-        await hospital.follow()
-        _, oru = await hospital.delivered(2)
-        assert "Second." in texts(oru)
-        assert "First." not in texts(oru)
-
-
 @pytest.mark.parametrize("code", [b"AE|{}||||102", b"AR|{}"])
 async def test_a_refused_order_delays_no_other_order_of_its_report(
     tmp_path: Path, database: Database, code: bytes

@@ -389,6 +389,18 @@ async def test_one_node_reads_a_folder(tmp_path: Path) -> None:
     assert inbox.handled == [result("A")]
 
 
+async def test_a_paused_folder_keeps_its_files(tmp_path: Path) -> None:
+    inbox = Inbox(tmp_path, accepted)
+    await inbox.listener.prepare()
+    (tmp_path / "a.hl7").write_bytes(result("A"))
+    inbox.listener.pause()
+    await inbox.scan()
+    assert inbox.handled == []
+    inbox.listener.resume()
+    await inbox.scan()
+    assert inbox.handled == [result("A")]
+
+
 async def test_later_files_wait_for_one_that_fails(tmp_path: Path) -> None:
     """After an internal error the file is read again, less and less often, before later ones."""
     inbox = Inbox(tmp_path, failing)

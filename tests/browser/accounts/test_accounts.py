@@ -134,35 +134,6 @@ def test_no_page_frames_the_login(engine_with_users: EngineServer, page: Page) -
     assert framed.locator("input").count() == 0
 
 
-def test_a_link_of_a_personal_token_requires_sign_in(
-    engine_with_users: EngineServer, page: Page
-) -> None:
-    """A link that a radiologist's own token made opens the report after sign-in."""
-    sign_in(page, engine_with_users, REA, "settings")
-    token = create_token(page, "Viewer")
-    page.get_by_role("button", name="Close").click()
-    body = {
-        "clinicalInfo": {"SiteID": "SITE1", "PatientMRN": "P1", "Accession": "A1"},
-        "reportingApp": {},
-        "response": {"type": "link"},
-    }
-    made = httpx.post(
-        f"{engine_with_users.url}/api/report/launch/clinical",
-        json=body,
-        headers={"x-access-token": token},
-        timeout=PATIENCE,
-    )
-    page.get_by_role("button", name="Sign out").click()
-    page.wait_for_url("**/reporting/login")
-    page.goto(made.json()["reportLink"])
-    expect(page.get_by_text("Sign in to open this report.")).to_be_visible()
-    page.get_by_label("E-mail").fill(REA)
-    page.get_by_label("Password", exact=True).fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url("**/reporting/launch-report/clinical?report=*")
-    expect(page.get_by_text("Draft").first).to_be_visible()
-
-
 def create_token(page: Page, name: str) -> str:
     page.get_by_label("Name", exact=True).last.fill(name)
     page.get_by_role("button", name="Create token").click()

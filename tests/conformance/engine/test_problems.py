@@ -360,12 +360,3 @@ def test_invalid_idempotency_keys_are_refused(case: Case, key: Any) -> None:
     response = case.service.post("report/sign", {"clinicalInfo": identity()}, headers=headers)
     is_problem(response, 400)
     assert case.record("A1")["status"] == "Draft"
-
-
-def test_a_failed_request_can_be_repeated_with_its_key(case: Case) -> None:
-    """Idempotency-Key: failures are not stored."""
-    headers = {"Idempotency-Key": "k"}
-    body = {"clinicalInfo": identity()}
-    assert case.service.post("report/sign", body, headers=headers).status_code == 404
-    case.draft("A1")
-    assert case.service.post("report/sign", body, headers=headers).status_code == 200

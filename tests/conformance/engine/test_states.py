@@ -249,35 +249,6 @@ def test_the_last_millisecond_of_cooling(case: Case) -> None:
     assert case.post("unsign", "A2").json()["code"] == "cooling_elapsed"
 
 
-def test_unsign_clears_later_addenda(case: Case) -> None:
-    """Unsign: the text is kept."""
-    case.draft("A1", "Text.")
-    case.sign("A1")
-    case.addendum("A1", "First.", "Second.")
-    assert len(case.export("A1")["addendumInfo"]) == 2
-    ok(case.post("unsign", "A1"))
-    record = case.export("A1")
-    assert record["addendumInfo"] == []
-    assert record["reportInfo"] == {"content": "Text.", "signedAt": None, "signedBy": None}
-    case.sign("A1")
-    assert case.record("A1")["status"] == "Final"
-
-
-def test_unsign_restores_the_most_recent_prelim_read(case: Case) -> None:
-    """Unsign: Preliminary if an active prelim read exists; the most recent one is restored."""
-    case.draft("A1", "Text.")
-    for tag in ("One", "Two"):
-        ok(case.post("prelim", "A1", prelimGroup="G", prelimTag=tag))
-        case.service.clock.pass_seconds(1)
-    case.sign("A1")
-    ok(case.post("unsign", "A1"))
-    assert case.record("A1")["status"] == "Preliminary"
-    waiting = ok(
-        case.service.get("report/site/prelims", SiteID="SITE1", prelimGroup="G", prelimTag="Two")
-    ).json()
-    assert waiting["userEmail"] == READER
-
-
 def test_an_addendum_released_early_is_released_once(case: Case) -> None:
     """Addendum sign: the pending release is cancelled, and the signature is kept."""
     case.draft("A1")

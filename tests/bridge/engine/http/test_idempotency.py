@@ -7,20 +7,12 @@ import pytest
 from sqlalchemy import Connection, text
 
 from tests.bridge.engine.http.engine_service import ADMIN, Service, identity
-from tests.conftest import empty
 from tests.eventually import eventually_async
 
 WAITING = text(
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
     "AND wait_event_type = 'Lock'"
 )
-
-
-@pytest.fixture
-def database_url(postgres_url: str) -> str:
-    """SQLite has only one writer at a time."""
-    empty(postgres_url)
-    return postgres_url
 
 
 @pytest.fixture
@@ -63,17 +55,3 @@ def test_concurrent_requests_with_one_key_are_executed_once(
     assert service.runner.run(sending()) == [200, 200]
     events = [each["event"] for each in service.get("report/changes").json()["changes"]]
     assert events.count("report_signed") == 1
-
-
-@pytest.mark.postgres
-def test_a_key_of_another_request_is_refused(service: Service) -> None:
-    """A request with another body does not get the response of the first one."""
-    answers = []
-    for accession in ("A1", "A2", "A1"):
-        service.launch(accession=accession)
-        body = {"clinicalInfo": identity(accession)}
-        answers.append(service.post("report/sign", body, headers={"idempotency-key": "k1"}))
-
-    assert [each.status_code for each in answers] == [200, 409, 200]
-    assert answers[1].json()["code"] == "key_reused"
-    assert service.status("A2")["status"] == "Draft"

@@ -57,15 +57,6 @@ def test_the_second_of_two_lazy_links_shows_the_transfer_prompt(service: Service
     assert service.status()["userEmail"] == OTHER
 
 
-def test_a_forced_transfer_has_no_prompt(service: Service) -> None:
-    """ForceOwnershipTransfer applies when the link is opened, not at the launch."""
-    link_for(service, READER)
-    response = service.launch(userInfo=user(OTHER, forceOwnershipTransfer=True))
-    assert service.status()["userEmail"] == READER
-    assert boot(service.open(response.json()["reportLink"]))["transfer"] is False
-    assert service.status()["userEmail"] == OTHER
-
-
 def test_opening_an_order_makes_it_a_draft_of_the_user(service: Service) -> None:
     """Ordered, then opened: Draft, assigned, with its key findings."""
     tags = {"KeyFindings": "Fracture"}
@@ -336,15 +327,6 @@ def test_the_notice_of_a_failed_pre_warm_is_in_the_language_of_the_link(service:
     assert response.status_code == 404
     assert "Impossibile preparare la sessione" in response.text
     assert '<p lang="en">' in response.text
-
-
-def test_the_notice_of_a_link_that_may_not_be_framed(service: Service) -> None:
-    """Frames: a link without the authority of an administrator does not open in a frame."""
-    link = service.launch(READER).json()["reportLink"]
-    headers = {"sec-fetch-dest": "iframe", "accept-language": "pl"}
-    response = service.open(link, headers=headers)
-    assert response.status_code == 403
-    assert "Tego opisu nie można tu otworzyć" in response.text
 
 
 @pytest.mark.parametrize("length", [1, 200, 250, 300, 5000])

@@ -9,18 +9,14 @@ from typing import Any
 import pytest
 
 from bridge.engine.errors import EngineError
-from bridge.engine.service.launch.registration import OrderInput
-from bridge.engine.service.launch.report_updates import assign_report, unassign
+from bridge.engine.service.launch.report_updates import assign_report
 from bridge.engine.service.report_lookup import lock_report
 from bridge.engine.service.reports.deletion import delete_report
 from bridge.engine.service.reports.order_links import link_orders, unlink_orders
-from bridge.engine.service.signing.addenda import release_addendum
-from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.signing.releases import release_due
 from bridge.engine.service.signing.sign import sign, unsign
 from bridge.store.errors import Busy, Conflict
-from tests.bridge.engine.registrations import register
-from tests.bridge.engine.service.harness import SITE, ServiceHarness
+from tests.bridge.engine.service.harness import ServiceHarness
 from tests.eventually import PATIENCE
 
 
@@ -140,32 +136,3 @@ def test_a_report_that_is_being_recalled_is_not_released(harness: ServiceHarness
         assert releasing.result(PATIENCE) == 0
     assert harness.releases() == []
     assert harness.status(order) == "Draft"
-
-
-def test_concurrent_registrations_of_one_order(harness: ServiceHarness) -> None:
-    """One report is created; the other registrations may be repeated."""
-    outcome = together(*[lambda: harness.do(register, SITE, OrderInput("M1", "A1"))] * 10)
-
-    assert outcome["ok"] + outcome["Conflict"] == 10
-    assert harness.events() == ["order_registered"]
-
-
-def test_concurrent_actions_on_one_report(harness: ServiceHarness) -> None:
-    """The report has a valid state, and the feed has every transition."""
-    harness.delay(60)
-    order = harness.draft("A1")
-    actions: list[Callable[[], Any]] = [
-        lambda: harness.do(sign, order),
-        lambda: harness.do(unsign, order),
-        lambda: harness.do(prelim, order, "G", "T"),
-        lambda: harness.do(unassign, order),
-        lambda: harness.do(release_addendum, order),
-    ]
-
-    outcome = together(*(actions * 3))
-
-    assert "Busy" not in outcome
-    assert harness.status(order) in {"Ordered", "Draft", "Preliminary", "Final"}
-    assert harness.changes()[-1]["record"]["status"] == harness.status(order)
-    cursors = [each["cursor"] for each in harness.changes()]
-    assert cursors == sorted(cursors)

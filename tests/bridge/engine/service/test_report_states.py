@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlmodel import select
 
-from bridge.engine.errors import BadLaunch, Forbidden, PrelimNotFound, RuleBroken
+from bridge.engine.errors import BadLaunch, RuleBroken
 from bridge.engine.records.tables import (
     PrelimGroup,
     ReportFile,
@@ -19,7 +19,7 @@ from bridge.engine.service.launch.report_updates import open_for
 from bridge.engine.service.report_lookup import key_of, lock_report
 from bridge.engine.service.reports.deletion import reset_order
 from bridge.engine.service.reports.order_links import link_orders
-from bridge.engine.service.signing import lease, prelims
+from bridge.engine.service.signing import lease
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.prelims import list_waiting, prelim, withdraw
 from bridge.engine.service.signing.sign import sign, unsign
@@ -151,44 +151,6 @@ def test_a_reset_order_has_nothing_of_its_reader(harness: ServiceHarness) -> Non
         assert lease.is_free(work, Editor(harness.bob, SiteRole.USER, "session 2"), report)
 
 
-def test_prelim_and_its_queue(harness: ServiceHarness) -> None:
-    """A preliminary read makes a report Preliminary; the longest-waiting report is listed first."""
-    one, two = harness.draft("A1"), harness.draft("A2")
-    harness.do(prelim, two, "Night", "CT")
-    harness.later(1)
-    harness.do(prelim, one, "Day", "CT")
-    harness.do(prelim, one, "Night", "CT")
-
-    with harness.work() as work:
-        queue = list_waiting(work.session, SITE, "Night", "CT", harness.now).reports
-        assert [each.record.orders[0].accession for each in queue] == ["A2", "A1"]
-        with pytest.raises(PrelimNotFound):
-            list_waiting(work.session, SITE, "Night", "MR", harness.now)
-    harness.do(sign, two)
-    with harness.work() as work:
-        assert len(list_waiting(work.session, SITE, "Night", "CT", harness.now).reports) == 1
-
-
-def test_the_queue_lists_the_longest_waiting_reports(
-    harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A queue of any length gives a list of limited length."""
-    monkeypatch.setattr(prelims, "MAX_WAITING", 2)
-    orders = [harness.draft(name) for name in ("A1", "A2", "A3")]
-    for order in (*orders[::-1], orders[2]):  # A3 is read twice
-        harness.do(prelim, order, "Night", "CT")
-        harness.later(1)
-
-    def listed() -> list[str]:
-        with harness.work() as work:
-            waiting = list_waiting(work.session, SITE, "Night", "CT", harness.now).reports
-            return [each.record.orders[0].accession for each in waiting]
-
-    assert listed() == ["A3", "A2"]
-    harness.do(sign, orders[2])
-    assert listed() == ["A2", "A1"]
-
-
 def test_a_report_is_listed_under_its_newest_tag_only(harness: ServiceHarness) -> None:
     """The group and tag of its newest active read."""
     order = harness.draft("A1")
@@ -318,27 +280,6 @@ def test_a_preliminary_reader_is_no_reviewer(harness: ServiceHarness) -> None:
     harness.on_report(order, open_for, harness.bob)
 
     assert harness.record(order).user_email == "ann@example.org"
-
-
-def test_a_draft_is_assigned_to_another_user(harness: ServiceHarness) -> None:
-    """The content stays; users of other sites and signed reports are refused."""
-    order = harness.draft("A1")
-
-    harness.do(assign_order, order, "bob@example.org")
-
-    record = harness.record(order)
-    assert (record.user_email, record.status, harness.content(order)) == (
-        "bob@example.org",
-        "Draft",
-        "Clear lungs.",
-    )
-    with pytest.raises(Forbidden) as unknown:
-        harness.do(assign_order, order, "unknown@example.org")
-    assert unknown.value.code == "user_not_found"
-    harness.do(sign, order)
-    with pytest.raises(RuleBroken) as signed:
-        harness.do(assign_order, order, "ann@example.org")
-    assert signed.value.code == "report_signed"
 
 
 def set_role(harness: ServiceHarness, account_id: int, role: SiteRole) -> None:

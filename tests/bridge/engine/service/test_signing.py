@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from sqlalchemy import event
 from sqlmodel import select
 
 from bridge.contract import OrderKey
@@ -110,49 +109,6 @@ def test_the_release_happens_when_the_cooling_period_ends(harness: ServiceHarnes
     assert harness.releases() == [("final", 1)]
     with harness.database.read() as connection:
         assert next_due(connection) is None
-
-
-def test_a_report_that_cannot_be_released_delays_no_other(harness: ServiceHarness) -> None:
-    """The other reports are released, and this one is tried again."""
-    harness.delay(60)
-    for accession in ("A1", "A2"):
-        harness.do(sign, harness.draft(accession))
-    harness.later(60)
-    errors: list[Exception] = []
-
-    def fail(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        if "UPDATE engine_release" in statement and not errors:
-            raise ZeroDivisionError
-
-    event.listen(harness.database.engine, "before_cursor_execute", fail)
-    assert release_due(harness.database, harness.now, on_error=errors.append) == 1
-    assert list(map(type, errors)) == [ZeroDivisionError]
-    assert release_due(harness.database, harness.now) == 1
-    assert harness.releases() == [("final", 1)] * 2
-
-
-def test_unsign_within_cooling_returns_to_draft_and_releases_nothing(
-    harness: ServiceHarness,
-) -> None:
-    """Final within cooling, unsign, no prelim read: Draft; only a new signature is released."""
-    harness.delay(60)
-    order = harness.draft("A1")
-    harness.do(sign, order)
-    harness.later(59.9)
-
-    harness.do(unsign, order)
-
-    assert harness.status(order) == "Draft"
-    assert harness.content(order) == "Clear lungs."
-    record = harness.record(order)
-    assert (record.user_email, record.unsign_until) == ("ann@example.org", None)
-    harness.later(100)
-    assert release_due(harness.database, harness.now) == 0
-    assert harness.releases() == []
-    harness.do(sign, order)
-    harness.later(60)
-    release_due(harness.database, harness.now)
-    assert harness.releases() == [("final", 1)]
 
 
 def test_unsign_restores_the_most_recent_prelim_read(harness: ServiceHarness) -> None:

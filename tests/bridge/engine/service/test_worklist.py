@@ -1,7 +1,6 @@
 """The worklist query and the change feed."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -15,7 +14,7 @@ from bridge.engine.service.reports.order_links import link_orders
 from bridge.engine.service.reports.patients import merge_patients
 from bridge.engine.service.signing.prelims import list_waiting, prelim
 from bridge.engine.service.signing.sign import sign
-from bridge.engine.service.work import ActorRef, Work, work_within
+from bridge.engine.service.work import Work
 from bridge.engine.service.worklist import (
     MAX_WORDS,
     RowsQuery,
@@ -26,7 +25,6 @@ from bridge.engine.service.worklist import (
 )
 from tests.bridge.engine.registrations import register
 from tests.bridge.engine.service.harness import PATIENT, SITE, ServiceHarness
-from tests.eventually import PATIENCE
 from tests.peak_memory import peak_memory
 
 
@@ -158,65 +156,6 @@ def test_an_invalid_cursor_is_refused(harness: ServiceHarness, cursor: str) -> N
         ask(harness, WorklistQuery(SITE, cursor=cursor))
 
     assert refused.value.code == "bad_cursor"
-
-
-def test_the_feed_continues_after_a_cursor(harness: ServiceHarness) -> None:
-    """Pages of the feed follow each other; an empty page returns the given cursor."""
-    for number in range(5):
-        harness.order(f"A{number}")
-
-    with harness.database.read() as connection:
-        first = change_feed.read_changes(connection, None, 0, 3)
-        second = change_feed.read_changes(connection, [SITE], first.cursor, 3)
-        empty = change_feed.read_changes(connection, [SITE], second.cursor, 3)
-        other = change_feed.read_changes(connection, ["OTHER"], 0, 3)
-
-    cursors = [each["cursor"] for each in (*first.changes, *second.changes)]
-    assert cursors == sorted(set(cursors))
-    assert len(cursors) == 5
-    assert (empty.changes, empty.cursor) == ((), second.cursor)
-    assert other.changes == ()
-
-
-@pytest.mark.parametrize("sites", [None, [SITE]])
-def test_a_full_page_skips_no_change(harness: ServiceHarness, sites: list[str] | None) -> None:
-    """With events left out, a full page continues after its last change."""
-    for number in range(5):
-        harness.order(f"A{number}")
-
-    with harness.database.read() as connection:
-        first = change_feed.read_changes(connection, sites, 0, 3, ["report_signed"])
-        second = change_feed.read_changes(connection, sites, first.cursor, 3, ["report_signed"])
-
-    assert (len(first.changes), len(second.changes)) == (3, 2)
-
-
-def test_cursors_increase_in_commit_order(harness: ServiceHarness) -> None:
-    """A transaction that has appended to the feed blocks other writers until its commit."""
-    with ThreadPoolExecutor(1) as pool:
-        with harness.database.write() as connection:
-            with work_within(connection, harness.database, ActorRef(), harness.now) as work:
-                register(work, SITE, OrderInput("M1", "FIRST"))
-            second = pool.submit(harness.do, register, SITE, OrderInput("M1", "SECOND"))
-            with pytest.raises(TimeoutError):
-                second.result(0.3)
-        second.result(PATIENCE)
-
-    assert [each["orders"][0]["Accession"] for each in harness.changes()] == ["FIRST", "SECOND"]
-
-
-def test_old_changes_are_pruned(harness: ServiceHarness) -> None:
-    """Changes are pruned in small steps, and a pruned cursor is not reused."""
-    for number in range(3):
-        harness.order(f"A{number}")
-    with harness.database.write() as connection:
-        assert change_feed.prune_changes(connection, harness.now + 1, 2) == 2
-        assert change_feed.prune_changes(connection, harness.now + 1, 2) == 1
-    before = 3
-
-    harness.order("A9")
-
-    assert harness.changes()[0]["cursor"] > before
 
 
 def test_changes_that_were_not_read_are_not_pruned(harness: ServiceHarness) -> None:

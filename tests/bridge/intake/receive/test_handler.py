@@ -241,13 +241,6 @@ async def test_a_reused_control_id_can_be_refused(database: Database) -> None:
         assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("205",))
 
 
-async def test_stored_accepts_unchecked_messages(database: Database) -> None:
-    """`acknowledge = "stored"` confirms only the storage: AA without a patient."""
-    async with open_intake(database, acknowledge=Acknowledge.STORED) as intake:
-        assert (await intake.ask(NO_PATIENT)).code is AckCode.ACCEPT
-        assert intake.rows("state") == [("queued",)]
-
-
 @pytest.mark.parametrize(
     ("state", "code"),
     [
@@ -311,17 +304,6 @@ async def test_applied_for_a_peer_with_one_response(
         batch = await intake.send(b"BHS|^~\\&|RIS\r" + payload + b"BTS|1\r")
         assert [each.count(b"MSA|" + codes[-1].encode()) for each in batch] == [1] * bool(codes)
         assert intake.caller.later == []
-
-
-async def test_applied_with_an_application_ack_on_error(database: Database) -> None:
-    """With MSH-16 = ER the sender learns that its order could not be applied."""
-    async with open_intake(
-        database, completion=FixedCompletion(QueueState.PARKED), acknowledge=Acknowledge.APPLIED
-    ) as intake:
-        replies = await intake.send(order(accept="AL", application="ER"))
-        assert [read_ack(each).code for each in replies] == ["CA"]
-        await eventually_async(lambda: bool(intake.caller.later))
-        assert [read_ack(each).code for each in intake.caller.later] == ["AE"]
 
 
 class UnreadableState(FixedCompletion):
@@ -453,13 +435,6 @@ async def test_the_block_does_not_wait_for_the_report_service(database: Database
         assert await intake.send(order()) == [STORED]
         await eventually_async(lambda: bool(intake.caller.later))
         assert read_ack(intake.caller.later[0]).code is AckCode.ACCEPT
-
-
-async def test_a_batch(database: Database) -> None:
-    async with open_intake(database, commit_blocks=True) as intake:
-        block, acks = await intake.send(b"BHS|^~\\&|R\r" + order() + b"BTS|1\r")
-        assert block == STORED
-        assert acks.startswith(b"BHS")
 
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "reference" / "acknowledgments.md"
