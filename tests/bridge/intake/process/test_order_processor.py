@@ -65,17 +65,6 @@ async def test_a_new_order(hospital: Hospital) -> None:
     assert hospital.states() == {"done"}
 
 
-async def test_the_same_order_twice_is_one_report(hospital: Hospital) -> None:
-    """NW with two control ids results in one report."""
-    await hospital.send(message(group()))
-    first = await hospital.report("A1")
-    await hospital.send(message(group()))
-    again = await hospital.report("A1")
-    assert first is not None
-    assert again is not None
-    assert first.report_id == again.report_id
-
-
 STORIES = {
     "NW": "NW 0",
     "NW NW": "NW 1",
@@ -110,15 +99,6 @@ async def test_stories(hospital: Hospital) -> None:
     assert {each: found.get(f"A{number}") for number, each in enumerate(STORIES)} == STORIES
 
 
-@pytest.mark.parametrize("control", ["CA", "DC"])
-async def test_a_cancelled_order_leaves_the_worklist(hospital: Hospital, control: str) -> None:
-    """Cancel and discontinue withdraw a report that no reader started."""
-    await hospital.send(message(group()))
-    await hospital.send(message(group(control=control, status="")))
-    assert await hospital.report("A1") is None
-    assert "withdrawn" in notes(hospital)
-
-
 async def test_a_cancel_never_destroys_a_report(hospital: Hospital) -> None:
     """A dictated report stays, with a note."""
     await hospital.send(message(group()))
@@ -131,16 +111,6 @@ async def test_a_cancel_never_destroys_a_report(hospital: Hospital) -> None:
     export = await hospital.client.export_json(OrderKey(SITE, "M1", "A1"))
     assert export.report.content == "Dictated."
     assert "report_kept" in notes(hospital)
-
-
-async def test_a_cancel_that_arrives_first(hospital: Hospital) -> None:
-    """An order sent before its cancel and received after it stays cancelled."""
-    await hospital.send(message(group(control="CA", status=""), sent="20261121120500"))
-    await hospital.send(message(group(), sent="20261121120000"))
-    assert await hospital.report("A1") is None
-    assert "stays_cancelled" in notes(hospital)
-    await hospital.send(message(group(), sent="20261121121000"))
-    assert await hospital.report("A1") is not None
 
 
 async def test_a_held_order_is_off_the_list_until_released(hospital: Hospital) -> None:
@@ -254,15 +224,6 @@ async def test_a_removed_signal_unlinks(hospital: Hospital) -> None:
     assert await accessions(hospital, "A1") == ["A1"]
 
 
-async def test_several_groups_of_one_accession_are_one_report(hospital: Hospital) -> None:
-    """The same accession twice in a message is one order of the report service."""
-    await hospital.send(
-        message(group("A1", description="CT Head"), group("A1", description="CT Neck"))
-    )
-    assert await accessions(hospital, "A1") == ["A1"]
-    assert hospital.states() == {"done"}
-
-
 async def test_a_refused_order_in_a_batch(hospital: Hospital) -> None:
     """An order that the service refuses is parked. Others of the batch are applied."""
     await hospital.send(message(group("B0"), mrn="M0"))
@@ -289,28 +250,6 @@ ADT = (
 )
 
 
-async def test_demographics_are_corrected(hospital: Hospital) -> None:
-    """ADT^A08 renames the patient of open orders. An unknown patient is only noted."""
-    await hospital.send(message(group("A1")))
-    head = ADT.format(event="A08", id=1)
-    await hospital.send(f"{head}PID|1||M1||TESTER^THEA||19700101|F\rPV1|1|O\r".encode())
-    (row,) = (await hospital.client.worklist(SITE, accession="A1")).items
-    assert "THEA" in row["orders"][0]["PatientName"]
-    head = ADT.format(event="A08", id=2)
-    await hospital.send(f"{head}PID|1||M9||NOBODY^NORA||19700101|F\rPV1|1|O\r".encode())
-    assert hospital.states() == {"done"}
-
-
-async def test_merged_patients_bring_their_orders(hospital: Hospital) -> None:
-    """ADT^A40 moves reports and index to the survivor."""
-    await hospital.send(message(group("A1")))
-    head = ADT.format(event="A40", id=3)
-    await hospital.send(f"{head}PID|1||M2||TESTER^TILDA||19700101|F\rMRG|M1\r".encode())
-    record = await hospital.report("A1", "M2")
-    assert record is not None
-    assert hospital.rows("SELECT mrn FROM bridge_order") == [("M2",)]
-
-
 async def test_a_service_without_batches(hospital: Hospital) -> None:
     """After 405 of the batch endpoint the bridge launches orders one by one."""
     from bridge.engine_client.errors import EngineFailure  # noqa: PLC0415
@@ -327,12 +266,6 @@ async def test_a_service_without_batches(hospital: Hospital) -> None:
     await hospital.send(message(group("A3"), group("A4")))
     assert await accessions(hospital, "A3") == ["A3", "A4"]
     assert len(calls) == 1
-
-
-async def test_more_orders_than_one_call_links(hospital: Hospital) -> None:
-    """Sixty orders of one study are one report."""
-    await hospital.send(message(*(group(f"A{number:02}") for number in range(60))))
-    assert await accessions(hospital, "A00") == [f"A{number:02}" for number in range(60)]
 
 
 async def test_more_orders_than_a_report_may_have(hospital: Hospital) -> None:
