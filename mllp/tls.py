@@ -33,15 +33,16 @@ from service_identity.hazmat import (
     verify_service_identity,
 )
 from service_identity.pyopenssl import extract_patterns
-from twisted.internet._sslverify import IOpenSSLTrustRoot
 from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
 from twisted.internet.ssl import (
+    Certificate,
     CertificateOptions,
     TLSVersion,
     optionsForClientTLS,
     platformTrust,
+    trustRootFromCertificates,
 )
 from twisted.python.failure import Failure
 from zope.interface import implementer  # type: ignore[import-untyped]  # has no types
@@ -282,15 +283,23 @@ _Verify = Callable[[Any, Any, int, int, int], bool]
 class VerifyingClientOptions:
     """Twisted's client options with our own check of the server's name."""
 
-    def __init__(self, options: Any, server_name: str) -> None:
-        """`options` are those of `twisted.internet.ssl.optionsForClientTLS` for this name."""
+    def __init__(self, options: Any, server_name: str, revoked: Sequence[Any] = ()) -> None:
+        """
+        `options` are those of `twisted.internet.ssl.optionsForClientTLS` for this name.
+
+        `revoked` are revocation lists. Twisted makes the context with the first connection.
+        """
         self._options = options
+        self._revoked = revoked
         self._server_name = server_name
         address = isIPAddress(server_name) or isIPv6Address(server_name)
         self._wanted = IPAddress_ID(server_name) if address else DNS_ID(_ascii(server_name))
 
     def clientConnectionForTLS(self, protocol: Any) -> Any:  # noqa: N802  # Twisted's name
         connection = self._options.clientConnectionForTLS(protocol)
+        if self._revoked:
+            _refuse_revoked(connection.get_context(), self._revoked)
+            self._revoked = ()
         mode = SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT
         connection.set_verify(
             mode, certificate_verifier(self._wanted, self._server_name, protocol.failVerification)
@@ -357,12 +366,13 @@ def server_options(
     """
     options = CertificateOptions(
         **_identity(certificate, key),
-        trustRoot=_authorities("client_ca", client_ca, "client_crl", client_crl)
-        if client_ca
-        else None,
+        trustRoot=_authorities("client_ca", client_ca) if client_ca else None,
         raiseMinimumTo=TLSVersion.TLSv1_2,
     )
+    revoked = _revocation_lists("client_crl", client_crl) if client_ca and client_crl else ()
     _try_out(options)
+    if revoked:
+        _refuse_revoked(options.getContext(), revoked)
     if client_ca:
         mode = SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT | SSL.VERIFY_CLIENT_ONCE
         options.getContext().set_verify(mode, _verify_client)
@@ -389,14 +399,15 @@ def client_options(
             "key" if key is None else "certificate", "is needed as well: they go together"
         )
     identity = _identity(certificate, key) if certificate and key else {}
-    trust = _authorities("ca", ca, "crl", crl) if ca else platformTrust()  # type: ignore[no-untyped-call]
+    trust = _authorities("ca", ca) if ca else platformTrust()  # type: ignore[no-untyped-call]
+    revoked = _revocation_lists("crl", crl) if ca and crl else ()
     try:
         options = optionsForClientTLS(
             server_name,
             trustRoot=trust,
             extraCertificateOptions={**identity, "raiseMinimumTo": TLSVersion.TLSv1_2},
         )
-        return VerifyingClientOptions(options, server_name)
+        return VerifyingClientOptions(options, server_name, revoked)
     except (ValueError, UnicodeError):
         raise TLSConfigurationError("server_name", "is no host name") from None
 
@@ -426,29 +437,18 @@ def _private_key(path: Path) -> Any:
     return key
 
 
-@implementer(IOpenSSLTrustRoot)
-class _TrustRoot:
-    """Authorities and their revocation lists."""
-
-    def __init__(self, roots: Sequence[x509.Certificate], crls: Sequence[Any]) -> None:
-        self._roots = [crypto.X509.from_cryptography(one) for one in roots]
-        self._crls = crls
-
-    def _addCACertsToContext(self, context: SSL.Context) -> None:  # noqa: N802  # Twisted's name
-        store = context.get_cert_store()
-        if store is None:
-            raise TLSConfigurationError("ca", "is refused by the TLS library")
-        for root in self._roots:
-            store.add_cert(root)
-        for each in self._crls:
-            store.add_crl(each)
-        if self._crls:
-            store.set_flags(crypto.X509StoreFlags.CRL_CHECK)
+def _authorities(setting: str, path: Path) -> Any:
+    found = [crypto.X509.from_cryptography(one) for one in _certificates(setting, path)]
+    return trustRootFromCertificates([Certificate(one) for one in found])  # type: ignore[no-untyped-call]
 
 
-def _authorities(setting: str, path: Path, crl_setting: str, crl: Path | None) -> Any:
-    crls = [] if crl is None else _revocation_lists(crl_setting, crl)
-    return _TrustRoot(_certificates(setting, path), crls)
+def _refuse_revoked(context: SSL.Context, lists: Sequence[Any]) -> None:
+    store = context.get_cert_store()
+    if store is None:
+        raise TLSConfigurationError("crl", "is refused by the TLS library")
+    for revoked in lists:
+        store.add_crl(revoked)
+    store.set_flags(crypto.X509StoreFlags.CRL_CHECK)
 
 
 def _revocation_lists(setting: str, path: Path) -> list[x509.CertificateRevocationList]:

@@ -76,3 +76,61 @@ def test_the_lock_has_no_addresses() -> None:
     assert "://" not in lock
     assert "--index-url" not in lock
     assert lock.count("--hash=sha256:") > 100
+
+
+DOCUMENTED = {
+    *("_asdict", "_fields", "_make", "_replace"),  # of named tuples
+    "_exit",  # of os
+    "_mapping",  # of SQLAlchemy's rows
+}
+"""Names with an underscore that their library documents for everybody."""
+
+PRIVATE = re.compile(r"_[a-z]\w*")
+
+
+def private_imports(tree: ast.AST) -> set[str]:
+    """Return the private names that a module imports from other packages than ours."""
+    found = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [*node.module.split("."), *(alias.name for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [name for alias in node.names for name in alias.name.split(".")]
+        else:
+            continue
+        if names[0] not in PACKAGES:
+            found |= {name for name in names if PRIVATE.fullmatch(name)}
+    return found
+
+
+def private_definitions(tree: ast.AST) -> set[str]:
+    """Return the private functions, classes, variables and attributes that a module defines."""
+    found = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return found
+
+
+def test_no_private_member_of_a_library_is_used() -> None:
+    """Each private name that the product uses is one that it defines."""
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in MODULES}
+    ours = DOCUMENTED.union(*map(private_definitions, trees.values()))
+    foreign = {
+        (path.relative_to(ROOT), node.attr)
+        for path, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and PRIVATE.fullmatch(node.attr)
+        and node.attr not in ours
+    }
+    imported_names = {
+        (path.relative_to(ROOT), name)
+        for path, tree in trees.items()
+        for name in private_imports(tree)
+    }
+    assert foreign | imported_names == set()

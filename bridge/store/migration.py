@@ -68,6 +68,7 @@ def run_scripts(connection: Connection, folder: Path, version_table: str, target
     # Alembic is large, and a start rarely needs it.
     from alembic.config import Config  # noqa: PLC0415
     from alembic.runtime.environment import EnvironmentContext  # noqa: PLC0415
+    from alembic.runtime.migration import MigrationStep  # noqa: PLC0415
     from alembic.script import ScriptDirectory  # noqa: PLC0415
 
     config = Config()
@@ -76,7 +77,11 @@ def run_scripts(connection: Connection, folder: Path, version_table: str, target
     scripts = ScriptDirectory.from_config(config)
 
     def steps(revision: Any, _context: object) -> Any:
-        return scripts._upgrade_revs(target, revision)  # noqa: SLF001  # as alembic.command does
+        newest_first = [*scripts.iterate_revisions(target, revision, implicit_base=True)]
+        return [
+            MigrationStep.upgrade_from_script(scripts.revision_map, script)
+            for script in reversed(newest_first)
+        ]
 
     with EnvironmentContext(Config(), scripts, fn=steps) as environment:
         environment.configure(connection=connection, version_table=version_table)

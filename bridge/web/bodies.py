@@ -117,6 +117,9 @@ class BoundedRequest(Request):
     def __init__(self, request: Request, limit: int) -> None:
         super().__init__(request.scope, request.receive)
         self.limit = limit
+        self._bytes: bytes | None = None
+        self._values: Any = None
+        self._is_parsed = False
         self._reserved = 0
         self._is_in_process = IN_PROCESS in (request.scope.get("extensions") or {})
 
@@ -130,19 +133,20 @@ class BoundedRequest(Request):
     @override
     async def body(self) -> bytes:
         """Read the body once. Raises BodyTooLarge, BudgetExhausted."""
-        if not hasattr(self, "_body"):
-            self._body = await self._read()
-        return self._body
+        if self._bytes is None:
+            self._bytes = await self._read()
+        return self._bytes
 
     @override
     async def json(self) -> Any:
         """Parse the body once. Raises TooManyValues and what `parse` raises."""
-        if not hasattr(self, "_json"):
+        if not self._is_parsed:
             body = await self.body()
             # Parsing a large body takes a tenth of a second; on the loop it would delay listeners.
             large = len(body) > SMALL
-            self._json = await Threads.BODIES.run(self.parse, body) if large else self.parse(body)
-        return self._json
+            self._values = await Threads.BODIES.run(self.parse, body) if large else self.parse(body)
+            self._is_parsed = True
+        return self._values
 
     def parse(self, body: bytes) -> Any:
         """Parse JSON. Raises TooManyValues, DocumentRefused."""

