@@ -20,8 +20,14 @@ from typing import Any
 from bridge.errors import BridgeError
 from mappings.hl7.acknowledgment import ReceivedAck, build_ack, read_ack, unframed_nak
 from mappings.hl7.header import Header, peek
-from mappings.hl7.refusals import InternalError, MalformedMessage, MalformedReason, MessageRefusal
-from mappings.hl7.tables import AckCode, AckCondition
+from mappings.hl7.refusals import (
+    AckCode,
+    AckCondition,
+    InternalError,
+    MalformedMessage,
+    MalformedReason,
+    MessageRefusal,
+)
 from mllp.contract import Peer, ReplyCallback
 from mllp.errors import FramingError, LossReason, MLLPError, NotConnected, ReplyLost
 from mllp.framing import COMMIT_BLOCKS, Frame, FrameReader, checked_frame

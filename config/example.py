@@ -14,17 +14,22 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from config.listeners import ListenerSettings
-from config.operations import Alerts, Retention, Tracing
-from config.report_engine import LifetimeSettings, Rates, SignIn, Sizes
 from config.sections import (
+    Alerts,
     Assistance,
     DatabaseSettings,
     DestinationSettings,
     Engine,
     Http,
     IntakeSettings,
+    LifetimeSettings,
     Log,
+    Rates,
+    Retention,
     ScheduleSettings,
+    SignIn,
+    Sizes,
+    Tracing,
 )
 
 _TABLES: Final[tuple[tuple[str, type[BaseModel]], ...]] = (

@@ -11,8 +11,7 @@ from typing import Final
 
 from pydantic import Field, field_validator, model_validator
 
-from config.addresses import AnyAddress, FolderAddress, WebAddress
-from config.quantities import Bytes, Seconds, TimeZone
+from config.quantities import AnyAddress, Bytes, FolderAddress, Seconds, TimeZone, WebAddress
 from config.sections import Section
 
 _MLLP_ONLY: Final = (

@@ -13,10 +13,9 @@ from typing import Any, Final, NamedTuple, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from config.errors import MAX_MISTAKES
 from config.example import example_value
 from config.quantities import parse_duration, parse_size
-from config.toml_text import Location
+from config.toml_text import MAX_MISTAKES, Location
 
 _UNITS: Final[Mapping[Callable[[object], float], str]] = {
     parse_duration: " seconds",

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from config.errors import Mistake, SettingsError
 from config.private_files import replace_all
+from config.toml_text import Mistake, SettingsError
 
 KEY_BYTES: Final = 32
 

@@ -3,19 +3,47 @@ TOML text: parse it, and find the position of a setting. Pure.
 
 `tomllib` keeps no positions. `position` finds keys of tables, arrays of tables and inline tables,
 dotted or quoted, and entries of lists.
+
+* SettingsError    has one or more of `Mistake`, each with its place
 """
 
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from config.errors import MAX_MISTAKES, Mistake, SettingsError
-from parsers.errors import DocumentRefused
-from parsers.toml import require_limits
+from typing_extensions import override
+
+from parsers.limits import DocumentRefused
+from parsers.readers import require_toml_limits
+
+MAX_MISTAKES: Final = 100
+"""Maximum number of mistakes that are reported individually."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A mistake in a settings file or an environment variable, with its place."""
+
+    place: str
+    message: str
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}"
+
+
+class SettingsError(Exception):
+    """The settings cannot be used; `mistakes` lists all mistakes."""
+
+    def __init__(self, mistakes: list[Mistake]) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__("\n".join(str(mistake) for mistake in mistakes))
+
 
 Location = tuple[str | int, ...]
 
@@ -176,7 +204,7 @@ _TOO_LONG: Final = "a number has too many digits"
 def parse_toml(text: str, file: Path) -> dict[str, Any]:
     """Parse TOML text; `file` is the place of mistakes. Raises SettingsError."""
     try:
-        require_limits(text)
+        require_toml_limits(text)
         values = tomllib.loads(text)
     except DocumentRefused as error:
         place = f"{file}:{error.line}:{error.column}" if error.line else str(file)

@@ -11,14 +11,13 @@ from hashlib import sha256
 from pathlib import Path
 
 from mappings.inbound import order_mapping, patient_mapping
-from mappings.inbound.acceptance import compile_acceptance
-from mappings.inbound.definition import InboundMapping
+from mappings.inbound.definition import InboundMapping, compile_acceptance
 from mappings.inbound.order_mapping import OrderRules, compile_orders
 from mappings.inbound.patient_mapping import PatientRules, compile_patients
 from mappings.language.code_tables import FOLDER, read_table, table_names
-from mappings.language.context import CompilationContext
 from mappings.language.definition_files import load_tree
 from mappings.language.diagnostics import Diagnostics, Issue, MappingErrors, Sources, YamlNode
+from mappings.language.rules import CompilationContext
 from mappings.outbound.definition import KEYS as OUTBOUND_KEYS
 from mappings.outbound.definition import OutboundMapping, compile_outbound
 

@@ -10,14 +10,15 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from mappings.compiler import COMMON_KEYS, KINDS
-from mappings.inbound import acceptance, link_signals, order_mapping, patient_mapping
+from mappings.inbound import order_mapping, patient_mapping
+from mappings.inbound.definition import SENDER_KEYS
 from mappings.inbound.events import OrderAction
 from mappings.language import rules
 from mappings.language.accessors import SEGMENTS
 from mappings.language.diagnostics import FLAGS
-from mappings.language.tags import TAGS
+from mappings.language.rules import TAGS
 from mappings.language.transforms import TRANSFORMS
-from mappings.outbound import definition, fields, segments, style, text_layout, variables
+from mappings.outbound import definition, segments, style, variables
 from mappings.outbound.hl7_versions import DATA_TYPES, VERSIONS
 from mappings.outbound.results import ResultEvent
 
@@ -178,7 +179,7 @@ INBOUND_MEMBERS: dict[str, Schema] = {
     "accept": closed(
         {
             "messages": several({"type": "string", "pattern": r"^[^\^]+\^.+$"}),
-            "senders": several(closed(dict.fromkeys(acceptance.SENDER_KEYS, TEXT))),
+            "senders": several(closed(dict.fromkeys(SENDER_KEYS, TEXT))),
             "versions": several(TEXT),
             "processing": several(TEXT),
         },
@@ -202,9 +203,9 @@ INBOUND_MEMBERS: dict[str, Schema] = {
         "description": "The signals that link orders of one patient to one report.",
         "type": "object",
         "properties": dict.fromkeys(
-            (link_signals.ACCESSION, link_signals.MESSAGE_GROUP, *link_signals.VALUED), _LINK
+            (order_mapping.ACCESSION, order_mapping.MESSAGE_GROUP, *order_mapping.VALUED), _LINK
         ),
-        "patternProperties": {f"^{link_signals.CUSTOM}": _LINK},
+        "patternProperties": {f"^{order_mapping.CUSTOM}": _LINK},
         "additionalProperties": False,
     },
     "only": CONDITION,
@@ -260,7 +261,9 @@ _KINDS: list[Schema] = [
             "value": _FIELD,
             "codes": TEXT,
             "codes_back": TEXT,
-            "unknown": one_of(fields.UNKNOWN_CODES, "The policy for a code that the table lacks."),
+            "unknown": one_of(
+                segments.UNKNOWN_CODES, "The policy for a code that the table lacks."
+            ),
             **_WRITTEN_MODIFIERS,
         },
         required=["value"],
@@ -344,8 +347,8 @@ OUTBOUND_MEMBERS: dict[str, Schema] = {
     **STYLE_SETTINGS,
     "text": closed(
         {
-            "layout": one_of(text_layout.LAYOUTS),
-            "addenda": one_of(text_layout.ADDENDA),
+            "layout": one_of(style.LAYOUTS),
+            "addenda": one_of(style.ADDENDA),
             "heading": TEXT,
             "blank": TEXT,
             "sections": TEXT,

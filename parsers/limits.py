@@ -4,9 +4,24 @@ The limits of all documents from users, in one table.
 `size` is in bytes, or in characters for readers of text. `depth` counts levels. `count` counts the
 parts of a document: values, elements or rows. `seconds` is CPU time in a worker process. The memory
 limit of worker processes is in `bridge.workers.pool`.
+
+`DocumentRefused` is the error of all readers.
 """
 
 from dataclasses import dataclass
+
+
+class DocumentRefused(ValueError):
+    """
+    A document exceeds a limit or is malformed; no part of it was used.
+
+    `reason` contains no value of the document. `line` and `column` count from 1; 0 is unknown.
+    """
+
+    def __init__(self, reason: str, line: int = 0, column: int = 0) -> None:
+        self.reason, self.line, self.column = reason, line, column
+        super().__init__(reason)
+
 
 MEBIBYTE = 2**20
 

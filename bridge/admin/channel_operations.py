@@ -13,7 +13,7 @@ from bridge.admin.audit_events import audited
 from bridge.admin.definitions.drafts import check_cached
 from bridge.audit.events import operator
 from bridge.errors import BridgeError
-from bridge.monitoring import alerts, channels, handshakes
+from bridge.monitoring import alerts, channels
 from bridge.monitoring.alert_settings import certificate_files, notifiers
 from bridge.monitoring.alerts import AlertEvent, AlertNotice
 from bridge.monitoring.channels import Channel
@@ -63,7 +63,7 @@ def list_channels(home: Path, kind: str) -> list[dict[str, Any]]:
         known = channels.read_channels(database, ChannelKind(kind))
         now = time.time_ns() // 1_000_000
         start_failures = channels.read_start_failures(database, ChannelKind(kind), now)
-        handshake_rows = handshakes.of_channels(database, kind)
+        handshake_rows = channels.newest_handshakes(database, kind)
     rows = []
     for channel in described_channels(settings, ChannelKind(kind)):
         found, problem = (
@@ -94,7 +94,7 @@ def channel_states(
     active = current(settings, database)  # not cached, so that a change is visible at once
     known = channels.read_channels(database, kind)
     start_failures = channels.read_start_failures(database, kind, now)
-    handshake_rows = handshakes.of_channels(database, kind)
+    handshake_rows = channels.newest_handshakes(database, kind)
     expires = expiry_times(certificate_files(active))
     for_all = _listeners_for_all_sites(active, database) if kind is ChannelKind.LISTENER else ()
     return [

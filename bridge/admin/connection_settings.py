@@ -39,10 +39,10 @@ from bridge.transports.connection_paths import (
 )
 from bridge.transports.tls import tls_context
 from config import Settings
-from config.addresses import FolderAddress
 from config.forms import form_fields, to_table
 from config.listeners import ListenerSettings
 from config.problems import SettingProblem, describe_problems
+from config.quantities import FolderAddress
 from config.sections import ChannelKind, DestinationSettings
 from mappings.language.diagnostics import MappingErrors
 

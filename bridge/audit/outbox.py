@@ -21,9 +21,9 @@ from bridge.audit.chain import Chain
 from bridge.audit.events import AuditEvent, Outcome, code_of
 from bridge.errors import BridgeError
 from bridge.store.database import Database, before_commit
-from config.errors import SettingsError
+from config.toml_text import SettingsError
 from mappings.language.diagnostics import MappingErrors
-from parsers.errors import DocumentRefused
+from parsers.limits import DocumentRefused
 
 _BATCH: Final = 500
 _REFUSALS: Final = (BridgeError, DocumentRefused, MappingErrors, SettingsError)

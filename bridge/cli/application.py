@@ -20,7 +20,7 @@ from bridge.cli import (
 )
 from bridge.commit import running_commit
 from bridge.errors import BridgeError
-from config.errors import SettingsError
+from config.toml_text import SettingsError
 from mappings.language.diagnostics import MappingErrors
 from mllp.errors import MLLPError
 

@@ -93,7 +93,7 @@ def receive(
     """Receive messages until interrupted, and acknowledge each with one code."""
     from bridge.runtime.loop import run
     from config.private_files import make_folder
-    from mappings.hl7.tables import AckCode
+    from mappings.hl7.refusals import AckCode
 
     if answer.upper() not in set(AckCode):
         raise typer.BadParameter(f"--answer must be one of {', '.join(AckCode)}")
@@ -113,7 +113,7 @@ async def _receive(address: str, folder: Path | None, code: str, stop: asyncio.E
     from bridge.mllp_peers import AcknowledgingReceiver, ReceivedMessage
     from config import private_files
     from config.quantities import parse_address
-    from mappings.hl7.tables import AckCode
+    from mappings.hl7.refusals import AckCode
 
     count = 0
 

@@ -26,8 +26,7 @@ from bridge.transports.tls import (
     tls_files_of,
 )
 from config import Settings
-from config.addresses import FolderAddress, WebAddress
-from config.quantities import Address
+from config.quantities import Address, FolderAddress, WebAddress
 from config.sections import DestinationSettings, Rendering
 from mappings.compiler import compile_sources, definition_names
 from mappings.language.definition_files import overlay_settings

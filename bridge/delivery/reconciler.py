@@ -22,8 +22,8 @@ from sqlalchemy import Connection, bindparam, text
 
 from bridge.contract import OrderKey
 from bridge.contract.responses import StatusRecordBody, WorklistResponse
+from bridge.delivery.change_feed import released_reports
 from bridge.delivery.destinations import CompiledDestination
-from bridge.delivery.known_reports import released_reports
 from bridge.delivery.status_poll import is_released
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure

@@ -19,9 +19,8 @@ from sqlalchemy import Connection, text
 
 from bridge.contract import OrderKey, ReportStatus
 from bridge.contract.responses import SIGNED, SignedTextBody, StatusRecordBody
-from bridge.delivery.change_feed import ChangeProcessor
+from bridge.delivery.change_feed import NEVER, ChangeProcessor, KnownReport, known_reports, save
 from bridge.delivery.destinations import ReportEvent, named_progress, with_status_event
-from bridge.delivery.known_reports import NEVER, KnownReport, known_reports, save
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind

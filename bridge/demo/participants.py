@@ -24,7 +24,7 @@ from bridge.demo.installation import HOST, SITE
 from bridge.mllp_peers import AcknowledgingReceiver, ReceivedMessage, send
 from mappings.hl7.acknowledgment import ReceivedAck, read_ack
 from mappings.hl7.message import Message
-from mappings.hl7.tables import AckCode
+from mappings.hl7.refusals import AckCode
 
 _REPLY_SECONDS: Final = 30.0
 

@@ -26,8 +26,8 @@ from bridge.monitoring.node_files import (
 )
 from bridge.store.database import Database
 from config import Settings
-from config.operations import MailSettings
 from config.secret_files import read_secret
+from config.sections import MailSettings
 
 _FRESH = 60_000  # ms after which the stored files of another node are ignored
 

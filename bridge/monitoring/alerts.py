@@ -22,8 +22,7 @@ from sqlalchemy import Connection, Row, text
 
 from bridge.handshake_counts import SERVICE
 from bridge.metrics import Metrics
-from bridge.monitoring import handshakes
-from bridge.monitoring.channels import read_channels
+from bridge.monitoring.channels import HOUR, read_channels, read_handshakes
 from bridge.monitoring.conditions import (
     AlertCondition,
     AlertSeverity,
@@ -243,7 +242,6 @@ Notify = Callable[[Sequence[AlertNotice]], None]
 
 MAX_EXCEPTIONS = 1000
 MAX_UNMAPPED_CODES = 2000
-HOUR = 3_600_000  # ms
 
 
 def no_disk_limit() -> None:
@@ -348,7 +346,7 @@ class AlertMonitor:
             },
             handshakes=[
                 failure
-                for failure in handshakes.read(self.database)
+                for failure in read_handshakes(self.database)
                 if failure.last_at > now - HOUR
                 and (failure.kind == SERVICE or f"{failure.kind} {failure.name}" in names)
             ],

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from bridge.monitoring.handshakes import StoredHandshake
+from bridge.monitoring.channels import StoredHandshake
 from bridge.store.records.exceptions import MERGE_UNDONE, ExceptionSubject, ProcessingException
 from bridge.store.records.unmapped_codes import UnmappedCodeRecord
 

@@ -19,13 +19,12 @@ from bridge import active_settings
 from bridge.active_settings import active_sources
 from bridge.delivery.change_feed import ChangeFeedReader, ChangeProcessor
 from bridge.delivery.composer import Composer
-from bridge.delivery.courier import Courier
+from bridge.delivery.courier import Courier, FurtherReplies
 from bridge.delivery.destination_settings import (
     make_destinations,
     make_sender,
 )
 from bridge.delivery.destinations import CompiledDestination
-from bridge.delivery.further_replies import FurtherReplies
 from bridge.delivery.preparation import ReportTexts
 from bridge.delivery.reconciler import Reconciler
 from bridge.delivery.status_poll import StatusPoller

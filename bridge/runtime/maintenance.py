@@ -22,8 +22,8 @@ from bridge.admin.search.message_index import (
     pause_seconds,
 )
 from bridge.executors import Threads
-from bridge.monitoring import handshakes
 from bridge.monitoring.alert_settings import make_alert_monitor, own_files_recorder
+from bridge.monitoring.channels import store_handshakes
 from bridge.monitoring.node_files import NodeAddress
 from bridge.runtime.context import Process
 from bridge.runtime.membership import Membership
@@ -70,7 +70,7 @@ def handshake_failures(process: Process) -> ServicePart:
         if found := counts.take():
             try:
                 await Threads.MAINTENANCE.run(
-                    handshakes.store, process.database, process.node, found
+                    store_handshakes, process.database, process.node, found
                 )
             except StoreError:
                 counts.put_back(found)

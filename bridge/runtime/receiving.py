@@ -47,9 +47,8 @@ from bridge.transports.folder_listener import FolderListener, FolderRules
 from bridge.transports.http_listener import HttpListener, HttpListenerRules
 from bridge.transports.http_protocol import read_authorization
 from bridge.transports.tls import listener_tls_options
-from config.addresses import FolderAddress, WebAddress
 from config.listeners import ListenerSettings, SequenceNumbers
-from config.quantities import Address
+from config.quantities import Address, FolderAddress, WebAddress
 from config.sections import ChannelKind
 from mllp.contract import Handler, NakBuilder, ServerLimits
 from mllp.errors import TLSConfigurationError

@@ -12,9 +12,9 @@ from bridge.store.migration import is_ready, upgrade
 from bridge.store.options import DatabaseOptions
 from bridge.store.postgresql.partitions import create_ahead
 from config import Settings, load
-from config.errors import Mistake, SettingsError
 from config.private_files import make_folder, write_new
 from config.secret_files import new_index_key, read_index_key
+from config.toml_text import Mistake, SettingsError
 
 ENGINE_PACKAGE: Final = "bridge.engine.records"
 ENGINE_VERSIONS: Final = "alembic_engine"

@@ -23,8 +23,8 @@ from pydantic import BaseModel
 from bridge.errors import BridgeError
 from bridge.transports.folder_files import Folder
 from config import Settings
-from config.addresses import ConnectionAddress, FolderAddress
 from config.listeners import ListenerSettings
+from config.quantities import ConnectionAddress, FolderAddress
 from config.sections import DestinationSettings
 from config.settings import FILE_NAME, paths_in
 

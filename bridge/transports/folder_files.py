@@ -34,7 +34,7 @@ from bridge.executors import Threads
 from config.private_files import FILE_MODE, FOLDER_MODE, make_folder
 from mappings.hl7.acknowledgment import build_ack
 from mappings.hl7.header import peek
-from mappings.hl7.tables import AckCode
+from mappings.hl7.refusals import AckCode
 from mllp.errors import LossReason, NotConnected, ReplyLost
 
 UNFINISHED: Final = (".tmp", ".part", ".partial", ".filepart", ".crdownload", "~")

@@ -20,8 +20,7 @@ from bridge.redaction import describe, stack_frames
 from bridge.transports.folder_files import ACKS, DONE, FAILED, Folder, fit_name
 from mappings.hl7.acknowledgment import ReceivedAck, read_ack
 from mappings.hl7.batch import MAX_MESSAGES, count_messages, messages_in, split
-from mappings.hl7.refusals import MalformedMessage
-from mappings.hl7.tables import ErrorCode
+from mappings.hl7.refusals import ErrorCode, MalformedMessage
 from mllp.contract import Handler, NakBuilder, ServerObserver, as_deferred
 from mllp.errors import FrameTooLarge
 from mllp.framing import Frame

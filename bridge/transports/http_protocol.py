@@ -16,8 +16,7 @@ from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.batch import split
 from mappings.hl7.charset import codec_for, is_codec, known_codec
 from mappings.hl7.header import peek
-from mappings.hl7.refusals import MalformedMessage
-from mappings.hl7.tables import AckCode
+from mappings.hl7.refusals import AckCode, MalformedMessage
 
 CONTENT_TYPE: Final = "application/hl7-v2"
 ACCEPTED: Final = frozenset(

@@ -8,8 +8,8 @@ from typing import Any
 import structlog
 
 from config import Settings
-from config.addresses import FolderAddress, WebAddress
 from config.listeners import ListenerTLS
+from config.quantities import FolderAddress, WebAddress
 from config.sections import DestinationSettings
 from mllp.errors import TLSConfigurationError
 from mllp.tls import (

@@ -19,8 +19,8 @@ from typing_extensions import override
 from bridge.errors import BridgeError
 from bridge.executors import Threads
 from bridge.network_source import split_origin
-from parsers import json
 from parsers.limits import JSON
+from parsers.readers import read_json
 
 MAX_VALUES: Final = JSON.count
 """Members and items of a JSON body; each needs up to 100 bytes, however short its text is."""
@@ -151,7 +151,7 @@ class BoundedRequest(Request):
     def parse(self, body: bytes) -> Any:
         """Parse JSON. Raises TooManyValues, DocumentRefused."""
         require_few_values(body)
-        return json.read(body)
+        return read_json(body)
 
     async def _read(self) -> bytes:
         declared = self.headers.get("content-length", "")

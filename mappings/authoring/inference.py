@@ -15,9 +15,8 @@ from datetime import UTC, datetime
 
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.hl7.charset import is_codec
-from mappings.hl7.elements import cut, pick
 from mappings.hl7.escapes import unescape
-from mappings.hl7.message import Message
+from mappings.hl7.message import Message, cut, pick
 from mappings.hl7.refusals import MessageRefusal
 from mappings.language.accessors import compile_path
 from mappings.language.code_tables import UnmappedCode

@@ -15,15 +15,19 @@ from functools import lru_cache
 from math import floor
 from typing import NamedTuple
 
-from mappings.hl7 import delimiters, lines
-from mappings.hl7.delimiters import Delimiters
-from mappings.hl7.elements import is_null
+from mappings.hl7 import lines
 from mappings.hl7.escapes import escape
-from mappings.hl7.header import Header, peek
-from mappings.hl7.message import Message, Segment
+from mappings.hl7.header import STANDARD, Delimiters, Header, peek
+from mappings.hl7.message import Message, Segment, is_null
 from mappings.hl7.path import InvalidPath, Path
-from mappings.hl7.refusals import MalformedMessage, MessageRefusal
-from mappings.hl7.tables import AckCode, AckCondition, ErrorCode, ErrorSeverity
+from mappings.hl7.refusals import (
+    AckCode,
+    AckCondition,
+    ErrorCode,
+    ErrorSeverity,
+    MalformedMessage,
+    MessageRefusal,
+)
 
 _TABLE = "HL70357"
 _LONGEST_TEXT = 80  # ERR-1.4.2 and MSA-3 are ST of 80
@@ -287,7 +291,7 @@ def _rescued(head: bytes) -> Header:
     parts = line.split(b"|") if line.upper().startswith(b"MSH|") else []
     copied = [*parts[2:_LAST_COPIED], *[b""] * _LAST_COPIED][: _LAST_COPIED - 2]
     fields = (b"MSH", b"|", b"^~\\&", *copied, *[b""] * 11)
-    return Header(delimiters.STANDARD, fields, "", "", "", "", "")
+    return Header(STANDARD, fields, "", "", "", "", "")
 
 
 REMARK_SEVERITIES = frozenset({"I", "W"})

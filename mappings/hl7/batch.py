@@ -11,9 +11,9 @@ from datetime import datetime
 from itertools import islice
 from typing import Final
 
-from mappings.hl7 import delimiters, lines
+from mappings.hl7 import lines
 from mappings.hl7.charset import codec_for
-from mappings.hl7.header import peek
+from mappings.hl7.header import STANDARD, peek, read_delimiters
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
 _SEGMENT = re.compile(rb"(?:(?<=[\r\n])|\A)(?:MSH|BHS|BTS|FHS|FTS)(?=[^\w\s]|[\r\n]|\Z)")
@@ -134,9 +134,9 @@ def _reply_header(line: bytes, control_id: str, now: datetime) -> bytes:
     separator = line[3:4] or b"|"
     fields = [*line.split(separator), *[b""] * _CONTROL_ID]
     try:
-        marks = delimiters.read(separator + fields[1]).completed().encoding_characters.encode()
+        marks = read_delimiters(separator + fields[1]).completed().encoding_characters.encode()
     except MalformedMessage:
-        marks = delimiters.STANDARD.encoding_characters.encode()
+        marks = STANDARD.encoding_characters.encode()
     reply = [
         fields[0],
         marks,

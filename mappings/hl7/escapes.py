@@ -17,7 +17,7 @@ from unicodedata import category
 
 from typing_extensions import override
 
-from mappings.hl7.delimiters import STANDARD, Delimiters
+from mappings.hl7.header import STANDARD, Delimiters
 
 _HEX = re.compile(r"[Xx]((?:[0-9A-Fa-f]{2})++)")  # possessive: no memory for each repetition
 _OPAQUE = re.compile(r"Z\w*|C[0-9A-Fa-f]{4}|M[0-9A-Fa-f]{4}(?:[0-9A-Fa-f]{2})?")

@@ -8,7 +8,6 @@ occur inside a character of a supported character set (UTF-16 is refused).
 import re
 from functools import lru_cache
 
-from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
 _BOM_UTF_8 = b"\xef\xbb\xbf"
@@ -21,13 +20,6 @@ _HEADERS = (b"MSH", b"FHS", b"BHS")
 _NAME_LENGTH = 3
 MAX_SEGMENTS = 100_000
 """Limit of the segments of a message. Each segment needs up to 2,000 bytes while it is read."""
-MAX_LINES = 300_000
-"""Limit of the lines of a message. Text with unescaped line ends, as in base64, has many lines."""
-MAX_FIELDS = MAX_COMPONENTS = 2_000_000
-"""Limits of the separators of a message. Each part needs up to 100 bytes while it is read."""
-MAX_REPETITIONS = MAX_SUBCOMPONENTS = 500_000
-MAX_ESCAPES = 400_000
-"""Limit of the escape characters of a message: each sequence takes a microsecond to be read."""
 
 
 def trim(raw: bytes) -> tuple[bytes, bool]:
@@ -119,24 +111,6 @@ def with_cr_ends(body: bytes) -> bytes:
         return body.replace(b"\n", b"\r")
     changed = body.replace(b"\r\n", b"\r")
     return body if b"\n" in changed else changed
-
-
-def require_few_parts(body: bytes, marks: Delimiters) -> None:
-    """Raise MalformedMessage for too many lines or delimiters. They are counted, not split."""
-    if len(body) < MAX_LINES:  # the smallest limit: a shorter message cannot exceed any
-        return
-    if body.count(b"\r") + body.count(b"\n") >= MAX_LINES:
-        raise MalformedMessage(MalformedReason.TOO_MANY_SEGMENTS)
-    limits = {
-        marks.field: (MAX_FIELDS, MalformedReason.TOO_MANY_FIELDS),
-        marks.component: (MAX_COMPONENTS, MalformedReason.TOO_MANY_FIELDS),
-        marks.repetition: (MAX_REPETITIONS, MalformedReason.TOO_MANY_FIELDS),
-        marks.subcomponent: (MAX_SUBCOMPONENTS, MalformedReason.TOO_MANY_FIELDS),
-        marks.escape: (MAX_ESCAPES, MalformedReason.TOO_MANY_ESCAPES),
-    }
-    for mark, (limit, reason) in limits.items():
-        if mark and body.count(mark.encode("latin-1")) > limit:
-            raise MalformedMessage(reason)
 
 
 def segments(body: bytes, separator: bytes) -> tuple[list[bytes], list[str]]:

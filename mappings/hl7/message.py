@@ -4,22 +4,201 @@ Message: one HL7 v2 message, parsed lazily and without loss.
 `raw` holds the bytes as received; they are never rewritten. Segments are a flat list, so that Z
 segments and segments in unusual order are accepted. Whether a message is complete is decided by
 mapping definitions.
+
+Fields, repetitions, components and subcomponents split their text on access. They count from 1. An
+absent element is empty, so that a chain of lookups does not fail.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Self
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Self
 
 from mappings.hl7 import charset, header, lines
-from mappings.hl7.delimiters import Delimiters
-from mappings.hl7.elements import Field, MessageSyntax, narrow, selected_repetitions, texts
 from mappings.hl7.escapes import unescape
-from mappings.hl7.header import Header
-from mappings.hl7.path import EVERY, WHOLE, Path
+from mappings.hl7.header import Delimiters, Header
+from mappings.hl7.path import EVERY, WHOLE, Path, RepetitionFilter, within_field
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
+
+NULL = '""'  # deletes the stored value (HL7 v2.5.1 §2.5.3)
+
+
+def is_null(text: str) -> bool:
+    """True if a value is the HL7 null `""`, which deletes the stored value."""
+    return text.strip() == NULL
+
+
+def without_null(text: str) -> str:
+    """Return a value without surrounding blanks, "" for a null."""
+    text = text.strip()
+    return "" if text == NULL else text
+
+
+class MessageSyntax(NamedTuple):
+    """The delimiters and the character encoding with which the text of a message is read."""
+
+    delimiters: Delimiters
+    codec: str
+
+
+def cut(raw: str, separator: str) -> list[str]:
+    """Split a text at a separator; an undeclared separator does not split."""
+    return raw.split(separator) if separator else [raw]
+
+
+def pick(raw: str, separator: str, number: int) -> str:
+    """Return the n-th part of a text, '' if there is none."""
+    if not separator or separator not in raw:
+        return raw if number == 1 else ""
+    parts = raw.split(separator, number)
+    return parts[number - 1] if number <= len(parts) else ""
+
+
+def narrow(raw: str, path: Path, delimiters: Delimiters) -> str:
+    """Return the component or subcomponent that a path names in the text of one repetition."""
+    if path.component == WHOLE:
+        return raw
+    component = pick(raw, delimiters.component, path.component)
+    if path.subcomponent == WHOLE:
+        return component
+    return pick(component, delimiters.subcomponent, path.subcomponent)
+
+
+def selected_repetitions(raw: str, path: Path, syntax: MessageSyntax) -> list[str]:
+    """Return the repetitions that a path selects in the text of a field."""
+    repetitions = cut(raw, syntax.delimiters.repetition)
+    if path.repetition is not None:
+        return repetitions[path.repetition - 1 : path.repetition]
+    for each in path.filters:
+        repetitions = [one for one in repetitions if _passes(one, each, syntax)]
+    return repetitions
+
+
+def _passes(repetition: str, condition: RepetitionFilter, syntax: MessageSyntax) -> bool:
+    place = Path(component=condition.component, subcomponent=condition.subcomponent)
+    raw = narrow(repetition, place, syntax.delimiters)
+    return unescape(raw, syntax.delimiters, syntax.codec).strip() == condition.value
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element of a message. `raw` is its text as sent, with escapes and separators."""
+
+    raw: str
+    syntax: MessageSyntax
+
+    def text(self) -> str:
+        """
+        Return the text with escapes resolved. Separators inside it are kept.
+
+        An unescaped `&` or `^` in a sender's text is therefore not lost (HL7 v2.5.1 §2.7).
+        """
+        return unescape(self.raw, self.syntax.delimiters, self.syntax.codec)
+
+    @property
+    def is_null(self) -> bool:
+        """Whether the value is `""`, which deletes the stored value."""
+        return is_null(self.raw)
+
+    def __bool__(self) -> bool:
+        return bool(self.raw)
+
+
+class SubComponent(Element):
+    """A subcomponent, such as PID-3.4.2."""
+
+    __slots__ = ()
+
+
+class Component(Element):
+    """A component, such as PID-5.1."""
+
+    __slots__ = ()
+
+    @property
+    def subcomponents(self) -> tuple[SubComponent, ...]:
+        parts = cut(self.raw, self.syntax.delimiters.subcomponent)
+        return tuple(SubComponent(part, self.syntax) for part in parts)
+
+    def subcomponent(self, number: int) -> SubComponent:
+        part = pick(self.raw, self.syntax.delimiters.subcomponent, number)
+        return SubComponent(part, self.syntax)
+
+
+class Repetition(Element):
+    __slots__ = ()
+
+    @property
+    def components(self) -> tuple[Component, ...]:
+        parts = cut(self.raw, self.syntax.delimiters.component)
+        return tuple(Component(part, self.syntax) for part in parts)
+
+    def component(self, number: int) -> Component:
+        return Component(pick(self.raw, self.syntax.delimiters.component, number), self.syntax)
+
+
+class Field(Element):
+    __slots__ = ()
+
+    @property
+    def repetitions(self) -> tuple[Repetition, ...]:
+        """All repetitions, in order. An empty field has none."""
+        parts = cut(self.raw, self.syntax.delimiters.repetition) if self.raw else []
+        return tuple(Repetition(part, self.syntax) for part in parts)
+
+    def repetition(self, number: int = 1) -> Repetition:
+        return Repetition(pick(self.raw, self.syntax.delimiters.repetition, number), self.syntax)
+
+    def value(self, relative: str | Path = "") -> str:
+        """Return the text at `1`, `4.2`, `[2].1` or `[CX-5=MR].1` of this field, '' if absent."""
+        return next(iter(self.values(relative)), "")
+
+    def values(self, relative: str | Path = "") -> list[str]:
+        """Return the text of each repetition at a location inside this field."""
+        path = relative if isinstance(relative, Path) else within_field(relative)
+        return texts(self.raw, path, self.syntax)
+
+
+def texts(raw: str, path: Path, syntax: MessageSyntax) -> list[str]:
+    """Return the value of a path in each repetition that it selects; `raw` is the whole field."""
+    if not raw:
+        return []
+    marks = syntax.delimiters
+    return [
+        unescape(narrow(one, path, marks), marks, syntax.codec)
+        for one in selected_repetitions(raw, path, syntax)
+    ]
+
 
 _make = tuple.__new__  # faster than the constructor of a NamedTuple
 _HEADERS = frozenset({"MSH", "FHS", "BHS"})  # field 1 is the separator
+
+
+MAX_LINES = 300_000
+"""Limit of the lines of a message. Text with unescaped line ends, as in base64, has many lines."""
+MAX_FIELDS = MAX_COMPONENTS = 2_000_000
+"""Limits of the separators of a message. Each part needs up to 100 bytes while it is read."""
+MAX_REPETITIONS = MAX_SUBCOMPONENTS = 500_000
+MAX_ESCAPES = 400_000
+"""Limit of the escape characters of a message: each sequence takes a microsecond to be read."""
+
+
+def _require_few_parts(body: bytes, marks: Delimiters) -> None:
+    """Raise MalformedMessage for too many lines or delimiters. They are counted, not split."""
+    if len(body) < MAX_LINES:  # the smallest limit: a shorter message cannot exceed any
+        return
+    if body.count(b"\r") + body.count(b"\n") >= MAX_LINES:
+        raise MalformedMessage(MalformedReason.TOO_MANY_SEGMENTS)
+    limits = {
+        marks.field: (MAX_FIELDS, MalformedReason.TOO_MANY_FIELDS),
+        marks.component: (MAX_COMPONENTS, MalformedReason.TOO_MANY_FIELDS),
+        marks.repetition: (MAX_REPETITIONS, MalformedReason.TOO_MANY_FIELDS),
+        marks.subcomponent: (MAX_SUBCOMPONENTS, MalformedReason.TOO_MANY_FIELDS),
+        marks.escape: (MAX_ESCAPES, MalformedReason.TOO_MANY_ESCAPES),
+    }
+    for mark, (limit, reason) in limits.items():
+        if mark and body.count(mark.encode("latin-1")) > limit:
+            raise MalformedMessage(reason)
 
 
 class SegmentLines:
@@ -183,7 +362,7 @@ class Message:
         if head is None:
             head = header.read(lines.first_line(body))
         marks = head.delimiters
-        lines.require_few_parts(body, marks)
+        _require_few_parts(body, marks)
         segments, names = lines.segments(body, head.fields[1])
         if len(segments[0]) != lines.first_length(body):
             raise MalformedMessage(MalformedReason.STRAY_LINE)
@@ -235,7 +414,7 @@ class Message:
         Return the text at a path with escapes resolved, '' if absent. Blanks are kept.
 
         A path without component means the whole repetition with its separators (`PID-5` reads
-        `DOE^JOHN`). Null reads `""`: see `mappings.hl7.elements.is_null`.
+        `DOE^JOHN`). Null reads `""`: see `mappings.hl7.message.is_null`.
         """
         parsed = path if isinstance(path, Path) else Path.parse(path)
         return next((segment.value(parsed) for segment in self._at(parsed)), "")
@@ -263,7 +442,7 @@ def find_nul(payload: bytes, head: Header) -> str:
     ignored. Raises MalformedMessage.
     """
     marks = head.delimiters
-    lines.require_few_parts(payload, marks)
+    _require_few_parts(payload, marks)
     if _NUL not in payload:
         return ""
     body, _ = lines.trim(payload)

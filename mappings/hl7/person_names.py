@@ -14,8 +14,8 @@ from itertools import dropwhile
 from types import MappingProxyType
 from typing import NamedTuple
 
-from mappings.hl7.elements import Field, MessageSyntax, Repetition, cut
 from mappings.hl7.escapes import unescape
+from mappings.hl7.message import Field, MessageSyntax, Repetition, cut
 
 _NULL_OR_EMPTY = frozenset({"", '""'})
 _NAME_TYPE = 7  # XPN.7, table 0200

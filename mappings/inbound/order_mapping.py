@@ -5,31 +5,388 @@ Order mapping: ORM^O01, OMG^O19 and OMI^O23 become one event for each ORC/OBR gr
 
 The order control table is looked up with the pair ORC-1/ORC-5, then with ORC-5 in capitals, then
 with ORC-1 alone. Order statuses need not be in table 0038, because senders invent their own.
+
+An event also has link signals (`links:`), the values by which orders of a patient are linked to
+one report, and Metadata, the open-ended part of clinicalInfo: `values` has a rule for each key,
+`each` creates a key for each segment of a name, and `keep` stores whole segments (`Z*`) as sent.
 """
 
+import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum, unique
-from typing import Any
+from typing import Any, NamedTuple
 
-from mappings.hl7.elements import NULL
-from mappings.hl7.message import Message
+from mappings.hl7.message import NULL, Message, without_null
 from mappings.hl7.refusals import MessageRefusal, MissingField, TableValueNotFound
 from mappings.inbound.events import CHILD_OF, LinkSignal, OrderAction, OrderEvent
-from mappings.inbound.identifiers import other_numbers
-from mappings.inbound.link_signals import LinkRules, OrderGroup, compile_links
-from mappings.inbound.metadata import (
-    MetadataRules,
-    SegmentSelection,
-    compile_metadata,
-    compile_selection,
-)
+from mappings.language.accessors import SEGMENTS
 from mappings.language.conditions import Condition, compile_condition
-from mappings.language.context import CompilationContext
 from mappings.language.diagnostics import Diagnostics, YamlNode
-from mappings.language.rules import Rule, compile_rule, never_has_value
+from mappings.language.rules import (
+    TAGS,
+    CompilationContext,
+    Rule,
+    TagRule,
+    compile_rule,
+    compile_tags,
+    fill,
+    never_has_value,
+    separator_of,
+)
 from mappings.language.scope import ListenerDefaults, MessageScope, is_imaging, split_orders
-from mappings.language.tags import TAGS, TagRule, compile_tags, fill
+
+
+class Identifier(NamedTuple):
+    """A repetition of type CX: number, namespace and universal id of the authority, type."""
+
+    number: str
+    namespace: str
+    universal: str
+    kind: str
+
+    @property
+    def assigned(self) -> bool:
+        return bool(self.namespace or self.universal)
+
+    def differs_in_authority(self, other: "Identifier") -> bool:
+        """
+        True if both have an authority and the authorities differ. Universal ids take
+        precedence.
+        """
+        if self.universal and other.universal:
+            return self.universal != other.universal
+        return bool(self.namespace and other.namespace) and self.namespace != other.namespace
+
+
+def read_identifiers(scope: MessageScope, segment: str, field: int) -> Sequence[Identifier]:
+    """
+    Return the identifiers of a field, in order, with authority names in lower case. A field is
+    parsed once for each scope: a small message may have thousands of repetitions.
+    """
+    found: Sequence[Identifier] | None = scope.parsed.get((segment, field))
+    if found is None:
+        found = scope.parsed[segment, field] = _parsed_identifiers(scope, segment, field)
+    return found
+
+
+def _parsed_identifiers(scope: MessageScope, segment: str, field: int) -> list[Identifier]:
+    parts = (f"{field}.1", f"{field}.4.1", f"{field}.4.2", f"{field}.5")
+    rows = map(scope.message.segment, scope.all_positions(segment))
+    repetitions = [each for row in rows for each in zip(*map(row.values, parts), strict=True)]
+    return [
+        Identifier(number, namespace.casefold(), universal, kind)
+        for number, namespace, universal, kind in [map(without_null, each) for each in repetitions]
+    ]
+
+
+MAX_OTHER_NUMBERS = 50
+"""Numbers beside the patient's own one. A small message may have thousands of repetitions."""
+
+
+def other_numbers(scope: MessageScope, mrn: str) -> tuple[str, ...]:
+    """
+    Return the other numbers in PID-3 with the type and the authority of the patient's number.
+
+    They identify the same person. A number with neither type nor authority is not used.
+    """
+    if not mrn or not _repeats(scope):
+        return ()
+    found = read_identifiers(scope, "PID", 3)
+    own = [each for each in found if each.number == mrn and (each.kind or each.assigned)]
+    others = (
+        each.number
+        for each in found
+        if each.number not in {"", mrn}
+        and (each.kind or each.assigned)
+        and any(each.kind == known.kind and not each.differs_in_authority(known) for known in own)
+    )
+    return tuple(dict.fromkeys(others))[:MAX_OTHER_NUMBERS]
+
+
+def _repeats(scope: MessageScope) -> bool:
+    """True if PID-3 has repetitions. Most messages have one identifier."""
+    mark = scope.delimiters.repetition
+    rows = map(scope.message.segment, scope.all_positions("PID"))
+    return bool(mark) and any(mark in row.field_text(3) for row in rows)
+
+
+ACCESSION = "accession"
+MESSAGE_GROUP = "message-group"
+VALUED = ("study-uid", "printset", "order-group", "parent")
+CUSTOM = "custom:"
+LINK_KEYS = ("on", "value", "when", "unless_differ")
+
+
+@dataclass(frozen=True, slots=True)
+class OrderGroup:
+    """An ORC/OBR group of a message, with the patient and accession that signals compare."""
+
+    scope: MessageScope
+    mrn: str
+    accession: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRule:
+    """A signal that depends on one group alone."""
+
+    kind: str
+    value: Rule
+    condition: Condition | None
+
+    def signal(self, scope: MessageScope) -> LinkSignal | None:
+        """Return the signal of a group, None if it has none."""
+        if self.condition is not None and not self.condition(scope):
+            return None
+        value = self.value(scope)
+        return LinkSignal(self.kind, value) if value not in ("", NULL) else None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRules:
+    """The enabled signals of a definition."""
+
+    valued: tuple[LinkRule, ...] = ()
+    accession: bool = False
+    message_group: bool = False
+    unless_differ: Rule | None = None
+
+    def signals(self, groups: Sequence[OrderGroup]) -> list[tuple[LinkSignal, ...]]:
+        own = [self._own(each.scope) for each in groups]
+        if len(groups) == 1:
+            return own
+        shared, names = self._shared_accessions(groups), self._group_names(groups)
+        return [
+            signals
+            + (LinkSignal(ACCESSION, group.accession),) * (group.accession in shared)
+            + (LinkSignal(MESSAGE_GROUP, name),) * bool(name)
+            for signals, group, name in zip(own, groups, names, strict=True)
+        ]
+
+    def _own(self, scope: MessageScope) -> tuple[LinkSignal, ...]:
+        return tuple([found for rule in self.valued if (found := rule.signal(scope)) is not None])
+
+    def _shared_accessions(self, groups: Sequence[OrderGroup]) -> set[str]:
+        if not self.accession:
+            return set()
+        counts = Counter(each.accession for each in groups)
+        return {accession for accession, count in counts.items() if accession and count > 1}
+
+    def _group_names(self, groups: Sequence[OrderGroup]) -> list[str]:
+        """
+        Return the name of each group's message group, "" if it has no other member.
+
+        The name is the accession of the first member. It is not the message's control id, so that a
+        change that repeats the groups has the same signal.
+        """
+        if not self.message_group:
+            return [""] * len(groups)
+        rule = self.unless_differ
+        keys = [(each.mrn, rule(each.scope) if rule else "") for each in groups]
+        sizes = Counter(keys)
+        anchors: dict[tuple[str, str], str] = {}
+        for each, key in zip(groups, keys, strict=True):
+            anchors.setdefault(key, each.accession)
+        return [anchors[key] if sizes[key] > 1 else "" for key in keys]
+
+
+def compile_links(node: YamlNode | None, context: CompilationContext) -> LinkRules:
+    """Read `links:`. Signals that are not listed are disabled."""
+    if node is None:
+        return LinkRules()
+    valued: list[LinkRule] = []
+    switched: dict[str, bool] = {}
+    unless: Rule | None = None
+    for kind, below in context.diagnostics.read_mapping(node).items():
+        entries = _entries(below, context)
+        on = context.diagnostics.read_flag(entries.get("on"), default=True)
+        if kind in (ACCESSION, MESSAGE_GROUP):
+            switched[kind] = on
+            if kind == MESSAGE_GROUP and "unless_differ" in entries:
+                unless = compile_rule(entries["unless_differ"], context)
+        elif kind in VALUED or kind.startswith(CUSTOM):
+            link = _valued(kind, below, entries, context)
+            valued += [link] if on and link is not None else []
+        else:
+            known = (ACCESSION, MESSAGE_GROUP, *VALUED, CUSTOM + "name")
+            context.diagnostics.unknown(below.at_key(), "link signal", kind, known)
+    return LinkRules(
+        tuple(valued), switched.get(ACCESSION, False), switched.get(MESSAGE_GROUP, False), unless
+    )
+
+
+def _entries(node: YamlNode, context: CompilationContext) -> dict[str, YamlNode]:
+    """Read one signal; `study-uid: off` is short for `{on: off}`."""
+    return (
+        {"on": node}
+        if isinstance(node.value, str)
+        else context.diagnostics.read_mapping(node, LINK_KEYS)
+    )
+
+
+def _valued(
+    kind: str, node: YamlNode, entries: dict[str, YamlNode], context: CompilationContext
+) -> LinkRule | None:
+    if "value" not in entries:
+        if context.diagnostics.read_flag(entries.get("on"), default=True):
+            context.diagnostics.error(node, "link", f"{kind} needs `value`: the path of its value")
+        return None
+    condition = None
+    if "when" in entries:
+        condition = compile_condition(entries["when"], context.diagnostics)
+    return LinkRule(kind, compile_rule(entries["value"], context), condition)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSelection:
+    names: frozenset[str] = frozenset()
+    beginnings: tuple[str, ...] = ()
+
+    def has(self, name: str) -> bool:
+        return name in self.names or name.startswith(self.beginnings)
+
+
+def compile_selection(nodes: Sequence[YamlNode], diagnostics: Diagnostics) -> SegmentSelection:
+    """Read a list of segment names; a star at the end makes a prefix."""
+    names, beginnings = set(), []
+    for node in nodes:
+        text = diagnostics.read_text(node)
+        if text.endswith("*"):
+            beginnings.append(text[:-1])
+        else:
+            names.add(segment_name(node, diagnostics))
+    return SegmentSelection(frozenset(names), tuple(beginnings))
+
+
+def segment_name(node: YamlNode, diagnostics: Diagnostics) -> str:
+    """Read the name of a segment: one of the standard, or a Z segment."""
+    text = diagnostics.read_text(node)
+    if text not in SEGMENTS and not text.startswith("Z"):
+        diagnostics.unknown(node, "segment", text, SEGMENTS)
+    return text
+
+
+MAX_METADATA_BYTES = 60_000
+"""Bytes of JSON that the report service accepts in Metadata, with a reserve."""
+OMITTED = "MetadataOmitted"
+_RESERVED = 2_000  # bytes for the list of omitted keys
+_MAX_CHARACTER_BYTES = 8  # bytes of JSON for a character, with a share for its key
+
+MAX_UNCHECKED_CHARACTERS = MAX_METADATA_BYTES // _MAX_CHARACTER_BYTES
+"""Metadata with fewer characters fits in any case, and needs no exact computation."""
+
+MESSAGE_METADATA_KEYS = ("values", "each", "keep")
+LOOP_KEYS = ("segment", "key", "value", "when")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentKeyRule:
+    segment: str
+    key: Rule
+    value: Rule
+    condition: Condition | None
+
+    def fill(self, scope: MessageScope, filled: dict[str, str]) -> None:
+        """Add the keys of all segments. Equal keys are numbered. A null becomes an empty text."""
+        numbers: dict[str, int] = {}
+        for position in scope.all_positions(self.segment):
+            one = scope.single(position)
+            if self.condition is not None and not self.condition(one):
+                continue
+            key, value = self.key(one), self.value(one)
+            if key in ("", NULL) or not value:
+                continue
+            name = key
+            while name in filled:  # keys may repeat without limit
+                numbers[key] = numbers.get(key, 0) + 1
+                name = f"{key} ({numbers[key] + 1})"
+            filled[name] = "" if value == NULL else value
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRules:
+    """The `metadata:` part of an orders definition."""
+
+    values: dict[str, Rule]
+    each: tuple[SegmentKeyRule, ...]
+    keep: SegmentSelection
+    lists: Mapping[str, str] = field(default_factory=dict)
+    """Keys whose values are `distinct`, with their separators."""
+
+    def fill(self, scope: MessageScope) -> dict[str, str]:
+        """Return the Metadata of a group. A null becomes an empty text."""
+        filled: dict[str, str] = {}
+        for key, rule in self.values.items():
+            value = rule(scope)
+            if value:
+                filled[key] = "" if value == NULL else value
+        for each in self.each:
+            each.fill(scope, filled)
+        names, kept = scope.message.names, dict[str, list[str]]()
+        for position in scope.select_positions(self.keep.has):
+            kept.setdefault(names[position], []).append(scope.message.lines.text(position))
+        for name, lines in kept.items():
+            before = [filled[name]] if name in filled else []
+            filled[name] = "\n".join([*before, *lines])
+        return within_limit(filled)
+
+
+def within_limit(filled: dict[str, str]) -> dict[str, str]:
+    """Drop keys that exceed the limit of the report service, and list them in `MetadataOmitted`."""
+    characters = len("".join(filled)) + len("".join(filled.values()))
+    if characters < MAX_UNCHECKED_CHARACTERS:
+        return filled
+    kept, left_out, size = {}, [], _RESERVED
+    for key, value in filled.items():
+        entry_size = len(json.dumps({key: value}, ensure_ascii=False).encode())
+        if size + entry_size > MAX_METADATA_BYTES:
+            left_out.append(key)
+        else:
+            kept[key] = value
+            size += entry_size
+    if left_out:
+        kept[OMITTED] = ", ".join(left_out)[: _RESERVED // _MAX_CHARACTER_BYTES]
+    return kept
+
+
+def compile_metadata(node: YamlNode | None, context: CompilationContext) -> MetadataRules:
+    """Read `metadata:`."""
+    if node is None:
+        return MetadataRules({}, (), SegmentSelection())
+    entries = context.diagnostics.read_mapping(node, MESSAGE_METADATA_KEYS)
+    values = context.diagnostics.read_mapping(entries["values"]) if "values" in entries else {}
+    each = context.diagnostics.read_items(entries["each"]) if "each" in entries else []
+    keep = context.diagnostics.read_items(entries["keep"]) if "keep" in entries else []
+    return MetadataRules(
+        {key: compile_rule(below, context) for key, below in values.items()},
+        tuple(found for item in each if (found := _each(item, context)) is not None),
+        compile_selection(keep, context.diagnostics),
+        {
+            key: separator_of(below.value, context)
+            for key, below in values.items()
+            if isinstance(below.value, dict) and "distinct" in below.value
+        },
+    )
+
+
+def _each(node: YamlNode, context: CompilationContext) -> SegmentKeyRule | None:
+    entries = context.diagnostics.read_mapping(node, LOOP_KEYS)
+    missing = [key for key in LOOP_KEYS[:3] if key not in entries]
+    if missing:
+        context.diagnostics.error(node, "metadata", f"each needs {', '.join(missing)}")
+        return None
+    condition = None
+    if "when" in entries:
+        condition = compile_condition(entries["when"], context.diagnostics)
+    return SegmentKeyRule(
+        segment_name(entries["segment"], context.diagnostics),
+        compile_rule(entries["key"], context),
+        compile_rule(entries["value"], context),
+        condition,
+    )
+
 
 CONTROL_KEYS = ("unknown", "actions", "replies")
 UNKNOWN = ("refuse", "ignore")

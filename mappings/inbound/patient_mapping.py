@@ -11,8 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mappings.hl7.elements import without_null
-from mappings.hl7.message import Message
+from mappings.hl7.message import Message, without_null
 from mappings.hl7.refusals import (
     DuplicateKeyIdentifier,
     IdentifierTooLong,
@@ -22,13 +21,26 @@ from mappings.hl7.refusals import (
     UnsupportedEvent,
 )
 from mappings.inbound.events import OrderAction, OrderEvent, PatientVisit
-from mappings.inbound.identifiers import Identifier, other_numbers, read_identifiers
-from mappings.inbound.order_mapping import check_identity_rules, missing_site
-from mappings.language.context import CompilationContext
+from mappings.inbound.order_mapping import (
+    Identifier,
+    check_identity_rules,
+    missing_site,
+    other_numbers,
+    read_identifiers,
+)
 from mappings.language.diagnostics import YamlNode
-from mappings.language.rules import Rule, compile_rule, without_filters
+from mappings.language.rules import (
+    MAX_VALUE_CHARACTERS,
+    TAGS,
+    CompilationContext,
+    Rule,
+    TagRule,
+    compile_rule,
+    compile_tags,
+    fill,
+    without_filters,
+)
 from mappings.language.scope import ListenerDefaults, MessageScope, split_merges, split_patients
-from mappings.language.tags import MAX_VALUE_CHARACTERS, TAGS, TagRule, compile_tags, fill
 
 VISIT_KEYS = ("key", "number", "prior", "values")
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
 
-from mappings.hl7.delimiters import Delimiters
 from mappings.hl7.escapes import escape
+from mappings.hl7.header import Delimiters
 from mappings.hl7.path import Path
 from mappings.outbound.echo import Echo
 

@@ -9,9 +9,9 @@ whole repetition, so that an unescaped `&` or `^` is kept.
 import re
 from collections.abc import Callable, Sequence
 
-from mappings.hl7.delimiters import Delimiters
-from mappings.hl7.elements import cut, pick
 from mappings.hl7.escapes import unescape
+from mappings.hl7.header import Delimiters
+from mappings.hl7.message import cut, pick
 from mappings.hl7.path import EVERY, InvalidPath, Path, RepetitionFilter
 from mappings.language.diagnostics import Diagnostics, YamlNode, nearest
 from mappings.language.scope import MessageScope

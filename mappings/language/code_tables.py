@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from mappings.language.definition_files import warn_if_not_utf8
 from mappings.language.diagnostics import Diagnostics, Issue, IssueSeverity, Sources, YamlNode
-from parsers.csv import read_rows
-from parsers.errors import DocumentRefused
-from parsers.limits import TABLE
+from parsers.limits import TABLE, DocumentRefused
+from parsers.readers import read_csv
 
 FOLDER = "codes/"
 COLUMNS = ("code", "value")
@@ -75,7 +74,7 @@ def read_table(sources: Sources, name: str, diagnostics: Diagnostics) -> CodeTab
     backward: dict[str, str] = {}
     warn_if_not_utf8(sources[file], file, diagnostics)
     try:
-        rows = read_rows(sources[file], TABLE)
+        rows = read_csv(sources[file], TABLE)
         _, names_of_columns = next(rows, (1, []))
         header = [cell.strip().lower() for cell in names_of_columns]
         if not set(COLUMNS) <= set(header):

@@ -6,22 +6,70 @@ Rules: where a value comes from, compiled to a function of the scope.
     {from: PID-8, codes: sex}               a path with modifiers
     {all: [OBR-31.2, OBR-31.1]}             all repetitions, each with its text or its code
 
-A rule returns text, "" if there is no value, or the HL7 null if only nulls were found.
+A rule returns text, "" if there is no value, or the HL7 null if only nulls were found. The rules of
+`TAGS` fill the clinicalInfo.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-from mappings.hl7.elements import NULL, without_null
+from mappings.hl7.message import NULL, without_null
 from mappings.hl7.path import Path
-from mappings.hl7.refusals import TableValueNotFound
+from mappings.hl7.refusals import (
+    IdentifierTooLong,
+    MessageRefusal,
+    MissingField,
+    TableValueNotFound,
+)
 from mappings.language import transforms
 from mappings.language.accessors import Many, compile_all, compile_path, parse_path
-from mappings.language.code_tables import CodeTable, UnmappedCode
-from mappings.language.conditions import Condition, compile_condition
-from mappings.language.context import CompilationContext
-from mappings.language.diagnostics import FLAGS, Diagnostics, YamlNode, suggestion
-from mappings.language.patterns import Search, compile_pattern
+from mappings.language.code_tables import (
+    CodeTable,
+    UnmappedCode,
+    read_table,
+    table_file,
+    table_names,
+)
+from mappings.language.conditions import Condition, Search, compile_condition, compile_pattern
+from mappings.language.diagnostics import FLAGS, Diagnostics, Sources, YamlNode, suggestion
+from mappings.language.hooks import MappingHook, find_hook
 from mappings.language.scope import MessageScope
+
+
+@dataclass(slots=True)
+class CompilationContext:
+    """
+    The sources, diagnostics and code tables of one compilation.
+
+    Compiled mappings do not refer to it.
+    """
+
+    sources: Sources
+    diagnostics: Diagnostics
+    tables: dict[str, CodeTable] = field(default_factory=dict)
+    files: set[str] = field(default_factory=set)
+    """The code tables and hook files that the definition uses."""
+    used: set[str] = field(default_factory=set)
+    """The variables, loops and parts that segments of the definition name."""
+    paths: list[str] = field(default_factory=list)
+    """The paths of the compiled rules, in order."""
+    refusing: bool = False
+    """Whether a rule that was compiled since the last reset may refuse a message."""
+
+    def table(self, node: YamlNode) -> CodeTable | None:
+        """Look up a code table by name. Reports an issue and returns None if there is none."""
+        name = self.diagnostics.read_choice(node, "code table", table_names(self.sources))
+        if name is None:
+            return None
+        if name not in self.tables:
+            self.files.add(table_file(name))
+            self.tables[name] = read_table(self.sources, name, self.diagnostics)
+        return self.tables[name]
+
+    def hook(self, node: YamlNode) -> MappingHook | None:
+        """Look up a hook. Reports an issue and returns None if there is none."""
+        return find_hook(node, self.sources, self.diagnostics, self.files)
+
 
 Rule = Callable[[MessageScope], str]
 Change = Callable[[str, MessageScope], str]
@@ -451,3 +499,124 @@ def _defaulted(entries: dict[str, YamlNode]) -> bool:
 
 def _text(node: YamlNode | None) -> str:
     return node.value if node is not None and isinstance(node.value, str) else ""
+
+
+TAGS = (
+    "SiteID",
+    "SiteLocation",
+    "PatientMRN",
+    "Accession",
+    "PatientName",
+    "PatientBirthDate",
+    "PatientAge",
+    "PatientSex",
+    "Race",
+    "Ethnicity",
+    "Modality",
+    "BodyPartExamined",
+    "StudyDescription",
+    "ProcedureCode",
+    "StudyDate",
+    "StudyTime",
+    "StudyInstanceUID",
+    "ReasonForExam",
+    "KeyFindings",
+    "ReferringPhysician",
+    "ReportingPhysician",
+    "Notes",
+)
+LONG_TEXTS = frozenset({"ReasonForExam", "KeyFindings", "Notes"})
+MAX_VALUE_CHARACTERS, MAX_TEXT_CHARACTERS = 1_024, 100_000
+"""Limits of the report service. Longer texts are cut, so that the order is accepted."""
+
+IDENTIFIERS = frozenset({"SiteID", "PatientMRN", "Accession", "StudyInstanceUID"})
+NEVER_DELETED = IDENTIFIERS | {"PatientName"}
+"""Tags that identify an order. A null does not delete them; it counts as absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class TagRule:
+    tag: str
+    rule: Rule
+    required: bool
+    refusing: bool
+    """Whether the rule may refuse a message."""
+    places: tuple[str, ...]
+    """The paths of the rule, in order."""
+    of_listener: bool = False
+    """Whether only the listener's settings can supply the value."""
+    cached: bool = True
+    """Whether `fill` calls `value` instead of `rule`: to use its cache, or to ignore a null."""
+
+    def value(self, scope: MessageScope) -> str:
+        """Return the value, computed once; "" for a null of a tag that is never deleted."""
+        value = scope.known_values.get(self.tag)
+        if value is None:
+            value = self.rule(scope)
+            if value == NULL and self.tag in NEVER_DELETED:
+                value = ""
+            scope.known_values[self.tag] = value
+        return value
+
+    def refusal(self, scope: MessageScope) -> MessageRefusal | None:
+        """Return why this tag makes the message unacceptable, None if it does not."""
+        try:
+            value = self.value(scope)
+        except MessageRefusal as refusal:
+            return refusal
+        if self.required and value in ("", NULL):
+            return MissingField(self.place(scope))
+        if self.tag in IDENTIFIERS and len(value) > MAX_VALUE_CHARACTERS:
+            return IdentifierTooLong(self.place(scope))
+        return None
+
+    def place(self, scope: MessageScope) -> str:
+        """Return the location of a missing value: the first path whose segment was sent."""
+        sent = (place for place in self.places if scope.visible_positions(place.partition("-")[0]))
+        return scope.locate(next(sent, self.places[0]))
+
+
+def compile_tags(
+    node: YamlNode | None, context: CompilationContext, known: tuple[str, ...]
+) -> dict[str, TagRule]:
+    entries = context.diagnostics.read_mapping(node, known) if node is not None else {}
+    return {tag: compile_tag(tag, below, context) for tag, below in entries.items()}
+
+
+def compile_tag(tag: str, node: YamlNode, context: CompilationContext) -> TagRule:
+    before = len(context.paths)
+    context.refusing = False
+    rule = compile_rule(node, context)
+    required_node = node.get("required")
+    required = context.diagnostics.read_flag(required_node, default=False)
+    places = tuple(without_filters(path) for path in context.paths[before:]) or ("MSH-4",)
+    refusing = required or context.refusing
+    cached = refusing or tag in NEVER_DELETED
+    return TagRule(tag, rule, required, refusing, places, is_from_listener_only(node), cached)
+
+
+def fill(rules: dict[str, TagRule], scope: MessageScope) -> dict[str, str]:
+    """
+    Return the tags with a value; a null becomes an empty text.
+
+    Raises MissingField for a required tag, and the refusals and failures of rules.
+    """
+    filled: dict[str, str] = {}
+    known = scope.known_values
+    for tag, rule in rules.items():
+        value = known.get(tag)
+        if value is None:
+            value = rule.value(scope) if rule.cached else rule.rule(scope)
+        if value and value != NULL:
+            filled[tag] = value if len(value) <= MAX_VALUE_CHARACTERS else shortened(tag, value)
+        elif rule.required:
+            raise MissingField(rule.place(scope))
+        elif value:
+            filled[tag] = ""
+    return filled
+
+
+def shortened(tag: str, value: str) -> str:
+    """Cut a text to the limit of the report service, with an ellipsis."""
+    longest = MAX_TEXT_CHARACTERS if tag in LONG_TEXTS else MAX_VALUE_CHARACTERS
+    return value if len(value) <= longest else value[: longest - 1] + "…"

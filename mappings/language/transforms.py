@@ -14,8 +14,8 @@ from datetime import date
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from mappings.hl7.delimiters import Delimiters
-from mappings.hl7.elements import Field, MessageSyntax
+from mappings.hl7.header import Delimiters
+from mappings.hl7.message import Field, MessageSyntax
 from mappings.hl7.person_names import PersonName, name_forms, preferred_name
 from mappings.hl7.times import Precision, Timestamp, parse_timestamp
 from mappings.language.diagnostics import Diagnostics, YamlNode

@@ -9,14 +9,13 @@ sent a preliminary report. Wiring chooses the destinations, delivery sends.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mappings.language.context import CompilationContext
 from mappings.language.diagnostics import Diagnostics, NotRenderable, YamlNode
+from mappings.language.rules import CompilationContext
 from mappings.outbound.echo import Echo
 from mappings.outbound.encoding import message
 from mappings.outbound.results import WITHDRAWALS, ResultContext, ResultEvent
 from mappings.outbound.segments import Writer, compile_items
-from mappings.outbound.style import KEYS as STYLE_KEYS
-from mappings.outbound.style import OutputStyle, check_style_has_effect, compile_style
+from mappings.outbound.style import STYLE_KEYS, OutputStyle, check_style_has_effect, compile_style
 from mappings.outbound.variables import RenderState
 
 CODES = ("result", "observation", "order", "message", "completion", "availability")

@@ -8,11 +8,10 @@ line the standard delimiters apply. Fields are read by path and written in our d
 from collections.abc import Sequence
 from functools import cached_property
 
-from mappings.hl7 import delimiters
 from mappings.hl7.charset import codec_for
-from mappings.hl7.delimiters import Delimiters
-from mappings.hl7.elements import cut, is_null, pick
 from mappings.hl7.escapes import unescape
+from mappings.hl7.header import STANDARD, Delimiters, read_delimiters
+from mappings.hl7.message import cut, is_null, pick
 from mappings.hl7.path import Path
 from mappings.hl7.refusals import MalformedMessage
 from mappings.hl7.times import parse_timestamp
@@ -45,10 +44,10 @@ class Echo:
             if line[:3].upper() == "MSH":
                 declared = line[3:4] + line[4:].partition(line[3:4] or "|")[0]
                 try:
-                    return delimiters.read(declared.encode("latin-1", "replace"))
+                    return read_delimiters(declared.encode("latin-1", "replace"))
                 except MalformedMessage:
                     break
-        return delimiters.STANDARD
+        return STANDARD
 
     @cached_property
     def _codec(self) -> str:

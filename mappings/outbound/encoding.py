@@ -13,9 +13,9 @@ import re
 from collections.abc import Sequence
 from typing import NewType
 
-from mappings.hl7.delimiters import STANDARD, Delimiters
-from mappings.hl7.elements import cut
 from mappings.hl7.escapes import escape, transcribe, unescape
+from mappings.hl7.header import STANDARD, Delimiters
+from mappings.hl7.message import cut
 from mappings.hl7.times import Precision, parse_timestamp
 from mappings.language.diagnostics import Diagnostics, YamlNode
 from mappings.outbound.hl7_versions import (

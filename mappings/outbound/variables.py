@@ -12,7 +12,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from mappings.hl7.times import format_moment
-from mappings.language.tags import TAGS
+from mappings.language.rules import TAGS
 from mappings.outbound.echo import Echo
 from mappings.outbound.encoding import (
     NOTHING,

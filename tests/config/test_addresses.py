@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from config import SettingsError
-from config.addresses import FolderAddress, WebAddress, parse_connection_address
-from config.quantities import Address
+from config.quantities import Address, FolderAddress, WebAddress, parse_connection_address
 from config.settings import Settings, parse
 
 

@@ -7,7 +7,7 @@ import pytest
 from bridge.admin.checks.checks import check_home
 from bridge.admin.checks.findings import CheckSeverity
 from config.example import render_new
-from config.partial_settings import further_mistakes, valid_settings
+from config.settings import further_mistakes, valid_settings
 
 WRONG = """
 colour = "blue"

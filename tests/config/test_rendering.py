@@ -12,9 +12,9 @@ from bridge.delivery.destination_settings import (
     make_destination,
     rendering_options,
 )
-from config.errors import SettingsError
 from config.sections import Rendering
 from config.settings import Settings, parse
+from config.toml_text import SettingsError
 from mappings.outbound.results import ResultEvent
 
 DESTINATION = '[[destination]]\nname = "ris"\naddress = "127.0.0.1:2576"\n'

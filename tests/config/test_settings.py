@@ -10,11 +10,11 @@ import pytest
 
 from bridge.admin.data_directory import create_data_directory
 from bridge.engine import settings as engine
-from config.errors import SettingsError
 from config.example import render, render_new
 from config.quantities import parse_address, parse_duration, parse_size
-from config.report_engine import LifetimeSettings, Rates, Sizes
+from config.sections import LifetimeSettings, Rates, Sizes
 from config.settings import Settings, load, parse
+from config.toml_text import SettingsError
 
 HERE = Path(__file__).resolve().parents[2]
 

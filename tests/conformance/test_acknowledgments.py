@@ -8,6 +8,7 @@ from hl7apy.consts import VALIDATION_LEVEL
 from mappings.hl7.acknowledgment import build_ack, unframed_nak
 from mappings.hl7.header import peek
 from mappings.hl7.refusals import (
+    AckCode,
     DuplicateKeyIdentifier,
     InternalError,
     MalformedMessage,
@@ -22,7 +23,6 @@ from mappings.hl7.refusals import (
     UnsupportedVersion,
     WrongDataType,
 )
-from mappings.hl7.tables import AckCode
 from tests.conformance.parsers import KNOWN_VERSIONS, agree, parsed, structure_errors
 
 NOW = datetime(2026, 3, 2, 15, 30, tzinfo=UTC)

@@ -12,8 +12,7 @@ from mappings.hl7.acknowledgment import build_ack, read_ack, unframed_nak
 from mappings.hl7.batch import join_acks, split
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import MalformedMessage, MalformedReason, MessageRefusal
-from mappings.hl7.tables import AckCode
+from mappings.hl7.refusals import AckCode, MalformedMessage, MalformedReason, MessageRefusal
 from mappings.inbound.definition import InboundMapping
 from mappings.language.diagnostics import RuleFailed
 from mappings.language.scope import ListenerDefaults

@@ -15,8 +15,7 @@ from mappings.hl7.refusals import (
     UnsupportedEvent,
     UnsupportedMessage,
 )
-from mappings.inbound.acceptance import refusal_for
-from mappings.inbound.definition import InboundMapping
+from mappings.inbound.definition import InboundMapping, refusal_for
 from mappings.language.diagnostics import HookFailed, Issue, IssueSeverity, MappingErrors
 from tests.mappings.definitions import DEFAULTS, SHIPPED, message, overlaid
 

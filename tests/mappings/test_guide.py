@@ -10,8 +10,7 @@ import pytest
 from mappings.compiler import check_sources, compile_sources
 from mappings.hl7.message import Message
 from mappings.inbound.definition import InboundMapping
-from mappings.language.rules import KEYS
-from mappings.language.tags import TAGS
+from mappings.language.rules import KEYS, TAGS
 from mappings.language.transforms import TRANSFORMS
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.variables import VARIABLES

@@ -16,8 +16,7 @@ from mappings.hl7.acknowledgment import build_ack, read_ack, unframed_nak
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MalformedMessage, MessageRefusal, strictest
-from mappings.inbound.acceptance import refusal_for
-from mappings.inbound.definition import InboundMapping
+from mappings.inbound.definition import InboundMapping, refusal_for
 from mappings.language.definition_files import overlay_settings
 from mappings.language.diagnostics import Sources
 from mappings.outbound.definition import OutboundMapping

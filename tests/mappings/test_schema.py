@@ -11,10 +11,10 @@ from ruamel.yaml import YAML
 
 from mappings import schema
 from mappings.compiler import KINDS, check_sources
-from mappings.inbound import acceptance, link_signals, metadata, order_mapping
+from mappings.inbound import definition, order_mapping
 from mappings.language import conditions, rules
 from mappings.language.diagnostics import IssueSeverity
-from mappings.outbound import text_layout
+from mappings.outbound import style
 from tests.mappings.definitions import SHIPPED
 
 ROOT = Path(__file__).parents[2]
@@ -134,13 +134,13 @@ def test_each_key_is_in_the_schema() -> None:
     written = SCHEMA["$defs"]["rule"]["anyOf"][2]["properties"]
     assert set(written) == set(rules.KEYS)
     assert set(SCHEMA["$defs"]["test"]["anyOf"][2]["properties"]) == set(conditions.TESTS)
-    assert set(schema.MESSAGE_METADATA["properties"]) == set(metadata.KEYS)
-    assert _properties("accept") == set(acceptance.KEYS)
+    assert set(schema.MESSAGE_METADATA["properties"]) == set(order_mapping.MESSAGE_METADATA_KEYS)
+    assert _properties("accept") == set(definition.ACCEPTANCE_KEYS)
     assert _properties("order") == set(order_mapping.ORDER_KEYS)
     assert _properties("order_control") == set(order_mapping.CONTROL_KEYS)
-    assert set(members["text"]["properties"]) == set(text_layout.KEYS)
+    assert set(members["text"]["properties"]) == set(style.TEXT_KEYS)
     assert _properties("links") == {
-        link_signals.ACCESSION,
-        link_signals.MESSAGE_GROUP,
-        *link_signals.VALUED,
+        order_mapping.ACCESSION,
+        order_mapping.MESSAGE_GROUP,
+        *order_mapping.VALUED,
     }

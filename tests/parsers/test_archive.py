@@ -11,9 +11,8 @@ import pytest
 
 from bridge.admin.packages.activation import unpack_zip
 from bridge.admin.packages.folder import NotImported
-from parsers.archive import unpack
-from parsers.errors import DocumentRefused
-from parsers.limits import PACKAGE, TOML
+from parsers.limits import PACKAGE, TOML, DocumentRefused
+from parsers.readers import read_zip
 
 TOML_FILE = "interface.toml"
 
@@ -75,7 +74,7 @@ HOSTILE = {
 def test_hostile_archives_are_refused(data: bytes) -> None:
     """The refusal has our own reason, whatever error the library raises."""
     with pytest.raises(DocumentRefused) as refused:
-        unpack(data)
+        read_zip(data)
     assert refused.value.reason
 
 
@@ -83,7 +82,7 @@ def test_hostile_archives_are_refused(data: bytes) -> None:
 def test_archives_without_or_with_shared_content_are_within_limits(data: bytes) -> None:
     """The version of the library decides whether overlapping entries are refused."""
     with suppress(DocumentRefused):
-        assert sum(map(len, unpack(data).values())) <= 2000
+        assert sum(map(len, read_zip(data).values())) <= 2000
 
 
 DEEP = {
@@ -112,7 +111,7 @@ def test_a_package_whose_files_take_too_long_together_is_refused() -> None:
 
 
 def test_a_good_package_is_unpacked() -> None:
-    """A package is unpack_zip with or without a folder of its own."""
+    """A package is unpacked with or without a folder of its own."""
     files = {TOML_FILE: b"a = 1\n", "mappings/codes/a.csv": b"code,value\n"}
     wanted = {name: data.decode() for name, data in files.items()}
     assert unpack_zip(archive(files)) == wanted

@@ -4,8 +4,8 @@ import pytest
 from pydantic import ConfigDict, Field, ValidationError
 
 from bridge.web.bodies import MAX_MISTAKES, MAX_VALUES, Model, TooManyValues, require_few_values
-from parsers.errors import DocumentRefused
-from parsers.json import read
+from parsers.limits import DocumentRefused
+from parsers.readers import read_json
 
 MANY = b'{"a": [' + b"1," * (MAX_VALUES + 1) + b"1], "
 
@@ -44,7 +44,7 @@ def test_commas_within_texts_are_no_values(end: bytes) -> None:
 def test_hostile_values_are_refused_with_a_reason(body: bytes) -> None:
     """The refusal has our own reason, and not an error of the parser."""
     with pytest.raises(DocumentRefused) as refused:
-        read(body)
+        read_json(body)
     assert refused.value.reason
 
 

@@ -4,12 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from config.errors import SettingsError
 from config.settings import parse
-from config.toml_text import parse_toml
-from parsers.errors import DocumentRefused
-from parsers.limits import TOML
-from parsers.toml import require_limits
+from config.toml_text import SettingsError, parse_toml
+from parsers.limits import TOML, DocumentRefused
+from parsers.readers import require_toml_limits
 
 HOSTILE = {
     "dotted key": ".".join("a" * 50_000) + " = 1",
@@ -33,7 +31,7 @@ HOSTILE = {
 def test_hostile_texts_are_refused_with_a_reason(text: str) -> None:
     """Settings and interface packages use the same scan."""
     with pytest.raises(DocumentRefused):
-        require_limits(text)
+        require_toml_limits(text)
     with pytest.raises(SettingsError) as refused:
         parse_toml(text, Path("interface.toml"))
     (mistake,) = refused.value.mistakes
@@ -53,7 +51,7 @@ def test_hostile_texts_are_refused_with_a_reason(text: str) -> None:
 )
 def test_texts_and_comments_do_not_count(text: str) -> None:
     """Brackets and points in patterns and comments do not count."""
-    require_limits(text)
+    require_toml_limits(text)
     assert parse_toml(text, Path("bridge.toml"))["a"]
 
 

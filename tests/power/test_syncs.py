@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 from typing_extensions import override
 
-from bridge.monitoring.archive import Archive, last_lines
+from bridge.admin.retention import Archive, last_lines
 from bridge.queue.ledger.arrivals import Arrival
 from bridge.queue.ledger.writer import ArrivalGroup, ArrivalWriter
 from bridge.queue.outbox import Outbox

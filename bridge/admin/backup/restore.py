@@ -38,8 +38,8 @@ from bridge.store.databases import bridge_database, migrate_bridge, open_bridge_
 from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import ActivationOrigin
 from config import Settings, SettingsError, load
-from config.addresses import FolderAddress, WebAddress, parse_connection_address
 from config.private_files import make_folder, open_private, replace_all, sync_folder
+from config.quantities import FolderAddress, WebAddress, parse_connection_address
 from config.sections import ChannelKind
 from config.settings import FILE_NAME
 from config.toml_text import parse_toml

@@ -36,10 +36,10 @@ from bridge.workers.host import WorkerError
 from bridge.workers.pool import HOOKS
 from config import Settings, SettingsError, load
 from config.listeners import ListenerSettings
-from config.partial_settings import further_mistakes, valid_settings
 from config.private_files import Exposure, find_exposures, remove_exposures
 from config.secret_files import read_index_key, read_link_keys, read_token
 from config.sections import ChannelKind, DestinationSettings
+from config.settings import further_mistakes, valid_settings
 from mappings import compiler
 from mappings.language import diagnostics
 from mappings.language.diagnostics import MappingErrors

@@ -20,8 +20,8 @@ from bridge.transports.connection_paths import RefusedPath, authorization_path, 
 from bridge.transports.http_protocol import read_authorization
 from bridge.transports.tls import destination_tls_options, listener_tls_options
 from config import Settings
-from config.addresses import FolderAddress
 from config.listeners import ListenerSettings
+from config.quantities import FolderAddress
 from config.sections import ChannelKind, DestinationSettings
 from mappings.hl7.charset import is_codec
 from mllp.errors import TLSConfigurationError

@@ -12,7 +12,7 @@ from typing import Final
 
 from bridge.errors import BridgeError
 from config import Settings
-from config.addresses import FolderAddress
+from config.quantities import FolderAddress
 
 MIN_LIMIT: Final = 256
 """The minimum for starting a process."""

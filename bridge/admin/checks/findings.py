@@ -15,9 +15,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from config.errors import SettingsError
 from config.settings import FILE_NAME
-from config.toml_text import parse_toml, position
+from config.toml_text import SettingsError, parse_toml, position
 
 _CONNECTION: Final = re.compile(r"(listener|destination) (.+)")
 _SETTING: Final = re.compile(r"[a-z_]+\.[a-z_]+")

@@ -35,8 +35,8 @@ from bridge.transports.connection_paths import (
 from bridge.transports.http_protocol import read_authorization
 from bridge.transports.tls import tls_context
 from config import Settings, SettingsError, load
-from config.addresses import FolderAddress, WebAddress
 from config.listeners import ListenerSettings
+from config.quantities import FolderAddress, WebAddress
 from config.secret_files import read_token
 from config.sections import DestinationSettings
 

@@ -42,8 +42,7 @@ from config.listeners import ListenerSettings
 from config.settings import FILE_NAME
 from mappings import compiler
 from mappings.authoring.inference import infer_definition
-from mappings.authoring.sample_results import render_samples
-from mappings.authoring.trial import FieldDifference, Trial, try_message
+from mappings.authoring.trial import FieldDifference, Trial, render_samples, try_message
 from mappings.compiler import Compiled
 from mappings.language.diagnostics import (
     Issue,

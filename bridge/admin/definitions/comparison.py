@@ -26,8 +26,7 @@ from config import Settings
 from config import load as load_settings
 from config.listeners import ListenerSettings
 from config.settings import FILE_NAME
-from mappings.authoring.sample_results import compare_results, render_samples
-from mappings.authoring.trial import FieldDifference, compare
+from mappings.authoring.trial import FieldDifference, compare, compare_results, render_samples
 from mappings.compiler import Compiled, load
 from mappings.hl7.batch import messages_in
 from mappings.hl7.header import peek

@@ -65,9 +65,8 @@ from mappings.compiler import (
 from mappings.language.code_tables import COLUMNS, read_table, table_file
 from mappings.language.diagnostics import Diagnostics, Issue, MappingErrors, Sources
 from mappings.language.hooks import SUFFIX, changes_hooks
-from parsers.csv import read_rows
-from parsers.errors import DocumentRefused
-from parsers.limits import DEFINITIONS, TABLE
+from parsers.limits import DEFINITIONS, TABLE, DocumentRefused
+from parsers.readers import read_csv
 
 
 class NoDraft(BridgeError):
@@ -194,7 +193,7 @@ _MAX_CODES = 500
 
 def set_entry(text: str, code: str, value: str) -> str:
     """Return the CSV text of a code table with an entry, which replaces that of the same code."""
-    rows = [row for _, row in read_rows(text, TABLE)]
+    rows = [row for _, row in read_csv(text, TABLE)]
     header = [cell.strip().lower() for cell in rows[0]] if rows else []
     if not set(COLUMNS) <= set(header):
         header = list(COLUMNS)

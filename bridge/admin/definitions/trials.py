@@ -49,9 +49,16 @@ from bridge.queue.listing_rows import MessageDetail
 from bridge.store.database import Database
 from config import Settings
 from mappings.authoring.inference import infer_definition
-from mappings.authoring.sample_results import find_dependencies, sample_contexts
-from mappings.authoring.trial import FieldDifference, compare, try_message
-from mappings.authoring.variants import Late, deadline, never
+from mappings.authoring.trial import (
+    FieldDifference,
+    Late,
+    compare,
+    deadline,
+    find_dependencies,
+    never,
+    sample_contexts,
+    try_message,
+)
 from mappings.compiler import Compiled
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message

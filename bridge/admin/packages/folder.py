@@ -41,10 +41,10 @@ from bridge.store.database import Database
 from bridge.store.databases import bridge_database
 from bridge.transports.connection_paths import require_permitted
 from config import Settings
-from config.addresses import FolderAddress
 from config.forms import to_table
 from config.listeners import ListenerSettings
 from config.private_files import replace_all
+from config.quantities import FolderAddress
 from config.sections import ChannelKind
 from config.settings import FILE_NAME, load, parse, paths_in
 from config.toml_text import Location, parse_toml, replace_tables

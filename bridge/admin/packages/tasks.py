@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from config.errors import SettingsError
-from config.toml_text import parse_toml
+from config.toml_text import SettingsError, parse_toml
 from mappings.language import definition_files
 from mappings.language.code_tables import read_table, table_names
 from mappings.language.diagnostics import Diagnostics
-from parsers.archive import unpack
-from parsers.errors import DocumentRefused
+from parsers.limits import DocumentRefused
+from parsers.readers import read_zip
 
 _MAPPINGS = "mappings"
 
@@ -24,7 +23,7 @@ _MAPPINGS = "mappings"
 def unpack_package(document: bytes, given: Mapping[str, Any]) -> dict[str, Any]:
     """Unpack a ZIP and read each file; return the texts as `files`, or a `fault`."""
     try:
-        files = unpack(document)
+        files = read_zip(document)
         for name, text in files.items():
             if name.endswith(".toml"):
                 parse_toml(text, Path(name))

@@ -20,10 +20,9 @@ from bridge.queue.attempts import Attempt
 from bridge.store.database import Database
 from mappings.hl7.acknowledgment import ERROR_DESCRIPTIONS, ReceivedError, read_ack
 from mappings.hl7.charset import LAST_RESORT
-from mappings.hl7.elements import Component, Field
-from mappings.hl7.field_names import field_name
-from mappings.hl7.message import Message, Segment
+from mappings.hl7.message import Component, Field, Message, Segment
 from mappings.hl7.refusals import MessageRefusal
+from mappings.outbound.hl7_versions import field_name
 
 _HEADERS = frozenset({"MSH", "FHS", "BHS"})
 _DELIMITER_FIELDS = 2  # MSH-1 and MSH-2 are delimiters

@@ -20,7 +20,7 @@ from bridge.queue.statements import DELIVERY
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.records import merged_patients
-from mappings.hl7.tables import AckCode
+from mappings.hl7.refusals import AckCode
 
 _LIMIT = 100
 _NEXT_SITE = text("SELECT min(site) FROM bridge_order WHERE site > :site")

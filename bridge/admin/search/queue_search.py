@@ -45,7 +45,7 @@ from bridge.queue.statements import DELIVERY, MESSAGE, MESSAGE_NUMBER
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.records.exceptions import ExceptionSubject
-from mappings.hl7.tables import AckCode
+from mappings.hl7.refusals import AckCode
 
 ID_WINDOW = 20_000
 """The number of ids that one page examines without an index."""

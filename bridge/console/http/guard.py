@@ -46,7 +46,7 @@ from bridge.web.bodies import (
     has_nul,
     is_own_page,
 )
-from parsers.errors import DocumentRefused
+from parsers.limits import DocumentRefused
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 import httpx
 
 from bridge.web.bodies import TooManyValues, require_few_values
-from parsers import json
-from parsers.errors import DocumentRefused
+from parsers.limits import DocumentRefused
+from parsers.readers import read_json
 
 MAX_RESPONSE_BYTES: Final = 2**20
 """A key set with 100 certificates has a quarter of it."""
@@ -40,7 +40,7 @@ async def request_object(
         ):
             body = await _read(response) if response.is_success else b""
         require_few_values(body)
-        found = json.read(body)
+        found = read_json(body)
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, TooManyValues, DocumentRefused):
         raise RequestFailed from None
     if not isinstance(found, dict):

@@ -32,8 +32,8 @@ from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.order_mapping import PatientNames
 from mappings.language.code_tables import UnmappedCode
+from mappings.language.conditions import PatternsTakeLong, bounded_patterns
 from mappings.language.diagnostics import RuleFailed
-from mappings.language.patterns import PatternsTakeLong, bounded_patterns
 from mappings.language.scope import ListenerDefaults
 
 _SENT_AT = Path.parse("MSH-7.1")

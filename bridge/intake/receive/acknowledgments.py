@@ -32,12 +32,13 @@ from config.listeners import Replies, ReusedControlId
 from mappings.hl7.acknowledgment import as_order_reply, build_ack, unframed_nak
 from mappings.hl7.header import Header, peek
 from mappings.hl7.refusals import (
+    AckCode,
+    AckCondition,
     DuplicateKeyIdentifier,
     InternalError,
     MalformedMessage,
     MessageRefusal,
 )
-from mappings.hl7.tables import AckCode, AckCondition
 
 
 class ControlIds:

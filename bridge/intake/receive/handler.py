@@ -49,14 +49,14 @@ from config.listeners import Acknowledge
 from mappings.hl7.acknowledgment import unframed_nak
 from mappings.hl7.batch import join_acks
 from mappings.hl7.refusals import (
+    AckCode,
     InternalError,
     MalformedMessage,
     MalformedReason,
     MessageRefusal,
     TooLargeForPatients,
 )
-from mappings.hl7.tables import AckCode
-from mappings.language.patterns import PatternsTakeLong, bounded_patterns
+from mappings.language.conditions import PatternsTakeLong, bounded_patterns
 from mllp.contract import Peer, ReplyCallback, gather_replies
 from mllp.errors import FrameMemoryExhausted, FrameTooLarge, FramingError, TruncatedFrame
 from mllp.framing import COMMIT_ACK, COMMIT_NAK, Frame

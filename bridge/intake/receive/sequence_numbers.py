@@ -23,6 +23,7 @@ from bridge.store.records.sequence_numbers import Links, SequenceLinks
 from config.listeners import SequenceNumbers
 from mappings.hl7.header import Header, peek
 from mappings.hl7.refusals import (
+    AckCode,
     DuplicateKeyIdentifier,
     InternalError,
     MessageRefusal,
@@ -30,7 +31,6 @@ from mappings.hl7.refusals import (
     OutOfSequence,
     WrongDataType,
 )
-from mappings.hl7.tables import AckCode
 from mllp.contract import Handler, Peer, ReplyCallback
 from mllp.framing import Frame
 

@@ -21,6 +21,7 @@ from mappings.hl7.batch import find_stray_lines, find_wrong_count, split
 from mappings.hl7.header import Header, peek
 from mappings.hl7.message import find_nul
 from mappings.hl7.refusals import (
+    AckCode,
     BatchCountMismatch,
     InternalError,
     MalformedMessage,
@@ -33,12 +34,10 @@ from mappings.hl7.refusals import (
     WrongDataType,
     strictest,
 )
-from mappings.hl7.tables import AckCode
-from mappings.inbound.acceptance import refusal_for
-from mappings.inbound.definition import InboundMapping
+from mappings.inbound.definition import InboundMapping, refusal_for
 from mappings.inbound.events import OrderEvent
 from mappings.language.code_tables import UnmappedCode
-from mappings.language.patterns import PatternsTakeLong
+from mappings.language.conditions import PatternsTakeLong
 from mappings.language.scope import ListenerDefaults
 from mllp.framing import START, Frame
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.errors import BridgeError
-from parsers.errors import DocumentRefused
-from parsers.xml import read
+from parsers.limits import DocumentRefused
+from parsers.readers import read_xml
 
 
 class ProfileUnusable(BridgeError):
@@ -37,7 +37,7 @@ _USAGE: Final = re.compile(r"R|RE|O|C|CE|B|W|X|IX|C\(\w+/\w+\)|")
 def load_profile(file: Path) -> Reference:
     """Read a profile of one or more message structures. Raises ProfileUnusable."""
     try:
-        root = read(file.read_bytes())
+        root = read_xml(file.read_bytes())
     except OSError as error:
         raise ProfileUnusable(file.name, error.strerror or "cannot be read") from None
     except DocumentRefused as refused:

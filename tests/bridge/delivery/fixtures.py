@@ -12,7 +12,7 @@ from bridge.queue.states import RetryPolicy
 from mappings.compiler import DEFINITIONS, load
 from mappings.hl7.acknowledgment import build_ack
 from mappings.hl7.header import peek
-from mappings.hl7.tables import AckCode
+from mappings.hl7.refusals import AckCode
 from mappings.inbound.definition import InboundMapping
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultEvent

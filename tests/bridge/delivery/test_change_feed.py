@@ -12,10 +12,14 @@ from sqlalchemy import text
 from typing_extensions import override
 
 from bridge.contract import FeedFault, OrderKey, ReportStatus
-from bridge.contract.responses import ChangeBody, ChangesResponse, ReleaseBody, StatusRecordBody
-from bridge.delivery.change_feed import ChangeFeedReader, ChangeProcessor
+from bridge.contract.responses import (
+    ChangeBody,
+    ChangesResponse,
+    ReleaseBody,
+    StatusRecordBody,
+)
+from bridge.delivery.change_feed import ChangeFeedReader, ChangeProcessor, released_reports
 from bridge.delivery.destinations import events_of_change, plan_deliveries
-from bridge.delivery.known_reports import released_reports
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from bridge.metrics import Metrics

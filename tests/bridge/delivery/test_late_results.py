@@ -13,7 +13,7 @@ from bridge.store.database import Database
 from mappings.hl7.acknowledgment import build_ack
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
-from mappings.hl7.tables import AckCode
+from mappings.hl7.refusals import AckCode
 from mappings.outbound.results import ResultEvent
 from tests.bridge.delivery.fixtures import Page, accepting, destination
 from tests.bridge.delivery.test_addenda import sign_addendum, texts

@@ -25,7 +25,7 @@ from bridge.errors import FailureKind
 from bridge.queue.states import QueueEvent
 from mappings.hl7.acknowledgment import build_ack
 from mappings.hl7.header import peek
-from mappings.hl7.tables import AckCode
+from mappings.hl7.refusals import AckCode
 from mllp.errors import LossReason
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,8 +8,7 @@ from sqlalchemy import text
 
 from bridge.contract import OrderKey, ReportStatus
 from bridge.contract.responses import StatusRecordBody
-from bridge.delivery.change_feed import ChangeProcessor
-from bridge.delivery.known_reports import NEVER, KnownReport
+from bridge.delivery.change_feed import NEVER, ChangeProcessor, KnownReport
 from bridge.delivery.status_poll import (
     FORGET_AFTER,
     MAX_INTERVAL,

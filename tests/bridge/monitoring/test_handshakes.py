@@ -3,7 +3,7 @@
 from structlog.testing import capture_logs
 
 from bridge.handshake_counts import LOG_SECONDS, MAX_ENTRIES, HandshakeCounts
-from bridge.monitoring import handshakes
+from bridge.monitoring.channels import HOUR, newest_handshakes, read_handshakes, store_handshakes
 from bridge.monitoring.conditions import AlertThresholds, SystemSnapshot, find_conditions
 from bridge.store.database import Database
 from bridge.store.databases import migrate_bridge
@@ -40,7 +40,7 @@ def test_failures_are_stored_and_raise_an_alert(database: Database) -> None:
     counts = HandshakeCounts(lambda *_: None, lambda: now[0])
 
     def alerts() -> list[str]:
-        stored = handshakes.read(database)
+        stored = read_handshakes(database)
         snapshot = SystemSnapshot(
             now=now[0], started_at=0, queues={}, last_message={}, paused={}, certificates={},
             handshakes=stored,
@@ -49,25 +49,25 @@ def test_failures_are_stored_and_raise_an_alert(database: Database) -> None:
 
     for _ in range(2):
         counts.note("listener", "orders", "192.0.2.7", EXPIRED)
-        handshakes.store(database, "node", counts.take())
+        store_handshakes(database, "node", counts.take())
         for _ in range(5):
             counts.note("listener", "orders", "192.0.2.9", LEFT)
-    handshakes.store(database, "node", counts.take())
+    store_handshakes(database, "node", counts.take())
     assert alerts() == []
     now[0] += 1000
     counts.note("listener", "orders", "192.0.2.7", EXPIRED)
-    handshakes.store(database, "node", counts.take())
+    store_handshakes(database, "node", counts.take())
     (text,) = alerts()
     assert text == (
         "3 TLS handshakes of listener orders failed, the last with 192.0.2.7: "
         "certificate has expired"
     )
-    (failure, *_) = handshakes.of_channels(database, "listener")["orders"]
+    (failure, *_) = newest_handshakes(database, "listener")["orders"]
     assert (failure["count"], failure["subject"], failure["peer"]) == (3, "CN=ris", "192.0.2.7")
-    now[0] += 2 * handshakes.HOUR
+    now[0] += 2 * HOUR
     counts.note("listener", "orders", "192.0.2.7", EXPIRED)
-    handshakes.store(database, "node", counts.take())
-    (failure, *_) = handshakes.of_channels(database, "listener")["orders"]
+    store_handshakes(database, "node", counts.take())
+    (failure, *_) = newest_handshakes(database, "listener")["orders"]
     assert failure["count"] == 1, "the count begins anew after a quiet hour"
 
 
@@ -79,7 +79,7 @@ def test_few_peers_are_stored(database: Database) -> None:
     for number in range(3 * MAX_ENTRIES):
         now[0] += 1000
         counts.note("destination", "ris", f"192.0.2.{number}", EXPIRED)
-        handshakes.store(database, "node", counts.take())
-    stored = handshakes.of_channels(database, "destination")["ris"]
+        store_handshakes(database, "node", counts.take())
+    stored = newest_handshakes(database, "destination")["ris"]
     assert len(stored) == MAX_ENTRIES
     assert stored[0]["peer"] == f"192.0.2.{3 * MAX_ENTRIES - 1}"

@@ -25,8 +25,7 @@ from bridge.transports.folder_listener import (
 from mappings.hl7.acknowledgment import build_ack, read_ack
 from mappings.hl7.batch import MAX_MESSAGES
 from mappings.hl7.header import peek
-from mappings.hl7.refusals import InternalError, MessageRefusal, MissingField
-from mappings.hl7.tables import AckCode
+from mappings.hl7.refusals import AckCode, InternalError, MessageRefusal, MissingField
 from mllp.contract import Peer, ReplyCallback, ServerObserver
 from mllp.errors import LossReason, NotConnected, ReplyLost
 from mllp.framing import Frame

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mappings.authoring.sample_results import Dependencies, find_dependencies
+from mappings.authoring.trial import Dependencies, find_dependencies
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
 from mappings.inbound.definition import InboundMapping
 from mappings.language.scope import ListenerDefaults

@@ -2,8 +2,7 @@
 
 import json
 
-from mappings.authoring.trial import try_message
-from mappings.authoring.variants import MAX_PARTS, sort_parts
+from mappings.authoring.trial import MAX_PARTS, sort_parts, try_message
 from mappings.compiler import DEFINITIONS, load
 from mappings.hl7.message import Message
 from mappings.inbound.definition import InboundMapping

@@ -8,8 +8,7 @@ from mappings.hl7.acknowledgment import build_ack, read_ack
 from mappings.hl7.batch import MAX_MESSAGES, find_stray_lines, find_wrong_count, join_acks, split
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
-from mappings.hl7.refusals import MalformedMessage, MalformedReason
-from mappings.hl7.tables import AckCode
+from mappings.hl7.refusals import AckCode, MalformedMessage, MalformedReason
 from tests.peak_memory import peak_memory
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -16,6 +16,8 @@ from mappings.hl7.acknowledgment import (
 )
 from mappings.hl7.header import peek
 from mappings.hl7.refusals import (
+    AckCode,
+    AckCondition,
     DuplicateKeyIdentifier,
     InternalError,
     MalformedMessage,
@@ -31,7 +33,6 @@ from mappings.hl7.refusals import (
     WrongDataType,
     strictest,
 )
-from mappings.hl7.tables import AckCode, AckCondition
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 REFUSALS: Sequence[MessageRefusal] = (

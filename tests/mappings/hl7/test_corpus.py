@@ -16,8 +16,7 @@ from mappings.hl7.acknowledgment import build_ack, read_ack, unframed_nak
 from mappings.hl7.batch import split
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message, Segment
-from mappings.hl7.refusals import MalformedMessage, MalformedReason
-from mappings.hl7.tables import AckCode, ErrorCode
+from mappings.hl7.refusals import AckCode, ErrorCode, MalformedMessage, MalformedReason
 from tests.corpus import CORPUS, SHAPES
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -2,7 +2,7 @@ r"""Delimiters as MSH-1 and MSH-2 declare them (HL7 v2.5.1 §2.5.4)."""
 
 import pytest
 
-from mappings.hl7.delimiters import STANDARD, Delimiters, read
+from mappings.hl7.header import STANDARD, Delimiters, read
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mappings.hl7.charset import UTF_8_WITH_STRAYS, codec_for, is_codec, known_codec
-from mappings.hl7.delimiters import STANDARD, Delimiters
 from mappings.hl7.escapes import escape, transcribe, unescape
+from mappings.hl7.header import STANDARD, Delimiters
 from mappings.hl7.message import Message
 from tests.peak_memory import peak_memory
 

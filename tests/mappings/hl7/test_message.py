@@ -7,19 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mappings.hl7 import lines
-from mappings.hl7.elements import NULL, is_null
 from mappings.hl7.escapes import escape
 from mappings.hl7.header import peek
-from mappings.hl7.lines import (
+from mappings.hl7.lines import MAX_SEGMENTS
+from mappings.hl7.message import (
     MAX_COMPONENTS,
     MAX_ESCAPES,
     MAX_FIELDS,
     MAX_LINES,
     MAX_REPETITIONS,
-    MAX_SEGMENTS,
     MAX_SUBCOMPONENTS,
+    NULL,
+    Message,
+    find_nul,
+    is_null,
 )
-from mappings.hl7.message import Message, find_nul
 from mappings.hl7.path import EVERY, Path
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mappings.hl7.delimiters import STANDARD
-from mappings.hl7.elements import Field, MessageSyntax
-from mappings.hl7.message import Message
+from mappings.hl7.header import STANDARD
+from mappings.hl7.message import Field, Message, MessageSyntax
 from mappings.hl7.person_names import PersonName, are_compatible, preferred_name
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "hl7-conformance.md"

@@ -8,7 +8,7 @@ import pytest
 from mappings.compiler import check_sources
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import TableValueNotFound
-from mappings.language.patterns import (
+from mappings.language.conditions import (
     MAX_PATTERN_CHARACTERS,
     MAX_SEARCHED_CHARACTERS,
     PatternsTakeLong,

@@ -42,7 +42,7 @@ from bridge.web.bodies import (
     TooManyValues,
     is_own_page,
 )
-from parsers.errors import DocumentRefused
+from parsers.limits import DocumentRefused
 
 
 def is_framed(request: Request) -> bool:

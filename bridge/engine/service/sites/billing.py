@@ -17,9 +17,8 @@ from bridge.engine.rules.text.billing import MAX_PHRASE, CodeRow, CodeSystem, de
 from bridge.engine.service.report_lookup import key_of, orders_of
 from bridge.engine.service.sites.site_settings import lock_site
 from bridge.engine.service.work import Work
-from parsers.csv import read_rows
-from parsers.errors import DocumentRefused
-from parsers.limits import TABLE
+from parsers.limits import TABLE, DocumentRefused
+from parsers.readers import read_csv
 
 CODES = metadata.tables["engine_code_map"]
 COLUMNS = ("system", "match", "code", "description")
@@ -35,7 +34,7 @@ class BadCodeMap(EngineError):
 def read_code_map(text: str) -> list[CodeRow]:
     """Parse `system,match,code,description` rows of a CSV with a header; raise `BadCodeMap`."""
     try:
-        lines = read_rows(text.lstrip("\ufeff"), TABLE)
+        lines = read_csv(text.lstrip("\ufeff"), TABLE)
         _, header = next(lines, (1, []))
         missing = set(COLUMNS[:3]) - set(header)
         if missing:

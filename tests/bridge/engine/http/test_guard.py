@@ -13,8 +13,8 @@ from bridge.engine.http.requests.request_limits import QuotaMeter, monotonic_ms
 from bridge.engine.service.sites.site_settings import is_origin
 from bridge.engine.settings import EngineSettings, Quota, RateLimits
 from bridge.web.bodies import BUDGET, MAX_VALUES, SMALL
-from parsers.errors import DocumentRefused
-from parsers.json import read as parse
+from parsers.limits import DocumentRefused
+from parsers.readers import read_json as parse
 from tests.bridge.engine.http.engine_service import ADMIN, OTHER, OURS, Clock, Service, identity
 from tests.calls import counted
 from tests.unread import METHODS, UnreadRequest, paths_of

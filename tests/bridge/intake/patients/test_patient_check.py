@@ -12,7 +12,7 @@ from bridge.intake.receive.patient_check import merged_patient_check
 from bridge.store.database import Database
 from bridge.store.records import merged_patients, visit_transfers
 from config.listeners import Acknowledge, MergedPatients
-from mappings.hl7.tables import AckCode
+from mappings.hl7.refusals import AckCode
 from tests.bridge.intake.fixture import LISTENING, IntakeFixture, open_intake, order
 from tests.bridge.intake.messages import adt
 

@@ -25,7 +25,7 @@ from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.records import order_index
 from config.listeners import PatientConflict
-from mappings.hl7.tables import AckCode
+from mappings.hl7.refusals import AckCode
 from tests.bridge.delivery.fixtures import SITE, inbound
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import LISTENING, open_intake

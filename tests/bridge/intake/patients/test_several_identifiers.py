@@ -6,7 +6,7 @@ from bridge.intake.receive.patient_check import merged_patient_check
 from bridge.orders.patients import DemographicsUpdate
 from bridge.store.database import Database
 from bridge.store.records import patient_demographics
-from mappings.hl7.tables import AckCode
+from mappings.hl7.refusals import AckCode
 from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import Hospital
 from tests.bridge.intake.fixture import LISTENING, open_intake, order

@@ -27,7 +27,7 @@ from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.batch import MAX_MESSAGES
 from mappings.hl7.header import peek
 from mappings.hl7.message import find_nul
-from mappings.hl7.tables import AckCode
+from mappings.hl7.refusals import AckCode
 from mllp.errors import (
     FrameMemoryExhausted,
     FrameTimedOut,

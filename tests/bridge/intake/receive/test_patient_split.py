@@ -17,7 +17,7 @@ from bridge.store.database import Database
 from bridge.workers.offload import LARGE
 from config.listeners import Acknowledge, ReusedControlId, SequenceNumbers
 from mappings.hl7.acknowledgment import read_ack
-from mappings.hl7.tables import AckCode
+from mappings.hl7.refusals import AckCode
 from mllp.contract import as_deferred
 from mllp.framing import Frame
 from tests.bridge.intake.fixture import (

@@ -17,7 +17,7 @@ from bridge.store.records.sequence_numbers import SequenceLinks
 from config.listeners import Acknowledge, ReusedControlId, SequenceNumbers
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.header import peek
-from mappings.hl7.tables import AckCode
+from mappings.hl7.refusals import AckCode
 from mllp.contract import as_deferred
 from mllp.errors import FrameTooLarge
 from mllp.framing import Frame
