@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from bridge.contract.errors import ErrorCode
+
 FRESH_MS: Final = 10 * 60 * 1000
 """How long a proof of identity is valid for sensitive actions."""
 _CLOCK_SKEW_MS: Final = 60 * 1000
@@ -33,29 +35,6 @@ class AccountAction(StrEnum):
     ENABLE = "enable"
     GRANT = "grant"  # a console role
     REVOKE_GRANT = "revoke-grant"
-
-
-class AccountRefusal(StrEnum):
-    """The reason of a refusal; its value is the error code."""
-
-    NOT_PERMITTED = "not_permitted"
-    OWN_ACCOUNT = "own_account"
-    OWNER_ONLY = "owner_only"
-    TARGET_MAY_MORE = "target_may_more"
-    UNKNOWN_ACCOUNT = "unknown_account"
-    UNKNOWN_SITE = "unknown_site"
-    LAST_ADMINISTRATOR = "last_administrator"
-
-
-TEXTS: Final[Mapping[AccountRefusal, str]] = {
-    AccountRefusal.NOT_PERMITTED: "the caller may not do this to this account",
-    AccountRefusal.OWN_ACCOUNT: "nobody does this to their own account",
-    AccountRefusal.OWNER_ONLY: "only the owner of an account sets its password",
-    AccountRefusal.TARGET_MAY_MORE: "the account has rights that the caller does not have",
-    AccountRefusal.UNKNOWN_ACCOUNT: "there is no such account",
-    AccountRefusal.UNKNOWN_SITE: "there is no such site",
-    AccountRefusal.LAST_ADMINISTRATOR: "this is the last system administrator",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,20 +107,20 @@ class AccountRequest:
     grants: Rights = NO_RIGHTS
 
 
-_Rule = Callable[[AccountActor, AccountTarget, AccountRequest], AccountRefusal | None]
+_Rule = Callable[[AccountActor, AccountTarget, AccountRequest], ErrorCode | None]
 
 
 def decide(
     actor: AccountActor, target: AccountTarget, request: AccountRequest, *, force: bool = False
-) -> AccountRefusal | None:
+) -> ErrorCode | None:
     """Return why an actor may not make a change, or None if they may."""
     if not request.site_exists:
-        return AccountRefusal.UNKNOWN_SITE
+        return ErrorCode.UNKNOWN_SITE
     if target.account_id is None and request.action is not AccountAction.INVITE:
-        return AccountRefusal.UNKNOWN_ACCOUNT
+        return ErrorCode.UNKNOWN_ACCOUNT
     refusal = TABLE[request.action](actor, target, request)
     if refusal is None and request.action in _DEMOTING and target.last_administrator and not force:
-        return AccountRefusal.LAST_ADMINISTRATOR
+        return ErrorCode.LAST_ADMINISTRATOR
     return refusal
 
 
@@ -149,64 +128,60 @@ def _owns(actor: AccountActor, target: AccountTarget) -> bool:
     return actor.account_id is not None and str(actor.account_id) == str(target.account_id)
 
 
-def _owner(actor: AccountActor, target: AccountTarget, _: AccountRequest) -> AccountRefusal | None:
+def _owner(actor: AccountActor, target: AccountTarget, _: AccountRequest) -> ErrorCode | None:
     """Permit the owner, and a system administrator until the owner has enrolled."""
     if _owns(actor, target):
         return None
     sets_first = actor.rights.system and not target.enrolled
-    return None if sets_first else AccountRefusal.OWNER_ONLY
+    return None if sets_first else ErrorCode.OWNER_ONLY
 
 
-def _system(actor: AccountActor, target: AccountTarget, _: AccountRequest) -> AccountRefusal | None:
+def _system(actor: AccountActor, target: AccountTarget, _: AccountRequest) -> ErrorCode | None:
     """Permit a system administrator on another account that has no further rights."""
     if _owns(actor, target):
-        return AccountRefusal.OWN_ACCOUNT
+        return ErrorCode.OWN_ACCOUNT
     if not actor.rights.system:
-        return AccountRefusal.NOT_PERMITTED
-    return None if actor.rights.cover(target.rights) else AccountRefusal.TARGET_MAY_MORE
+        return ErrorCode.NOT_PERMITTED
+    return None if actor.rights.cover(target.rights) else ErrorCode.TARGET_MAY_MORE
 
 
-def _site(
-    actor: AccountActor, target: AccountTarget, request: AccountRequest
-) -> AccountRefusal | None:
+def _site(actor: AccountActor, target: AccountTarget, request: AccountRequest) -> ErrorCode | None:
     """Permit an administrator of the site on an account that has no further rights."""
     if not actor.rights.system and request.site not in actor.administers:
-        return AccountRefusal.NOT_PERMITTED
+        return ErrorCode.NOT_PERMITTED
     if _owns(actor, target) or actor.rights.cover(target.rights):
         return None
-    return AccountRefusal.TARGET_MAY_MORE
+    return ErrorCode.TARGET_MAY_MORE
 
 
 def _site_of_others(
     actor: AccountActor, target: AccountTarget, request: AccountRequest
-) -> AccountRefusal | None:
+) -> ErrorCode | None:
     """Decide as `_site`, but refuse the actor's own account."""
-    return AccountRefusal.OWN_ACCOUNT if _owns(actor, target) else _site(actor, target, request)
+    return ErrorCode.OWN_ACCOUNT if _owns(actor, target) else _site(actor, target, request)
 
 
-def _invitation(
-    actor: AccountActor, _: AccountTarget, request: AccountRequest
-) -> AccountRefusal | None:
+def _invitation(actor: AccountActor, _: AccountTarget, request: AccountRequest) -> ErrorCode | None:
     """Permit an administrator of the site: a membership gives no rights over the account."""
     permitted = actor.rights.system or request.site in actor.administers
-    return None if permitted else AccountRefusal.NOT_PERMITTED
+    return None if permitted else ErrorCode.NOT_PERMITTED
 
 
 def _owner_or_site(
     actor: AccountActor, target: AccountTarget, request: AccountRequest
-) -> AccountRefusal | None:
+) -> ErrorCode | None:
     """Permit the owner, or an administrator of the site that the token is bound to."""
     return None if _owns(actor, target) else _site(actor, target, request)
 
 
 def _console(
     actor: AccountActor, target: AccountTarget, request: AccountRequest
-) -> AccountRefusal | None:
+) -> ErrorCode | None:
     """Permit a system administrator who has all granted rights, as `_system` does."""
     refusal = _system(actor, target, request)
     if refusal is not None:
         return refusal
-    return None if actor.rights.cover(request.grants) else AccountRefusal.NOT_PERMITTED
+    return None if actor.rights.cover(request.grants) else ErrorCode.NOT_PERMITTED
 
 
 TABLE: Final[Mapping[AccountAction, _Rule]] = {

@@ -28,13 +28,6 @@ class ReportStatus(StrEnum):
     ADDENDUM = "Addendum"
 
 
-class FeedFault(StrEnum):
-    """Error codes of change feed cursors that come from another database."""
-
-    BEYOND_END = "cursor_beyond_end"
-    OTHER_FEED = "cursor_of_another_feed"
-
-
 _MARKED = 1 << 52
 """
 The bit that is set in cursors with a mark. JSON readers represent integers of up to 53 bits

@@ -12,7 +12,8 @@ from random import Random
 import structlog
 from sqlalchemy import Connection
 
-from bridge.contract import FeedFault, OrderKey, split_cursor
+from bridge.contract import OrderKey, split_cursor
+from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import ChangeBody, ChangesResponse
 from bridge.delivery.destinations import (
     CompiledDestination,
@@ -369,7 +370,7 @@ IGNORED_EVENTS = (
 """Events for which no destination gets a message: launches, edits, and signatures in the delay."""
 UNSUPPORTED_RETRY_SECONDS = 300.0  # then a service without the feed is asked for it again
 
-_REPLACED = frozenset(FeedFault)
+_REPLACED = frozenset({ErrorCode.CURSOR_BEYOND_END, ErrorCode.CURSOR_OF_ANOTHER_FEED})
 
 
 class ChangeFeedReader:

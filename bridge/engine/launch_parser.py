@@ -18,9 +18,10 @@ from typing import Any
 from pydantic_core import to_json
 
 from bridge.contract import OrderKey
-from bridge.engine.documents.errors import SR_DETAILS, BadImage, ImageFault, SrFault
+from bridge.contract.errors import ErrorCode
+from bridge.engine.documents.errors import BadImage
 from bridge.engine.documents.uploads.images import ImageLimits, accept
-from bridge.engine.errors import BadLaunch
+from bridge.engine.errors import EngineError
 from bridge.engine.launch import (
     LANGUAGES,
     Attachment,
@@ -61,7 +62,7 @@ class LaunchParts:
 def read_launch(
     parts: LaunchParts, limits: SizeLimits, budget: ParsingBudget | None = None
 ) -> LaunchInput:
-    """Return the checked launch; raise `BadLaunch`. Decodes files: call it off the event loop."""
+    """Return the checked launch; raise `EngineError`. Decodes files: call it off the event loop."""
     budget = budget or ParsingBudget()
     reports = read_structured_reports(parts.structured_reports, limits, budget)
     attachments = reports + read_key_images(parts.key_images, limits, budget)
@@ -107,7 +108,7 @@ def _tags(clinical_info: Mapping[str, Any], limits: SizeLimits) -> dict[str, str
     for name in ("KeyFindings", "Notes", "ReasonForExam"):
         if len(tags.get(name, "")) > limits.key_findings:
             detail = f"{name} is longer than {limits.key_findings} characters"
-            raise BadLaunch("too_long", detail, pointer=f"/clinicalInfo/{name}")
+            raise EngineError(ErrorCode.TOO_LONG, detail, pointer=f"/clinicalInfo/{name}")
     return tags
 
 
@@ -122,17 +123,15 @@ def _require_identity(tags: Mapping[str, str], limits: SizeLimits) -> None:
     ]
     if missing:
         (pointer, detail), *others = missing
-        refusal = BadLaunch("missing_tag", detail, pointer=pointer)
-        refusal.more = tuple(others)
-        raise refusal
+        raise EngineError(ErrorCode.MISSING_TAG, detail, pointer=pointer, more=others)
     for name in IDENTITY_TAGS:
         if has_invisible(tags[name]):
             detail = f"{name} has control characters, line ends or direction marks"
-            raise BadLaunch("invalid_request", detail, pointer=f"/clinicalInfo/{name}")
+            raise EngineError(ErrorCode.INVALID_REQUEST, detail, pointer=f"/clinicalInfo/{name}")
         # Only a tag of an SR file can be too long: the HTTP layer has checked the request's tags.
         if len(tags[name].encode()) > limits.tag:
             detail = f"{name} is longer than {limits.tag} bytes"
-            raise BadLaunch("too_long", detail, pointer=f"/clinicalInfo/{name}")
+            raise EngineError(ErrorCode.TOO_LONG, detail, pointer=f"/clinicalInfo/{name}")
 
 
 def _metadata(value: Any, limits: SizeLimits) -> dict[str, Any] | None:
@@ -141,12 +140,12 @@ def _metadata(value: Any, limits: SizeLimits) -> dict[str, Any] | None:
     pointer = "/clinicalInfo/Metadata"
     if _depth(value) > limits.metadata_depth:
         detail = f"Metadata is nested deeper than {limits.metadata_depth}"
-        raise BadLaunch("metadata_too_deep", detail, pointer=pointer)
+        raise EngineError(ErrorCode.METADATA_TOO_DEEP, detail, pointer=pointer)
     # `json.dumps` adds spaces, which at most double the length of the compact JSON.
     large = 2 * len(to_json(value)) > limits.metadata
     if large and len(json.dumps(value, ensure_ascii=False).encode()) > limits.metadata:
         detail = f"Metadata is larger than {limits.metadata} bytes"
-        raise BadLaunch("metadata_too_large", detail, pointer=pointer)
+        raise EngineError(ErrorCode.METADATA_TOO_LARGE, detail, pointer=pointer)
     return dict(value)
 
 
@@ -173,7 +172,7 @@ def _user(user_info: Mapping[str, Any] | None) -> NamedUser | None:
 def _register(parts: LaunchParts) -> bool:
     if parts.register_order and not parts.lazy:
         detail = "registerOrder requires lazyLaunch: true"
-        raise BadLaunch("register_needs_lazy", detail, pointer="/registerOrder")
+        raise EngineError(ErrorCode.REGISTER_NEEDS_LAZY, detail, pointer="/registerOrder")
     return parts.register_order
 
 
@@ -181,7 +180,7 @@ def _force_name(parts: LaunchParts) -> bool:
     # The name of a file never renames a patient (interface reference, launch).
     if parts.force_name and not parts.clinical_info.get("PatientName", "").strip("^ "):
         detail = "forceUpdatePatientName needs a PatientName in clinicalInfo"
-        raise BadLaunch("missing_tag", detail, pointer="/clinicalInfo/PatientName")
+        raise EngineError(ErrorCode.MISSING_TAG, detail, pointer="/clinicalInfo/PatientName")
     return parts.force_name
 
 
@@ -194,13 +193,13 @@ def _drop_repeated(attachments: Sequence[Attachment]) -> tuple[Attachment, ...]:
 
 
 def read_app(options: Mapping[str, Any]) -> ReportingOptions:
-    """Return `reportingApp` with its languages mapped; raise `BadLaunch`."""
+    """Return `reportingApp` with its languages mapped; raise `EngineError`."""
     if all(each is None or each == "" for each in options.values()):
         return _NO_OPTIONS
     return_format = options.get("ReturnFormat") or None
     if return_format is not None and return_format.upper() != "HL7":
         detail = "ReturnFormat is not HL7"
-        raise BadLaunch("unknown_format", detail, pointer="/reportingApp/ReturnFormat")
+        raise EngineError(ErrorCode.UNKNOWN_FORMAT, detail, pointer="/reportingApp/ReturnFormat")
     return ReportingOptions(
         app_language=read_language(options.get("AppLanguage"), "/reportingApp/AppLanguage"),
         speech_language=read_language(
@@ -214,13 +213,13 @@ def read_app(options: Mapping[str, Any]) -> ReportingOptions:
 
 
 def read_language(code: str | None, pointer: str) -> str | None:
-    """Return the supported language for `code`, None for an empty one; raise `BadLaunch`."""
+    """Return the supported language for `code`, None for an empty one; raise `EngineError`."""
     if not code or not code.strip():
         return None
     found = supported_language(code)
     if found is None:
         detail = f"the language is not one of {', '.join(LANGUAGES)}"
-        raise BadLaunch("unknown_language", detail, pointer=pointer)
+        raise EngineError(ErrorCode.UNKNOWN_LANGUAGE, detail, pointer=pointer)
     return found
 
 
@@ -231,7 +230,7 @@ def _template(value: int | str | None) -> int | None:
     text = str(value).strip()
     if not (text.isascii() and text.isdigit()) or len(text) > len("999999999"):
         detail = "ApplyTemplate is not a template number"
-        raise BadLaunch("bad_template", detail, pointer="/reportingApp/ApplyTemplate")
+        raise EngineError(ErrorCode.BAD_TEMPLATE, detail, pointer="/reportingApp/ApplyTemplate")
     return int(text)
 
 
@@ -241,11 +240,11 @@ NAME_LENGTH = 255
 def read_structured_reports(
     files: Sequence[str], limits: SizeLimits, budget: ParsingBudget | None = None
 ) -> list[Attachment]:
-    """Read base64 files in worker processes; raise `BadLaunch` with the index of a bad one."""
+    """Read base64 files in worker processes; raise `EngineError` with the index of a bad one."""
     budget = budget or ParsingBudget()
     if len(files) > limits.structured_reports:
         detail = f"at most {limits.structured_reports} DICOM SR files in one request"
-        raise BadLaunch("too_many_files", detail, pointer="/dicomSR")
+        raise EngineError(ErrorCode.TOO_MANY_FILES, detail, pointer="/dicomSR")
     return [_structured_report(text, index, limits, budget) for index, text in enumerate(files)]
 
 
@@ -256,9 +255,8 @@ def _structured_report(
     data = _decoded(text, limits.structured_report, f"dicomSR[{index}]", pointer)
     report = _parse_report(data, limits, budget)
     if "fault" in report:
-        fault = SrFault(report["fault"])
-        detail = f"dicomSR[{index}]: {SR_DETAILS[fault]}"
-        raise BadLaunch(fault.value.replace("-", "_"), detail, pointer=pointer)
+        fault = ErrorCode(report["fault"])
+        raise EngineError(fault, f"dicomSR[{index}]: {fault.text}", pointer=pointer)
     details = {name: report[name] for name in ("title", "text", "measurements", "groups")}
     return Attachment(
         FileKind.STRUCTURED_REPORT,
@@ -280,9 +278,9 @@ def _parse_report(data: bytes, limits: SizeLimits, budget: ParsingBudget) -> dic
             "structured report", data, size, limits=STRUCTURED_REPORT, budget=budget
         )
     except DocumentTooCostly:
-        return {"fault": SrFault.TOO_COSTLY.value}
+        return {"fault": ErrorCode.SR_TOO_COSTLY.value}
     except DocumentUnparsable:
-        return {"fault": SrFault.MALFORMED.value}
+        return {"fault": ErrorCode.SR_MALFORMED.value}
     return found
 
 
@@ -291,10 +289,10 @@ def read_key_images(
     limits: SizeLimits,
     budget: ParsingBudget | None = None,
 ) -> list[Attachment]:
-    """Return the images `(base64, content type, file name)` re-encoded; raise `BadLaunch`."""
+    """Return the images `(base64, content type, file name)` re-encoded; raise `EngineError`."""
     if len(images) > limits.key_images:
         detail = f"at most {limits.key_images} key images in one request"
-        raise BadLaunch("too_many_files", detail, pointer="/keyImages")
+        raise EngineError(ErrorCode.TOO_MANY_FILES, detail, pointer="/keyImages")
     budget = budget or ParsingBudget()
     return [_key_image(image, index, limits, budget) for index, image in enumerate(images)]
 
@@ -309,10 +307,10 @@ def _key_image(
         bounds = ImageLimits(limits.key_image, limits.key_image_pixels)
         image = accept(data, declared, bounds, budget=budget)
     except BadImage as error:
-        if error.code is ImageFault.UNSUPPORTED_TYPE:
+        if error.code is ErrorCode.IMAGE_TYPE_UNSUPPORTED:
             pointer = f"/keyImages/{index}/contentType"
         detail = f"keyImages[{index}]: {error.detail}"
-        raise BadLaunch(error.code.value.replace("-", "_"), detail, pointer=pointer) from None
+        raise EngineError(error.code, detail, pointer=pointer) from None
     return Attachment(
         FileKind.KEY_IMAGE,
         image.sha256,
@@ -327,15 +325,15 @@ def _decoded(text: str, limit: int, named: str, pointer: str) -> bytes:
     # Four characters encode three bytes, so the size is known before decoding.
     if len(text) > limit * 4 // 3 + 4 + text.count("\n") + text.count("\r"):
         detail = f"{named}: the file is larger than {limit} bytes"
-        raise BadLaunch("file_too_large", detail, pointer=pointer)
+        raise EngineError(ErrorCode.FILE_TOO_LARGE, detail, pointer=pointer)
     try:
         plain = text.replace("\r", "").replace("\n", "").encode("ascii")
         data = base64.b64decode(plain, validate=True)
     except (binascii.Error, UnicodeEncodeError):
         detail = f"{named}: the data is not base64"
-        raise BadLaunch("bad_base64", detail, pointer=pointer) from None
+        raise EngineError(ErrorCode.BAD_BASE64, detail, pointer=pointer) from None
     if not data:
-        raise BadLaunch("empty_file", f"{named}: the file is empty", pointer=pointer)
+        raise EngineError(ErrorCode.EMPTY_FILE, f"{named}: the file is empty", pointer=pointer)
     return data
 
 

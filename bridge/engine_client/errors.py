@@ -11,6 +11,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 
+from bridge.contract.errors import FINAL_CODES
 from bridge.errors import BridgeError, FailureKind
 
 _NO_ROUTE = {"not_found", "http_404"}
@@ -64,19 +65,6 @@ BY_STATUS: Mapping[int, FailureKind] = MappingProxyType(
     }
 )
 """Exceptions to the rule of a status class."""
-
-FINAL_CODES = frozenset(
-    {
-        "patient_name_mismatch",
-        "merge_conflict",
-        "already_signed",
-        "not_signed",
-        "cooling_elapsed",
-        "no_signed_addendum",
-        "sign_delay_disabled",
-    }
-)
-"""Error codes for which a retry cannot help, even with status 500 (interface reference)."""
 
 SERVER_ERRORS = range(500, 600)
 

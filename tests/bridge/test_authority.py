@@ -8,12 +8,12 @@ from bridge.authority import (
     TABLE,
     AccountAction,
     AccountActor,
-    AccountRefusal,
     AccountRequest,
     AccountTarget,
     Rights,
     decide,
 )
+from bridge.contract.errors import ErrorCode
 
 SYSTEM = Rights(system=True)
 ROLE = Rights(console=frozenset({"see", "bodies"}), sites=frozenset({"A"}))
@@ -81,7 +81,7 @@ def test_the_table_knows_every_action() -> None:
 def test_an_unknown_site_is_refused_to_everybody(action: AccountAction) -> None:
     """An unknown site is refused first, for each actor."""
     request = AccountRequest(action, "X", site_exists=False)
-    assert decide(ACTORS["system"], TARGETS["new"], request) is AccountRefusal.UNKNOWN_SITE
+    assert decide(ACTORS["system"], TARGETS["new"], request) is ErrorCode.UNKNOWN_SITE
 
 
 def test_an_actor_grants_only_own_rights() -> None:
@@ -92,12 +92,12 @@ def test_an_actor_grants_only_own_rights() -> None:
     assert not ROLE.cover(Rights(console=frozenset({"see"}), sites=frozenset({"A", "B"})))
     grantor = AccountActor(1, WIDER)
     request = AccountRequest(AccountAction.GRANT, grants=ROLE)
-    assert decide(grantor, TARGETS["new"], request) is AccountRefusal.NOT_PERMITTED
+    assert decide(grantor, TARGETS["new"], request) is ErrorCode.NOT_PERMITTED
 
 
 def test_the_last_administrator_needs_force() -> None:
     """Only the operator removes the last administrator, and only with force."""
     request = AccountRequest(AccountAction.DISABLE)
     last = TARGETS["last"]
-    assert decide(ACTORS["operator"], last, request) is AccountRefusal.LAST_ADMINISTRATOR
+    assert decide(ACTORS["operator"], last, request) is ErrorCode.LAST_ADMINISTRATOR
     assert decide(ACTORS["operator"], last, request, force=True) is None

@@ -21,15 +21,14 @@ from bridge.admin.report_engine import CommandEngine, ReportEngine, internal_eng
 from bridge.audit.events import operator
 from bridge.authority import (
     NO_RIGHTS,
-    TEXTS,
     AccountAction,
     AccountActor,
-    AccountRefusal,
     AccountRequest,
     AccountTarget,
     Rights,
     decide,
 )
+from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import AccountInfo, EnrolmentLink
 from bridge.executors import Threads
 from bridge.store.database import Database
@@ -37,10 +36,10 @@ from bridge.store.databases import bridge_database, migrate_all
 from config import Settings, load
 
 _STATUS: Final = {
-    AccountRefusal.UNKNOWN_ACCOUNT: 404,
-    AccountRefusal.UNKNOWN_SITE: 400,
-    AccountRefusal.OWN_ACCOUNT: 409,
-    AccountRefusal.LAST_ADMINISTRATOR: 409,
+    ErrorCode.UNKNOWN_ACCOUNT: 404,
+    ErrorCode.UNKNOWN_SITE: 400,
+    ErrorCode.OWN_ACCOUNT: 409,
+    ErrorCode.LAST_ADMINISTRATOR: 409,
 }
 _FORBIDDEN: Final = 403
 
@@ -178,7 +177,7 @@ class AccessAdministration:
     async def _known(self, email_or_id: str) -> tuple[AccountInfo, Grant | None]:
         account, before = await self.find(email_or_id)
         if account is None:
-            raise _refused(AccountRefusal.UNKNOWN_ACCOUNT)
+            raise _refused(ErrorCode.UNKNOWN_ACCOUNT)
         return account, before
 
     async def _require_sites(self, wanted: Grant) -> None:
@@ -188,7 +187,7 @@ class AccessAdministration:
             return
         missing = sorted(wanted.sites - await self._accounts.sites())
         if missing:
-            raise _refused(AccountRefusal.UNKNOWN_SITE, ", ".join(missing))
+            raise _refused(ErrorCode.UNKNOWN_SITE, ", ".join(missing))
 
     def _check(self, wanted: Grant, before: Grant | None, by: Administrator) -> None:
         grants.check_grant(self._database, wanted, before=before, force=by.force)
@@ -221,9 +220,9 @@ def require_authority(
         raise _refused(refusal)
 
 
-def _refused(refusal: AccountRefusal, detail: str = "") -> GrantRefused:
-    text = f"{TEXTS[refusal]}: {detail}" if detail else TEXTS[refusal]
-    return GrantRefused(refusal.value, text, _STATUS.get(refusal, _FORBIDDEN))
+def _refused(refusal: ErrorCode, detail: str = "") -> GrantRefused:
+    text = f"{refusal.text}: {detail}" if detail else refusal.text
+    return GrantRefused(refusal, text, _STATUS.get(refusal, _FORBIDDEN))
 
 
 class ConsoleAccess:

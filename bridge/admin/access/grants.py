@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, text
 from bridge.admin.access.permissions import ConsoleRole, Grant
 from bridge.admin.errors import GrantRefused
 from bridge.audit.outbox import describe
-from bridge.authority import TEXTS, AccountRefusal
+from bridge.contract.errors import ErrorCode
 from bridge.store.database import Database
 from bridge.store.databases import bridge_database_of
 from config import Settings
@@ -222,9 +222,7 @@ def _require_another(connection: Connection, before: Grant | None) -> None:
         return
     criteria = {"role": ConsoleRole.SYSTEM_ADMINISTRATOR.value, "account": before.account_id}
     if connection.execute(_SELECT_OTHER_ADMINISTRATOR, criteria).first() is None:
-        raise GrantRefused(
-            AccountRefusal.LAST_ADMINISTRATOR.value, TEXTS[AccountRefusal.LAST_ADMINISTRATOR], 409
-        )
+        raise GrantRefused(ErrorCode.LAST_ADMINISTRATOR, ErrorCode.LAST_ADMINISTRATOR.text, 409)
 
 
 def _grant(row: Row[Any]) -> Grant:

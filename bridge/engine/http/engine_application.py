@@ -21,9 +21,9 @@ from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
 from bridge import __version__
+from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import ProblemBody
-from bridge.engine import errors
-from bridge.engine.errors import BadAuthority
+from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import EngineState
 from bridge.engine.http.requests import error_handlers
 from bridge.engine.http.requests.error_handlers import (
@@ -53,8 +53,6 @@ from bridge.engine.http.routes.app import (
     worklist,
 )
 from bridge.engine.http.sign_in.account_session import AccountRoute
-from bridge.engine.rules.lifecycle import Reason
-from bridge.engine.rules.site_roles import ReportAction
 from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.settings import EngineSettings
 from bridge.executors import Threads
@@ -211,70 +209,77 @@ _HEADERS: Mapping[str, Mapping[str, str]] = {
 }
 
 _INVALID_REQUEST = Problem(
-    400,
-    "invalid_request",
+    ErrorCode.INVALID_REQUEST,
     "/clinicalInfo: Field required",
     (FieldError("/clinicalInfo", "Field required"),),
 )
-_TOO_MANY = Problem(
-    429, "too_many_requests", "more than 1200 requests in 60 seconds", retryable=True
-)
+_TOO_MANY = Problem(ErrorCode.TOO_MANY_REQUESTS, "more than 1200 requests in 60 seconds")
 _GENERAL: Mapping[str, tuple[Problem, ...]] = {
     "400": (_INVALID_REQUEST,),
     "401": (unauthorized().problem,),
-    "403": (problem_of(errors.Forbidden()),),
-    "404": (problem_of(errors.SiteNotFound()), problem_of(errors.ReportNotFound())),
-    "409": (problem_of(errors.OrderChanged()),),
+    "403": (problem_of(EngineError(ErrorCode.FORBIDDEN)),),
+    "404": (
+        problem_of(EngineError(ErrorCode.SITE_NOT_FOUND)),
+        problem_of(EngineError(ErrorCode.REPORT_NOT_FOUND)),
+    ),
+    "409": (problem_of(EngineError(ErrorCode.CHANGED)),),
     "413": (too_large(67_108_864).problem,),
     "429": (_TOO_MANY,),
     "503": (UNAVAILABLE,),
 }
 
-_RULES: Mapping[str, tuple[Reason, ...]] = {  # by path below /api/report/
-    "launch/clinical": (Reason.PLACEHOLDER, Reason.UNKNOWN_LOCATION),
-    "sign": (Reason.NOT_OWNED,),
+_RULES: Mapping[str, tuple[ErrorCode, ...]] = {  # by path below /api/report/
+    "launch/clinical": (ErrorCode.PLACEHOLDER_IDENTIFIER, ErrorCode.UNKNOWN_LOCATION),
+    "sign": (ErrorCode.REPORT_NOT_ASSIGNED,),
     "prelim": (
-        Reason.SIGNED,
-        Reason.UNKNOWN_PRELIM_GROUP,
-        Reason.UNKNOWN_PRELIM_TAG,
-        Reason.NOT_PRELIM_MEMBER,
+        ErrorCode.REPORT_SIGNED,
+        ErrorCode.UNKNOWN_PRELIM_GROUP,
+        ErrorCode.UNKNOWN_PRELIM_TAG,
+        ErrorCode.NOT_PRELIM_MEMBER,
     ),
-    "prelim/withdraw": (Reason.SIGNED, Reason.NOT_PRELIMINARY),
-    "assign": (Reason.SIGNED, Reason.NOT_PRELIM_REVIEWER),
-    "delete": (Reason.SIGNED,),
-    "update-dicomsr": (Reason.SIGNED, Reason.NO_FILES),
-    "reset-order": (Reason.SIGNED, Reason.NOT_FROM_ORDER, Reason.NOTHING_TO_RESET),
-    "unassign": (Reason.SIGNED, Reason.NOT_DRAFT),
+    "prelim/withdraw": (ErrorCode.REPORT_SIGNED, ErrorCode.REPORT_NOT_PRELIMINARY),
+    "assign": (ErrorCode.REPORT_SIGNED, ErrorCode.NOT_PRELIM_REVIEWER),
+    "delete": (ErrorCode.REPORT_SIGNED,),
+    "update-dicomsr": (ErrorCode.REPORT_SIGNED, ErrorCode.NO_FILES),
+    "reset-order": (
+        ErrorCode.REPORT_SIGNED,
+        ErrorCode.REPORT_NOT_FROM_ORDER,
+        ErrorCode.NOTHING_TO_RESET,
+    ),
+    "unassign": (ErrorCode.REPORT_SIGNED, ErrorCode.REPORT_NOT_DRAFT),
     "link-orders": (
-        Reason.TOO_FEW_ORDERS,
-        Reason.SIGNED,
-        Reason.ANCHOR_IS_MEMBER,
-        Reason.ANCHOR_HAS_CONTENT,
-        Reason.ORDER_NOT_ORDERED,
-        Reason.ORDER_HAS_CONTENT,
-        Reason.PATIENTS_DIFFER,
-        Reason.GROUP_TOO_LARGE,
+        ErrorCode.TOO_FEW_ORDERS,
+        ErrorCode.REPORT_SIGNED,
+        ErrorCode.ANCHOR_IN_ANOTHER_GROUP,
+        ErrorCode.ANCHOR_HAS_CONTENT,
+        ErrorCode.ORDER_NOT_ORDERED,
+        ErrorCode.ORDER_HAS_CONTENT,
+        ErrorCode.PATIENTS_DIFFER,
+        ErrorCode.GROUP_TOO_LARGE,
     ),
-    "unlink-orders": (Reason.GROUP_NOT_ORDERED, Reason.GROUP_HAS_CONTENT),
+    "unlink-orders": (ErrorCode.GROUP_NOT_ORDERED, ErrorCode.GROUP_HAS_CONTENT),
 }
-_ERRORS: Mapping[str, tuple[errors.EngineError, ...]] = {  # by path below /api/report/
+_ERRORS: Mapping[str, tuple[EngineError, ...]] = {  # by path below /api/report/
     "launch/clinical": (
-        errors.PatientNameMismatch(pointer="/clinicalInfo/PatientName"),
-        BadAuthority(pointer="/userInfo/Auth"),
+        EngineError(ErrorCode.PATIENT_NAME_MISMATCH, pointer="/clinicalInfo/PatientName"),
+        EngineError(ErrorCode.AUTH_INVALID, pointer="/userInfo/Auth"),
     ),
-    "site/prelims": (errors.PrelimNotFound(),),
-    "sign": (errors.AlreadySigned(), errors.AuthorNotPermitted(ReportAction.SIGN)),
-    "prelim": (errors.AuthorNotPermitted(ReportAction.PRELIM),),
-    "unsign": (errors.NoSignedReport(), errors.CoolingElapsed()),
+    "site/prelims": (EngineError(ErrorCode.PRELIM_NOT_FOUND),),
+    "sign": (EngineError(ErrorCode.ALREADY_SIGNED), EngineError(ErrorCode.AUTHOR_MAY_NOT_SIGN)),
+    "prelim": (EngineError(ErrorCode.AUTHOR_MAY_NOT_PRELIM),),
+    "unsign": (EngineError(ErrorCode.NOT_SIGNED), EngineError(ErrorCode.COOLING_ELAPSED)),
     "addendum/sign": (
-        errors.NoSignedAddendum(),
-        errors.CoolingElapsed(),
-        errors.SignDelayDisabled(),
+        EngineError(ErrorCode.NO_SIGNED_ADDENDUM),
+        EngineError(ErrorCode.COOLING_ELAPSED),
+        EngineError(ErrorCode.SIGN_DELAY_DISABLED),
     ),
-    "addendum/unsign": (errors.NoSignedAddendum(), errors.CoolingElapsed()),
+    "addendum/unsign": (
+        EngineError(ErrorCode.NO_SIGNED_ADDENDUM),
+        EngineError(ErrorCode.COOLING_ELAPSED),
+    ),
     "changes": (
-        errors.CursorBeyondEnd(pointer="/after"),
-        errors.CursorOfAnotherFeed(pointer="/after"),
+        EngineError(ErrorCode.CURSOR_BEYOND_END, pointer="/after"),
+        EngineError(ErrorCode.CURSOR_OF_ANOTHER_FEED, pointer="/after"),
     ),
 }
 
@@ -342,7 +347,7 @@ def _problems(path: str) -> Iterator[Problem]:
     """Yield the known problems of a path, the specific ones first."""
     name = path.removeprefix("/api/report/")
     for reason in _RULES.get(name, ()):
-        yield problem_of(errors.RuleBroken(reason))
+        yield problem_of(EngineError(reason))
     for error in _ERRORS.get(name, ()):
         yield problem_of(error)
     for problems in _GENERAL.values():

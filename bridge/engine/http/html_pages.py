@@ -124,7 +124,7 @@ def app_page(
     Return a page of the reporting app; `boot` is its start data (web/src/report/boot.ts).
 
     `fallback` is markup that the browser shows until the app has started. It is not escaped.
-    Raises NotBuilt if the web pages are not built.
+    Raises `app_not_built` if the web pages are not built.
     """
     app = entry(REPORT_APP)
     mode_source = _MODE_ENTRIES.get(str(boot.get("mode")))

@@ -12,10 +12,11 @@ from urllib.parse import quote
 from fastapi import Request
 from pydantic import ValidationError
 
+from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import InitResponse, LaunchResponse
 from bridge.engine.documents.errors import QrTooLong
 from bridge.engine.documents.qr import data_uri
-from bridge.engine.errors import BadLaunch, EngineError
+from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.models.fields import ResponseType
 from bridge.engine.http.models.launch import (
@@ -196,7 +197,9 @@ def qr_options(response: ResponseOptions) -> QrCodeOptions:
         return QrCodeOptions.model_validate(response.qrCodeOptions)
     except ValidationError:
         detail = "qrCodeOptions: size is standard or mini, mode is light or dark"
-        raise BadLaunch("bad_qr_options", detail, pointer="/response/qrCodeOptions") from None
+        raise EngineError(
+            ErrorCode.BAD_QR_OPTIONS, detail, pointer="/response/qrCodeOptions"
+        ) from None
 
 
 def _parts(body: LaunchBody, link_group: str = "") -> LaunchParts:
@@ -247,7 +250,9 @@ def _qr_code(link: str, options: QrCodeOptions) -> str:
         return data_uri(link, options.size, options.mode)
     except QrTooLong:
         detail = "the service's public address is too long for a QR code of this size"
-        raise BadLaunch("qr_too_long", detail, pointer="/response/qrCodeOptions/size") from None
+        raise EngineError(
+            ErrorCode.QR_TOO_LONG, detail, pointer="/response/qrCodeOptions/size"
+        ) from None
 
 
 STUDY_FIELDS = frozenset(ClinicalInfo.model_fields) - {"SiteID", "SiteLocation"} | {
@@ -309,9 +314,9 @@ def _init_request(body: InitBody) -> InitRequest:
 
 
 def refuse_study_members(members: Iterable[tuple[str, Any]], place: str) -> None:
-    """Raise `BadLaunch` for a patient or study member that has a value."""
+    """Raise `EngineError` for a patient or study member that has a value."""
     for name, value in members:
         empty = not value.strip() if isinstance(value, str) else value in (None, [], {})
         if name in STUDY_FIELDS and not empty:
             detail = f"{name} belongs to a launch, not to a pre-warmed session"
-            raise BadLaunch("study_not_accepted", detail, pointer=f"{place}/{name}")
+            raise EngineError(ErrorCode.STUDY_NOT_ACCEPTED, detail, pointer=f"{place}/{name}")

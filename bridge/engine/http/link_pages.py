@@ -6,26 +6,18 @@ repeats the request. The browser runs that page only if `frame-ancestors` permit
 the host. Every refusal becomes a page.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from fastapi import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from bridge.contract.errors import ErrorCode
 from bridge.engine.documents.exports import html
-from bridge.engine.errors import (
-    BadLaunch,
-    EngineError,
-    Forbidden,
-    FrameForbidden,
-    LinkExpired,
-    LoginNeeded,
-    NotFound,
-    PatientNameMismatch,
-    ReportDeleted,
-)
+from bridge.engine.errors import EngineError
 from bridge.engine.http import html_pages
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.html_pages import NoticeKey, language_of, notice_text, show_notice
@@ -88,13 +80,15 @@ async def frame_check(
     )
 
 
-_NOTICES: dict[type[EngineError], NoticeKey] = {
-    FrameForbidden: NoticeKey.FRAME_NOT_PERMITTED,
-    ReportDeleted: NoticeKey.REPORT_DELETED,
-    LinkExpired: NoticeKey.LINK_EXPIRED,
-    NotFound: NoticeKey.NOT_FOUND,
-    PatientNameMismatch: NoticeKey.PATIENT_NAME_MISMATCH,
-    Forbidden: NoticeKey.FORBIDDEN,
+_NOTICES: Final[Mapping[ErrorCode, NoticeKey]] = {
+    ErrorCode.FRAME_NOT_PERMITTED: NoticeKey.FRAME_NOT_PERMITTED,
+    ErrorCode.REPORT_DELETED: NoticeKey.REPORT_DELETED,
+    ErrorCode.LINK_EXPIRED: NoticeKey.LINK_EXPIRED,
+    ErrorCode.PATIENT_NAME_MISMATCH: NoticeKey.PATIENT_NAME_MISMATCH,
+}
+_NOTICES_BY_STATUS: Final[Mapping[int, NoticeKey]] = {
+    404: NoticeKey.NOT_FOUND,
+    403: NoticeKey.FORBIDDEN,
 }
 
 
@@ -139,7 +133,7 @@ async def open_report(request: Request, handle: str, shown: str = "") -> Respons
         return prefetched()
     session = await cookie_session(engine, request)
     if not handle and (session is None or not session.report_id):
-        return _refusal(request, NotFound(), handle)
+        return _refusal(request, EngineError(ErrorCode.NOT_FOUND), handle)
     if not handle and session is not None and shown not in ("", session.report_id):
         return show_notice(
             request, NoticeKey.ANOTHER_REPORT, status=409, headers=html_pages.page_headers(["*"])
@@ -183,9 +177,9 @@ def _ancestors(engine: EngineState, opened: OpenedReport) -> list[str]:
 
 
 def _refusal(request: Request, refusal: EngineError, handle: str) -> Response:
-    if isinstance(refusal, LoginNeeded):
+    if refusal.code is ErrorCode.LOGIN_NEEDED:
         return login_page(request, handle=handle)
-    notice = next((words for kind, words in _NOTICES.items() if isinstance(refusal, kind)), None)
+    notice = _NOTICES.get(refusal.code) or _NOTICES_BY_STATUS.get(refusal.status)
     # Any origin may frame a notice, so that the user can read the reason.
     return show_notice(
         request,
@@ -278,15 +272,15 @@ async def _init_from_query(
     """Redirect to a session link at once, so that the address does not keep the token in `Auth`."""
     site_id = query.get("SiteID", "").strip()
     if not site_id:
-        raise BadLaunch("missing_parameter", "SiteID is missing", pointer="SiteID")
+        raise EngineError(ErrorCode.MISSING_PARAMETER, "SiteID is missing", pointer="SiteID")
     chosen = await engine.work.read(lambda connection: preferences_of(connection, site_id))
     if not (engine.settings.browser_init and chosen.browserInit):
-        raise bad_request("the browser route is switched off", code="route_disabled", status=403)
+        raise bad_request("the browser route is switched off", code=ErrorCode.ROUTE_DISABLED)
     if not any(query.get(name) for name in ("Auth", "UserName", "UserEmail")):
         return await _keep_session(engine, request, site_id)
     for name in ("Auth", "UserName", "UserEmail"):
         if not query.get(name, "").strip():
-            raise BadLaunch("missing_parameter", f"{name} is missing", pointer=name)
+            raise EngineError(ErrorCode.MISSING_PARAMETER, f"{name} is missing", pointer=name)
     init = InitRequest(
         site_id=site_id,
         user=NamedUser(query["UserEmail"].strip(), query["UserName"].strip()),
@@ -299,7 +293,7 @@ async def _init_from_query(
         count_failed_token(engine, request)
         raise unauthorized("the token in Auth is not valid")
     if not caller.permits(TokenScope.LAUNCH):
-        raise Forbidden
+        raise EngineError(ErrorCode.FORBIDDEN)
     request.state.caller = caller
     prepared = await issue_session_link(engine, request, init)
     target = session_link("", prepared)
@@ -315,5 +309,5 @@ async def _keep_session(engine: EngineState, request: Request, site_id: str) -> 
     if account_id is None:
         raise unauthorized("Auth, UserName and UserEmail are needed")
     if await engine.work.read(lambda c: account_role_in(c, account_id, site_id)) is None:
-        raise Forbidden
+        raise EngineError(ErrorCode.FORBIDDEN)
     return show_notice(request, NoticeKey.READY)

@@ -14,7 +14,8 @@ from typing import Any
 from fastapi import Request
 from sqlalchemy import Connection
 
-from bridge.engine.errors import Forbidden
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.requests.audit_events import access_events
 from bridge.engine.http.requests.guard import QuotaName, consume_quota
@@ -42,8 +43,8 @@ async def wait_for_changes(
     Return the changes after a cursor; wait at most `seconds` for the first one.
 
     `without` names the events to leave out. With `texts` a release carries its text; it counts as
-    an export in the quota and in the audit trail. Raise CursorBeyondEnd or CursorOfAnotherFeed if
-    the cursor belongs to another database.
+    an export in the quota and in the audit trail. Raise EngineError if the
+    cursor belongs to another database.
     """
     engine, caller = engine_of(request), request.state.caller
     sites = None
@@ -147,7 +148,7 @@ def _require_still_permitted(
     if not still_valid(connection, caller):
         raise unauthorized()
     if sites is not None and not set(sites) <= set(_sites(connection, caller, site_id) or ()):
-        raise Forbidden
+        raise EngineError(ErrorCode.FORBIDDEN)
 
 
 def _sites(connection: Connection, caller: Caller, site_id: str) -> list[str] | None:
@@ -157,5 +158,5 @@ def _sites(connection: Connection, caller: Caller, site_id: str) -> list[str] | 
         return [site_id]
     sites = administered_sites(connection, caller)
     if sites == []:
-        raise Forbidden
+        raise EngineError(ErrorCode.FORBIDDEN)
     return sites

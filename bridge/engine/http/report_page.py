@@ -17,7 +17,8 @@ from fastapi import Depends, Request
 from starlette.responses import JSONResponse, Response
 
 from bridge.audit.events import AuditEvent
-from bridge.engine.errors import Forbidden
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.requests.audit_events import audit_event, record_refusal
 from bridge.engine.http.requests.response_bodies import BY_SESSION, unauthorized
@@ -189,7 +190,7 @@ class ReportPage:
         def check_and_apply(work: Work) -> Result:
             role = account_role(work.connection, session.account_id, session.site_id)
             if role is None:
-                raise Forbidden
+                raise EngineError(ErrorCode.FORBIDDEN)
             if now - session.last_seen_at > SEEN_EVERY_MS:
                 keep_alive(work.connection, session, now)
             editor = Editor(session.account_id, role, session.holder, session.tab)

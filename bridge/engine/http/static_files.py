@@ -12,7 +12,8 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from bridge.engine.errors import NotBuilt
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 
 MEDIA_TYPES = {
     "js": "text/javascript; charset=utf-8",
@@ -39,10 +40,10 @@ class AppEntry:
 
 @cache
 def entry(source: str) -> AppEntry:
-    """Return the files of an entry point ('src/report/main.ts'); raise NotBuilt."""
+    """Return the files of an entry point ('src/report/main.ts'); raise `app_not_built`."""
     manifest = _folder() / "manifest.json"
     if not manifest.is_file():
-        raise NotBuilt
+        raise EngineError(ErrorCode.APP_NOT_BUILT)
     chunks = json.loads(manifest.read_text("utf-8"))
     seen = _with_imports(chunks, source)
     styles = [style for name in seen for style in chunks[name].get("css", [])]

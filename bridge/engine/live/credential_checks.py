@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
+from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.service.accounts import tokens
@@ -53,15 +54,6 @@ RESERVED: Final = 6
 """Places in the queue for known browsers, so that guessing does not fill it for owners."""
 
 
-class TooBusy(EngineError):
-    """Too many passwords are being hashed; the same request may succeed later."""
-
-    status = 503
-    code = "sign_in_busy"
-    text = "too many users are signing in at the moment; try again"
-    retryable = True
-
-
 class HashingPool:
     """Runs hash computations; refuses more than the queue holds."""
 
@@ -73,12 +65,12 @@ class HashingPool:
 
     async def run(self, work: Callable[[], Result], *, known: bool = True) -> Result:
         """
-        Run one computation; raise `TooBusy` if the queue is full.
+        Run one computation; raise `sign_in_busy` if the queue is full.
 
         `known`: the attempt has a proof that only the owner has, so it may use a reserved place.
         """
         if self._free <= (0 if known else RESERVED):
-            raise TooBusy
+            raise EngineError(ErrorCode.SIGN_IN_BUSY)
         self._free -= 1
         self.computed += 1
         running = asyncio.get_running_loop().run_in_executor(self._pool, work)

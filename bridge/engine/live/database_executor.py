@@ -6,7 +6,7 @@ savepoint, so one that fails is rolled back alone. Their audit events and feed c
 once, at the end.
 
 A use case that lost a race (a unique key, a lock) is repeated in a new transaction. After
-`ATTEMPTS` attempts it is refused with `OrderChanged`. Every successful write notifies the waiters
+`ATTEMPTS` attempts it is refused with `changed`. Every successful write notifies the waiters
 of this process.
 """
 
@@ -20,7 +20,8 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import Connection
 from sqlmodel import Session
 
-from bridge.engine.errors import OrderChanged
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.live.change_notifier import ChangeNotifier
 from bridge.engine.service.work import (
     ActorRef,
@@ -341,7 +342,7 @@ class DatabaseExecutor:
         try:
             return self._write(work)
         except (Conflict, Busy):
-            raise OrderChanged from None
+            raise EngineError(ErrorCode.CHANGED) from None
 
     def _write(self, work: Callable[[Connection], Result]) -> Result:
         with self.database.write() as connection:

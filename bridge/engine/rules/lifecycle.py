@@ -1,5 +1,5 @@
 """
-The states of a report, the table of its transitions, and the reasons of refusals.
+The states of a report, the table of its transitions, and the codes of refusals.
 
 For each status and event, the first transition whose facts all hold is taken. If there is none, the
 event is refused by the rules of `REFUSALS`. The services collect the facts and apply the effects
@@ -10,6 +10,8 @@ value.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+
+from bridge.contract.errors import ErrorCode
 
 
 class Status(StrEnum):
@@ -56,101 +58,6 @@ class FileKind(StrEnum):
     STRUCTURED_REPORT = "dicomSR"
     KEY_IMAGE = "keyImage"
     SET_ASIDE = "setAside"  # a DICOM SR of another patient, which the report does not show
-
-
-class Reason(StrEnum):
-    """A broken rule; the member's value is the `code` of the problem body."""
-
-    SIGNED = "report_signed"
-    NOT_OWNED = "report_not_assigned"
-    NOT_DRAFT = "report_not_draft"
-    NOT_EDITABLE = "report_not_editable"
-    BEGUN = "report_begun"
-    NOT_SIGNED = "report_not_signed"
-    NOT_FROM_ORDER = "report_not_from_order"
-    NOTHING_TO_RESET = "nothing_to_reset"
-    ADDENDUM_OPEN = "addendum_already_open"
-    NO_OPEN_ADDENDUM = "no_open_addendum"
-    EMPTY_ADDENDUM = "empty_addendum"
-    UNKNOWN_PRELIM_GROUP = "unknown_prelim_group"
-    UNKNOWN_PRELIM_TAG = "unknown_prelim_tag"
-    NOT_PRELIM_MEMBER = "not_prelim_member"
-    NOT_PRELIM_REVIEWER = "not_prelim_reviewer"
-    NOT_PRELIMINARY = "report_not_preliminary"
-    TOO_FEW_ORDERS = "too_few_orders"
-    GROUP_TOO_LARGE = "group_too_large"
-    ANCHOR_IS_MEMBER = "anchor_in_another_group"
-    ANCHOR_STATUS = "anchor_not_ordered_or_draft"
-    ANCHOR_HAS_CONTENT = "anchor_has_content"
-    ORDER_NOT_ORDERED = "order_not_ordered"
-    ORDER_HAS_CONTENT = "order_has_content"
-    PATIENTS_DIFFER = "patients_differ"
-    GROUP_NOT_ORDERED = "group_not_ordered"
-    GROUP_HAS_CONTENT = "group_has_content"
-    NO_FILES = "no_files"
-    BAD_DOCUMENT = "bad_document"
-    IDENTIFIER_MERGED = "identifier_merged"
-    MERGE_CYCLE = "merge_cycle"
-    MERGED_ELSEWHERE = "merged_elsewhere"
-    SAME_PATIENT = "same_patient"
-    PLACEHOLDER = "placeholder_identifier"
-    UNKNOWN_LOCATION = "unknown_location"
-    BAD_CURSOR = "bad_cursor"
-    BAD_SORT = "bad_sort"
-    TOO_MANY_MACROS = "too_many_macros"
-    TOO_MANY_TOKENS = "too_many_tokens"
-    TOO_MANY_WORDS = "too_many_words"
-    TOO_MUCH_TEXT = "too_much_text"
-    TOO_MANY_PRELIM_TAGS = "too_many_prelim_tags"
-
-
-REASON_TEXTS: Mapping[Reason, str] = {
-    Reason.SIGNED: "the report is signed",
-    Reason.NOT_OWNED: "the report is assigned to nobody; launch it for a user first",
-    Reason.NOT_DRAFT: "the report is not a Draft",
-    Reason.NOT_EDITABLE: "the report cannot be edited in its current status",
-    Reason.BEGUN: "the report is not an empty Ordered report any more and is not deleted",
-    Reason.NOT_SIGNED: "the report is not signed",
-    Reason.NOT_FROM_ORDER: "only a Draft that was initially created as Ordered can be reset",
-    Reason.NOTHING_TO_RESET: "the report is Ordered and has no content: there is nothing to reset",
-    Reason.ADDENDUM_OPEN: "the report already has an addendum that is being written",
-    Reason.NO_OPEN_ADDENDUM: "the report has no addendum that is being written",
-    Reason.EMPTY_ADDENDUM: "an addendum without text cannot be signed",
-    Reason.UNKNOWN_PRELIM_GROUP: "the site has no such prelim group",
-    Reason.UNKNOWN_PRELIM_TAG: "the prelim group has no such tag",
-    Reason.NOT_PRELIM_MEMBER: "the report's reader is not a member of the prelim group",
-    Reason.NOT_PRELIM_REVIEWER: "the user is neither the reader nor a reviewer of the prelim group",
-    Reason.NOT_PRELIMINARY: "the report is not Preliminary",
-    Reason.TOO_FEW_ORDERS: "at least two different orders are needed",
-    Reason.GROUP_TOO_LARGE: "a report may have at most 100 orders",
-    Reason.ANCHOR_IS_MEMBER: "the anchor is a linked order of another report; unlink it first",
-    Reason.ANCHOR_STATUS: "the anchor is neither Ordered nor Draft",
-    Reason.ANCHOR_HAS_CONTENT: "the anchor was unassigned and keeps content; reset it first",
-    Reason.ORDER_NOT_ORDERED: "the order is not Ordered; a Draft must be reset first",
-    Reason.ORDER_HAS_CONTENT: "the order's report has content; reset it first",
-    Reason.PATIENTS_DIFFER: (
-        "PatientMRN differs from the anchor's, and name and birth date do not both match"
-    ),
-    Reason.GROUP_NOT_ORDERED: (
-        "the group's report is not Ordered; unassign and reset it, or reset it, first"
-    ),
-    Reason.GROUP_HAS_CONTENT: "the group's report has content; reset it first",
-    Reason.NO_FILES: "at least one DICOM SR file is needed",
-    Reason.BAD_DOCUMENT: "the document does not follow the report's content model",
-    Reason.IDENTIFIER_MERGED: "the patient identifier was merged into another one",
-    Reason.MERGE_CYCLE: "the surviving identifier was itself merged into the prior one",
-    Reason.MERGED_ELSEWHERE: "the prior identifier was already merged into another one",
-    Reason.SAME_PATIENT: "the two patient identifiers are the same",
-    Reason.PLACEHOLDER: "a patient identifier is an e-mail address or the user's own identity",
-    Reason.UNKNOWN_LOCATION: "the site has no such location",
-    Reason.BAD_CURSOR: "the cursor is not from a response of this endpoint",
-    Reason.BAD_SORT: "the sort order is not one of those documented",
-    Reason.TOO_MANY_MACROS: "the maximum number of macros is reached; remove some first",
-    Reason.TOO_MANY_TOKENS: "the user has the maximum number of access tokens; revoke some first",
-    Reason.TOO_MANY_WORDS: "at most 20 words can be searched",
-    Reason.TOO_MUCH_TEXT: "with this text the stored texts would exceed their maximum total size",
-    Reason.TOO_MANY_PRELIM_TAGS: "the site's maximum number of prelim groups or tags is reached",
-}
 
 
 ORDERED, DRAFT, PRELIMINARY, FINAL, ADDENDUM = Status
@@ -274,84 +181,71 @@ TRANSITIONS: Mapping[tuple[Status, LifecycleEvent], tuple[Transition, ...]] = {
 }
 
 
-class FailureCode(StrEnum):
-    """Refusals for which the interface reference defines status 500 (Errors)."""
-
-    ALREADY_SIGNED = "already_signed"
-    NOT_SIGNED = "not_signed"
-    COOLING_ELAPSED = "cooling_elapsed"
-    NO_SIGNED_ADDENDUM = "no_signed_addendum"
-    SIGN_DELAY_DISABLED = "sign_delay_disabled"
-
-
-RefusalReason = Reason | FailureCode
-
-
 @dataclass(frozen=True, slots=True)
 class RefusalRule:
     """A refusal that applies to these statuses if the fact `lacks` does not hold."""
 
-    refusal: RefusalReason
+    refusal: ErrorCode
     status: frozenset[Status] = frozenset(Status)
     lacks: ReportFact | None = None
 
 
 _NOT_SIGNED = frozenset({ORDERED, DRAFT, PRELIMINARY})
 _NO_ADDENDUM = (
-    RefusalRule(Reason.NOT_SIGNED, _NOT_SIGNED),
-    RefusalRule(Reason.NO_OPEN_ADDENDUM, lacks=ReportFact.OPEN_ADDENDUM),
+    RefusalRule(ErrorCode.REPORT_NOT_SIGNED, _NOT_SIGNED),
+    RefusalRule(ErrorCode.NO_OPEN_ADDENDUM, lacks=ReportFact.OPEN_ADDENDUM),
 )
 
 REFUSALS: Mapping[LifecycleEvent, tuple[RefusalRule, ...]] = {
     LifecycleEvent.OPEN: (),
     LifecycleEvent.SAVE: (
-        RefusalRule(Reason.SIGNED, SIGNED),
-        RefusalRule(Reason.NOT_EDITABLE),
+        RefusalRule(ErrorCode.REPORT_SIGNED, SIGNED),
+        RefusalRule(ErrorCode.REPORT_NOT_EDITABLE),
     ),
     LifecycleEvent.SIGN: (
-        RefusalRule(Reason.NOT_OWNED, frozenset({ORDERED})),
-        RefusalRule(FailureCode.ALREADY_SIGNED),
+        RefusalRule(ErrorCode.REPORT_NOT_ASSIGNED, frozenset({ORDERED})),
+        RefusalRule(ErrorCode.ALREADY_SIGNED),
     ),
     LifecycleEvent.UNSIGN: (
-        RefusalRule(FailureCode.NOT_SIGNED, _NOT_SIGNED),
-        RefusalRule(FailureCode.COOLING_ELAPSED),
+        RefusalRule(ErrorCode.NOT_SIGNED, _NOT_SIGNED),
+        RefusalRule(ErrorCode.COOLING_ELAPSED),
     ),
     LifecycleEvent.PRELIM: (
-        RefusalRule(Reason.SIGNED, SIGNED),
-        RefusalRule(Reason.NOT_OWNED),
+        RefusalRule(ErrorCode.REPORT_SIGNED, SIGNED),
+        RefusalRule(ErrorCode.REPORT_NOT_ASSIGNED),
     ),
     LifecycleEvent.PRELIM_WITHDRAW: (
-        RefusalRule(Reason.SIGNED, SIGNED),
-        RefusalRule(Reason.NOT_PRELIMINARY),
+        RefusalRule(ErrorCode.REPORT_SIGNED, SIGNED),
+        RefusalRule(ErrorCode.REPORT_NOT_PRELIMINARY),
     ),
     LifecycleEvent.RESET: (
-        RefusalRule(Reason.SIGNED, SIGNED),
-        RefusalRule(Reason.NOTHING_TO_RESET, frozenset({ORDERED})),
-        RefusalRule(Reason.NOT_FROM_ORDER, frozenset({DRAFT})),
-        RefusalRule(Reason.NOT_DRAFT),
+        RefusalRule(ErrorCode.REPORT_SIGNED, SIGNED),
+        RefusalRule(ErrorCode.NOTHING_TO_RESET, frozenset({ORDERED})),
+        RefusalRule(ErrorCode.REPORT_NOT_FROM_ORDER, frozenset({DRAFT})),
+        RefusalRule(ErrorCode.REPORT_NOT_DRAFT),
     ),
     LifecycleEvent.UNASSIGN: (
-        RefusalRule(Reason.SIGNED, SIGNED),
-        RefusalRule(Reason.NOT_DRAFT),
+        RefusalRule(ErrorCode.REPORT_SIGNED, SIGNED),
+        RefusalRule(ErrorCode.REPORT_NOT_DRAFT),
     ),
     LifecycleEvent.DISCARD: (
-        RefusalRule(Reason.SIGNED, SIGNED),
-        RefusalRule(Reason.NOT_DRAFT),
+        RefusalRule(ErrorCode.REPORT_SIGNED, SIGNED),
+        RefusalRule(ErrorCode.REPORT_NOT_DRAFT),
     ),
-    LifecycleEvent.DELETE: (RefusalRule(Reason.SIGNED),),
-    LifecycleEvent.UPDATE_FILES: (RefusalRule(Reason.SIGNED),),
-    LifecycleEvent.ADDENDUM_CREATE: (RefusalRule(Reason.NOT_SIGNED),),
+    LifecycleEvent.DELETE: (RefusalRule(ErrorCode.REPORT_SIGNED),),
+    LifecycleEvent.UPDATE_FILES: (RefusalRule(ErrorCode.REPORT_SIGNED),),
+    LifecycleEvent.ADDENDUM_CREATE: (RefusalRule(ErrorCode.REPORT_NOT_SIGNED),),
     LifecycleEvent.ADDENDUM_SAVE: _NO_ADDENDUM,
     LifecycleEvent.ADDENDUM_CANCEL: _NO_ADDENDUM,
     LifecycleEvent.ADDENDUM_SIGN: _NO_ADDENDUM,
     LifecycleEvent.ADDENDUM_RELEASE: (
-        RefusalRule(FailureCode.SIGN_DELAY_DISABLED, lacks=ReportFact.SITE_HAS_DELAY),
-        RefusalRule(FailureCode.NO_SIGNED_ADDENDUM, lacks=ReportFact.SIGNED_ADDENDUM),
-        RefusalRule(FailureCode.COOLING_ELAPSED),
+        RefusalRule(ErrorCode.SIGN_DELAY_DISABLED, lacks=ReportFact.SITE_HAS_DELAY),
+        RefusalRule(ErrorCode.NO_SIGNED_ADDENDUM, lacks=ReportFact.SIGNED_ADDENDUM),
+        RefusalRule(ErrorCode.COOLING_ELAPSED),
     ),
     LifecycleEvent.ADDENDUM_UNSIGN: (
-        RefusalRule(FailureCode.NO_SIGNED_ADDENDUM, lacks=ReportFact.SIGNED_ADDENDUM),
-        RefusalRule(FailureCode.COOLING_ELAPSED),
+        RefusalRule(ErrorCode.NO_SIGNED_ADDENDUM, lacks=ReportFact.SIGNED_ADDENDUM),
+        RefusalRule(ErrorCode.COOLING_ELAPSED),
     ),
 }
 """The refusal rules of each event; the first that applies gives the reason."""
@@ -359,7 +253,7 @@ REFUSALS: Mapping[LifecycleEvent, tuple[RefusalRule, ...]] = {
 
 def decide(
     status: Status, event: LifecycleEvent, facts: frozenset[ReportFact]
-) -> Transition | RefusalReason:
+) -> Transition | ErrorCode:
     for transition in TRANSITIONS.get((status, event), ()):
         if transition.when <= facts:
             return transition

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridge.engine.rules.lifecycle import SIGNED, Reason, Status
+from bridge.contract.errors import ErrorCode
+from bridge.engine.rules.lifecycle import SIGNED, Status
 from bridge.engine.rules.patients import same_patient, unambiguous_date
 
 MIN_LINKED_ORDERS = 2
@@ -31,7 +32,7 @@ class Candidate:
 class BrokenRule:
     """A broken rule and the index of the order that breaks it."""
 
-    reason: Reason
+    reason: ErrorCode
     place: int
 
 
@@ -52,42 +53,42 @@ def refuse_link(anchor: Candidate, others: Sequence[Candidate]) -> BrokenRule | 
     return None
 
 
-def _refuse_anchor(anchor: Candidate) -> Reason | None:
+def _refuse_anchor(anchor: Candidate) -> ErrorCode | None:
     if anchor.status in SIGNED:
-        return Reason.SIGNED  # rule 2
+        return ErrorCode.REPORT_SIGNED  # rule 2
     if not anchor.is_anchor:
-        return Reason.ANCHOR_IS_MEMBER  # rule 3
+        return ErrorCode.ANCHOR_IN_ANOTHER_GROUP  # rule 3
     if anchor.status not in (Status.ORDERED, Status.DRAFT):
-        return Reason.ANCHOR_STATUS  # rule 1
+        return ErrorCode.ANCHOR_NOT_ORDERED_OR_DRAFT  # rule 1
     if anchor.status is Status.ORDERED and anchor.has_content:
-        return Reason.ANCHOR_HAS_CONTENT  # rule 7
+        return ErrorCode.ANCHOR_HAS_CONTENT  # rule 7
     return None
 
 
-def _refuse_other(other: Candidate) -> Reason | None:
+def _refuse_other(other: Candidate) -> ErrorCode | None:
     if other.status in SIGNED:
-        return Reason.SIGNED  # rule 2
+        return ErrorCode.REPORT_SIGNED  # rule 2
     if other.status is not Status.ORDERED:
-        return Reason.ORDER_NOT_ORDERED  # rules 1 and 7
-    return Reason.ORDER_HAS_CONTENT if other.has_content else None
+        return ErrorCode.ORDER_NOT_ORDERED  # rules 1 and 7
+    return ErrorCode.ORDER_HAS_CONTENT if other.has_content else None
 
 
-def _refuse_patient(anchor: Candidate, other: Candidate) -> Reason | None:
+def _refuse_patient(anchor: Candidate, other: Candidate) -> ErrorCode | None:
     """Apply rule 5: another PatientMRN is permitted if name and birth date match the anchor."""
     anchor_tags = anchor.patients[0]
     for tags in other.patients:
         if tags.get("PatientMRN") != anchor.mrn and not same_patient(anchor_tags, tags):
-            return Reason.PATIENTS_DIFFER
+            return ErrorCode.PATIENTS_DIFFER
     return None
 
 
-def refuse_unlink(status: Status, *, has_content: bool) -> Reason | None:
+def refuse_unlink(status: Status, *, has_content: bool) -> ErrorCode | None:
     """Return why a group cannot be unlinked, None if it can (unlink-orders, rule 1)."""
     if status in SIGNED:
-        return Reason.SIGNED
+        return ErrorCode.REPORT_SIGNED
     if status is not Status.ORDERED:
-        return Reason.GROUP_NOT_ORDERED
-    return Reason.GROUP_HAS_CONTENT if has_content else None
+        return ErrorCode.GROUP_NOT_ORDERED
+    return ErrorCode.GROUP_HAS_CONTENT if has_content else None
 
 
 AUTO_COMPARED = 3

@@ -7,8 +7,9 @@ are refused at any length. Only the first characters are scored, which bounds th
 
 import re
 import unicodedata
-from enum import StrEnum
 from typing import Final
+
+from bridge.contract.errors import ErrorCode
 
 MIN_LENGTH: Final = 12
 MIN_SCORE: Final = 3
@@ -18,41 +19,30 @@ _SCORED_LENGTH: Final = 64  # characters: zxcvbn's cost grows with the square
 _NON_LETTERS: Final = re.compile(r"[\W\d_]+")
 
 
-class Weakness(StrEnum):
-    """The reason why a password is refused; the value is the error code."""
-
-    TOO_LONG = "password_too_long"
-    TOO_WEAK = "password_too_weak"
-    COMMON = "password_common"
-    PERSONAL = "password_personal"
-
-
-TEXTS: Final = {
-    Weakness.TOO_LONG: f"the password has more than {MAX_BYTES} bytes",
-    Weakness.TOO_WEAK: f"the password has fewer than {MIN_LENGTH} characters and is easy to guess",
-    Weakness.COMMON: "the password is a common one",
-    Weakness.PERSONAL: "the password is the e-mail address or the name",
-}
-
-
-def find_weakness(password: str, email: str, name: str = "") -> Weakness | None:
+def find_weakness(password: str, email: str, name: str = "") -> ErrorCode | None:
     """Return why the policy refuses a password, None if it accepts it."""
     if len(password.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        return Weakness.TOO_LONG
+        return ErrorCode.PASSWORD_TOO_LONG
     password = unicodedata.normalize(
         "NFKC", password
     )  # also checks full-width forms of a common password
     if not password.strip():
-        return Weakness.TOO_WEAK
+        return ErrorCode.PASSWORD_TOO_WEAK
     own = {_letters(each) for each in (email, email.partition("@")[0], name)} - {""}
     if _letters(password) in own:
-        return Weakness.PERSONAL
+        return ErrorCode.PASSWORD_PERSONAL
     if _is_listed(password):
-        return Weakness.COMMON
+        return ErrorCode.PASSWORD_COMMON
     score = _score(password, [email, *re.split(r"[@\W_]+", email), *name.split()])
     if score <= _GUESSABLE:
-        return Weakness.COMMON if len(password) >= MIN_LENGTH else Weakness.TOO_WEAK
-    return None if len(password) >= MIN_LENGTH or score >= MIN_SCORE else Weakness.TOO_WEAK
+        return (
+            ErrorCode.PASSWORD_COMMON
+            if len(password) >= MIN_LENGTH
+            else ErrorCode.PASSWORD_TOO_WEAK
+        )
+    return (
+        None if len(password) >= MIN_LENGTH or score >= MIN_SCORE else ErrorCode.PASSWORD_TOO_WEAK
+    )
 
 
 def _letters(text: str) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridge.contract import OrderKey
-from bridge.engine.rules.lifecycle import Reason
+from bridge.contract.errors import ErrorCode
 from bridge.engine.rules.site_roles import SiteRole
 
 
@@ -68,12 +68,12 @@ class PrelimReader:
 
 def refuse_reader(
     groups: Mapping[str, PrelimGroupPolicy], group: str, reader: PrelimReader
-) -> Reason | None:
+) -> ErrorCode | None:
     """Return why a user may not read for a group; administrators may read for any group."""
     known = groups.get(group)
     if known is None or not known.members or reader.role is SiteRole.ADMINISTRATOR:
         return None
-    return None if reader.email in known.members else Reason.NOT_PRELIM_MEMBER
+    return None if reader.email in known.members else ErrorCode.NOT_PRELIM_MEMBER
 
 
 def may_review(groups: Mapping[str, PrelimGroupPolicy], group: str, reader: PrelimReader) -> bool:
@@ -92,14 +92,16 @@ def may_review(groups: Mapping[str, PrelimGroupPolicy], group: str, reader: Prel
     return reader.role is not SiteRole.PRELIM and not in_a_group
 
 
-def refuse_prelim(groups: Mapping[str, PrelimGroupPolicy], group: str, tag: str) -> Reason | None:
+def refuse_prelim(
+    groups: Mapping[str, PrelimGroupPolicy], group: str, tag: str
+) -> ErrorCode | None:
     """Return why a group and tag are refused; a site without groups accepts any."""
     if not any(each.configured for each in groups.values()):
         return None
     known = groups.get(group)
     if known is None or not known.configured:
-        return Reason.UNKNOWN_PRELIM_GROUP
-    return None if tag in known.tags else Reason.UNKNOWN_PRELIM_TAG
+        return ErrorCode.UNKNOWN_PRELIM_GROUP
+    return None if tag in known.tags else ErrorCode.UNKNOWN_PRELIM_TAG
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, select
 
-from bridge.engine.errors import Forbidden, RuleBroken, SiteNotFound
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import metadata
-from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.site_roles import SiteRole
 
 SITES = metadata.tables["engine_site"]
@@ -95,10 +95,10 @@ def account_role(connection: Connection, account_id: int, site_id: str) -> SiteR
 
 
 def account_role_in(connection: Connection, account_id: int, site_id: str) -> SiteRole | None:
-    """Return an account's role on a site, None if it is not a member; raise `SiteNotFound`."""
+    """Return an account's role on a site, None if it is not a member; raise `site_not_found`."""
     known = select(SITES.c.site_id).where(SITES.c.site_id == site_id)
     if connection.execute(known).first() is None:
-        raise SiteNotFound
+        raise EngineError(ErrorCode.SITE_NOT_FOUND)
     return account_role(connection, account_id, site_id)
 
 
@@ -112,9 +112,9 @@ class SiteAccess:
     settings: Mapping[str, Any]
 
     def check_location(self, location: str, pointer: str = "/clinicalInfo/SiteLocation") -> None:
-        """Raise `RuleBroken` for a location that a site with locations does not have."""
+        """Raise `EngineError` for a location that a site with locations does not have."""
         if location and self.locations and location not in self.locations:
-            raise RuleBroken(Reason.UNKNOWN_LOCATION, pointer=pointer)
+            raise EngineError(ErrorCode.UNKNOWN_LOCATION, pointer=pointer)
 
 
 _SITE_ACCESS: Final = (
@@ -130,11 +130,11 @@ _SITE_ACCESS: Final = (
 
 
 def read_site_access(connection: Connection, caller: Caller, site_id: str) -> SiteAccess:
-    """Return the caller's role on a site, with the site's settings; raise `SiteNotFound`."""
+    """Return the caller's role on a site, with the site's settings; raise `site_not_found`."""
     values = {"site_id": site_id, "account_id": caller.account_id}
     row = connection.execute(_SITE_ACCESS, values).first()
     if row is None:
-        raise SiteNotFound
+        raise EngineError(ErrorCode.SITE_NOT_FOUND)
     role = SiteRole(row.role) if row.role is not None and caller.is_valid_for(site_id) else None
     role = SiteRole.ADMINISTRATOR if caller.service else role
     return SiteAccess(role, row.name or "", tuple(row.locations), row.settings)
@@ -150,7 +150,7 @@ def require_administrator(
     """Raise an error unless the site exists, the caller administers it, and it has the location."""
     site_access = read_site_access(connection, caller, site_id)
     if site_access.role is not SiteRole.ADMINISTRATOR:
-        raise Forbidden
+        raise EngineError(ErrorCode.FORBIDDEN)
     site_access.check_location(location, pointer)
 
 

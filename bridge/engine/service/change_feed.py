@@ -33,7 +33,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import REGCLASS
 
 from bridge.contract import MAX_MARKS, mark_cursor, split_cursor
-from bridge.engine.errors import CursorBeyondEnd, CursorOfAnotherFeed
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Report
 from bridge.engine.service.report_status import GroupOrder, ReportContext
 from bridge.engine.service.work import CHANGES, ChangeEvent, Work
@@ -93,8 +94,8 @@ def require_cursor(connection: Connection, cursor: int) -> int:
     """
     Return the number of the change that a cursor points to.
 
-    Raise CursorBeyondEnd or CursorOfAnotherFeed if the cursor cannot come from this database, for
-    example after a backup was restored. The cursor of a pruned change is accepted.
+    Raise EngineError if the cursor cannot come from this database, for example after a backup was
+    restored. The cursor of a pruned change is accepted.
     """
     position, mark = split_cursor(cursor)
     if position == 0:
@@ -104,10 +105,10 @@ def require_cursor(connection: Connection, cursor: int) -> int:
         select(func.coalesce(_NEWEST.scalar_subquery(), last_assigned, 0))
     ).scalar_one()
     if position > highest:
-        raise CursorBeyondEnd(pointer="/after")
+        raise EngineError(ErrorCode.CURSOR_BEYOND_END, pointer="/after")
     found = connection.execute(_CHANGE_AT, {"cursor": position}).first()
     if mark is not None and found is not None and mark != _mark(found):
-        raise CursorOfAnotherFeed(pointer="/after")
+        raise EngineError(ErrorCode.CURSOR_OF_ANOTHER_FEED, pointer="/after")
     return position
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, tuple_, update
 
-from bridge.engine.errors import StateConflict
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.links import Binding, KeyRing, LinkError, Purpose, Sealed, handle_hash
 from bridge.engine.records.tables import metadata
 
@@ -22,13 +23,6 @@ _SEALED = "sealed"  # placeholder in the digest column: the digest is sealed wit
 
 KEPT_MS = 24 * 3600 * 1000
 """How long a response is stored."""
-
-
-class KeyReused(StateConflict):
-    """The Idempotency-Key was used for another request."""
-
-    code = "key_reused"
-    text = "the Idempotency-Key was used for another request"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +56,7 @@ class StoredResponse:
 def find_response(
     connection: Connection, keys: KeyRing, repeat: RepeatableRequest
 ) -> StoredResponse | None:
-    """Return the stored response of a request, None for a new request; raise `KeyReused`."""
+    """Return the stored response of a request, None for a new request; raise `key_reused`."""
     row = connection.execute(
         select(REPEATS.c.response).where(
             REPEATS.c.key == repeat.key,
@@ -75,9 +69,9 @@ def find_response(
     try:
         stored = json.loads(keys.open(_from_json(row.response), repeat.binding))
     except LinkError:  # the sealing key was removed: the request must not run twice
-        raise KeyReused from None
+        raise EngineError(ErrorCode.KEY_REUSED) from None
     if stored["digest"] != repeat.digest:
-        raise KeyReused
+        raise EngineError(ErrorCode.KEY_REUSED)
     return StoredResponse(stored["body"], stored.get("warnings", ""))
 
 

@@ -16,9 +16,9 @@ from sqlalchemy import select as select_columns
 from sqlmodel import Session, col, select
 
 from bridge.contract import OrderKey
-from bridge.engine.errors import OrderChanged, ReportNotFound, RuleBroken
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import PatientPointer, Report, ReportOrder, metadata
-from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.service.work import Work
 from bridge.store.errors import Busy
 
@@ -88,7 +88,7 @@ def follow_pointers(connection: Connection, site_id: str, mrns: Iterable[str]) -
     """
     Map merged patient identifiers to the identifiers that replaced them.
 
-    Identifiers that were not merged are absent. Raise RuleBroken if the site refuses merged
+    Identifiers that were not merged are absent. Raise EngineError if the site refuses merged
     identifiers.
     """
     found: dict[str, str] = {}
@@ -97,7 +97,7 @@ def follow_pointers(connection: Connection, site_id: str, mrns: Iterable[str]) -
         some = wanted[start : start + _CHUNK]
         found |= _read_pointers(connection, site_id, some)
     if found and _refuses_merged(connection, site_id):
-        raise RuleBroken(Reason.IDENTIFIER_MERGED, pointer="/clinicalInfo/PatientMRN")
+        raise EngineError(ErrorCode.IDENTIFIER_MERGED, pointer="/clinicalInfo/PatientMRN")
     return found
 
 
@@ -244,7 +244,7 @@ def lock_orders(
     orders.
 
     Orders that move or appear while this transaction waits for a lock are looked up again. Raise
-    OrderChanged if they still change after `ATTEMPTS` attempts. `current` is as for `find_orders`.
+    `changed` if they still change after `ATTEMPTS` attempts. `current` is as for `find_orders`.
     """
     if current and not current_report_keys(work.connection, identities):
         return [None] * len(identities)  # the usual case of a registration
@@ -263,7 +263,7 @@ def lock_orders(
                 else None
                 for identity in identities
             ]
-    raise OrderChanged
+    raise EngineError(ErrorCode.CHANGED)
 
 
 def _places(orders: Mapping[OrderKey, ReportOrder]) -> dict[OrderKey, int]:
@@ -271,15 +271,15 @@ def _places(orders: Mapping[OrderKey, ReportOrder]) -> dict[OrderKey, int]:
 
 
 def lock_report(work: Work, identity: OrderKey) -> LockedOrder:
-    """Find and lock one report by one of its orders; raise ReportNotFound."""
+    """Find and lock one report by one of its orders; raise `report_not_found`."""
     found = lock_orders(work, [identity])[0]
     if found is None:
-        raise ReportNotFound
+        raise EngineError(ErrorCode.REPORT_NOT_FOUND)
     return found
 
 
 def lock_report_by_id(work: Work, report_id: str) -> Report:
-    """Find and lock one report by its public id; raise ReportNotFound."""
+    """Find and lock one report by its public id; raise `report_not_found`."""
     found = work.session.exec(
         select(Report)
         .where(Report.report_id == report_id)
@@ -287,7 +287,7 @@ def lock_report_by_id(work: Work, report_id: str) -> Report:
         .execution_options(populate_existing=True)
     ).first()
     if found is None:
-        raise ReportNotFound
+        raise EngineError(ErrorCode.REPORT_NOT_FOUND)
     return found
 
 

@@ -15,8 +15,9 @@ from sqlalchemy.orm import defer
 from sqlmodel import Session, col, select
 
 from bridge.contract import OrderKey, ReportStatus
+from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import StatusRecordBody
-from bridge.engine.errors import ReportNotFound
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import (
     Account,
     Addendum,
@@ -179,11 +180,11 @@ def reports_by_key(session: Session, keys: Sequence[int]) -> dict[int, Report]:
 
 
 def read_report(session: Session, identity: OrderKey) -> Report:
-    """Return the report of an order; raise ReportNotFound."""
+    """Return the report of an order; raise `report_not_found`."""
     order = find_orders(session, [identity]).get(identity)
     report = session.get(Report, order.report_pk) if order else None
     if report is None:
-        raise ReportNotFound
+        raise EngineError(ErrorCode.REPORT_NOT_FOUND)
     return report
 
 
@@ -229,11 +230,11 @@ def query_status(
     """
     Return one record for each report found, in the order of its first mention.
 
-    Raise ReportNotFound if the only requested order is unknown.
+    Raise `report_not_found` if the only requested order is unknown.
     """
     found = find_report_keys(connection, identities)
     if not found and len(set(identities)) == 1:
-        raise ReportNotFound
+        raise EngineError(ErrorCode.REPORT_NOT_FOUND)
     keys = dict.fromkeys(found[order] for order in identities if order in found)
     records = records_by_key(connection, list(keys), now)
     return [records[key] for key in keys if key in records]

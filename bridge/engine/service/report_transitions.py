@@ -5,23 +5,15 @@ The rule itself is `bridge.engine.rules.lifecycle`. The use cases of the endpoin
 modules of this package.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from sqlalchemy import bindparam, delete
 from sqlalchemy import select as select_columns
 from sqlmodel import col, select
 
-from bridge.engine.errors import (
-    AlreadySigned,
-    AuthorNotPermitted,
-    BusinessFailure,
-    CoolingElapsed,
-    NoSignedAddendum,
-    NoSignedReport,
-    RuleBroken,
-    SignDelayDisabled,
-)
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import (
     Account,
     Addendum,
@@ -36,9 +28,7 @@ from bridge.engine.records.tables import (
 from bridge.engine.rules.lifecycle import (
     AddendumState,
     ClearedPart,
-    FailureCode,
     LifecycleEvent,
-    Reason,
     ReportFact,
     ReportOrigin,
     Status,
@@ -83,14 +73,6 @@ _PRELIM_READS = (
     .order_by(col(PrelimRead.read_at), col(PrelimRead.pk))
 )
 
-FAILURES: Mapping[FailureCode, type[BusinessFailure]] = {
-    FailureCode.ALREADY_SIGNED: AlreadySigned,
-    FailureCode.NOT_SIGNED: NoSignedReport,
-    FailureCode.COOLING_ELAPSED: CoolingElapsed,
-    FailureCode.NO_SIGNED_ADDENDUM: NoSignedAddendum,
-    FailureCode.SIGN_DELAY_DISABLED: SignDelayDisabled,
-}
-
 
 def sign_delay(work: Work, report: Report) -> int:
     """Return the site's sign delay in seconds."""
@@ -124,11 +106,11 @@ def require_author(
     """
     Return the person in whose name a report is signed or read, with the role.
 
-    Raise `AuthorNotPermitted`.
+    Raise `EngineError`.
     """
     person, role = find_author(work, report.site_id, account_id)
     if role is None or not permits(role, action, owner=account_id == report.owner_id):
-        raise AuthorNotPermitted(action)
+        raise EngineError(ErrorCode(f"author_may_not_{action.value}"))
     return person, role
 
 
@@ -219,16 +201,14 @@ def apply_event(
     work: Work, report: Report, event: LifecycleEvent, *, facts: frozenset[ReportFact] | None = None
 ) -> Transition:
     """
-    Set the report's status by the state table; raise RuleBroken or a BusinessFailure.
+    Set the report's status by the state table; raise EngineError.
 
     `facts` are collected if they are not given. The caller applies the transition's `clears`, and
     deletes the report if its `to` is None.
     """
     outcome = decide(report.status, event, collect_facts(work, report) if facts is None else facts)
-    if isinstance(outcome, Reason):
-        raise RuleBroken(outcome)
-    if isinstance(outcome, FailureCode):
-        raise FAILURES[outcome]
+    if isinstance(outcome, ErrorCode):
+        raise EngineError(outcome)
     if outcome.to is not None:
         report.status = outcome.to
         if event is LifecycleEvent.SAVE or outcome.to is not Status.DRAFT:

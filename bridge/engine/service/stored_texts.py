@@ -21,9 +21,9 @@ from sqlalchemy import (
     union_all,
 )
 
-from bridge.engine.errors import RuleBroken
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Addendum, PrelimRead, Report, Signature, metadata
-from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.service.report_lookup import key_of
 from bridge.engine.service.work import Work
 
@@ -41,12 +41,12 @@ _TABLES: Final = tuple(
 
 
 def require_room(connection: Connection, documents: Column[Any], *rows: Condition) -> None:
-    """Raise RuleBroken if the documents of these rows already have MAX_STORED characters."""
+    """Raise EngineError if the documents of these rows already have MAX_STORED characters."""
     _require_room(connection, _sizes(documents).where(*rows))
 
 
 def require_room_for_states(work: Work, report: Report) -> None:
-    """Raise RuleBroken if a report's addenda, reads and signatures have MAX_STORED characters."""
+    """Raise EngineError if a report's addenda, reads and signatures have MAX_STORED characters."""
     own = (_sizes(each.c.document).where(each.c.report_pk == key_of(report)) for each in _TABLES)
     _require_room(work.connection, *own)
 
@@ -58,4 +58,4 @@ def _sizes(documents: Column[Any]) -> Select[tuple[int]]:
 def _require_room(connection: Connection, *sizes: Select[tuple[int]]) -> None:
     size = union_all(*sizes).subquery().c.size
     if connection.execute(select(func.coalesce(func.sum(size), 0))).scalar_one() >= MAX_STORED:
-        raise RuleBroken(Reason.TOO_MUCH_TEXT)
+        raise EngineError(ErrorCode.TOO_MUCH_TEXT)

@@ -23,9 +23,10 @@ from sqlalchemy.orm import aliased, defer, load_only
 from sqlmodel import Session, col, select
 
 from bridge.contract import OrderKey
+from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import WorklistResponse
 from bridge.email import canonical_email
-from bridge.engine.errors import Forbidden, ReportNotFound, RuleBroken
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import (
     Account,
     Addendum,
@@ -35,7 +36,7 @@ from bridge.engine.records.tables import (
     ReportOrder,
     SiteMembership,
 )
-from bridge.engine.rules.lifecycle import SIGNED, AddendumState, Reason, Status
+from bridge.engine.rules.lifecycle import SIGNED, AddendumState, Status
 from bridge.engine.rules.order import (
     PRIORITY_RANKS,
     ROUTINE_RANK,
@@ -157,7 +158,7 @@ class WorklistQuery:
 
 
 def read_worklist(session: Session, query: WorklistQuery, now: int) -> WorklistResponse:
-    """Return one page; raise RuleBroken for an invalid cursor or one of another sort order."""
+    """Return one page; raise EngineError for an invalid cursor or one of another sort order."""
     value = _VALUES[query.sort.removeprefix("-")]
     statement = select(Report, value).options(_LISTED_COLUMNS)
     statement = statement.where(Report.site_id == query.site_id)
@@ -194,7 +195,7 @@ def _filters(session: Session, query: WorklistQuery) -> list[ColumnElement[bool]
         of_order.append(col(ReportOrder.accession) == query.accession)
     words = dict.fromkeys(folded_name(query.text).split())
     if len(words) > MAX_WORDS:
-        raise RuleBroken(Reason.TOO_MANY_WORDS, pointer="/q")
+        raise EngineError(ErrorCode.TOO_MANY_WORDS, pointer="/q")
     of_order += [col(ReportOrder.search).contains(word, autoescape=True) for word in words]
     of_order += _study_filters(query)
     conditions: list[ColumnElement[bool]] = []
@@ -249,10 +250,10 @@ def _read_cursor(query: WorklistQuery) -> tuple[int | str, int]:
     try:
         sort, value, pk = json.loads(base64.urlsafe_b64decode(padded))
     except (binascii.Error, ValueError, TypeError, RecursionError):
-        raise RuleBroken(Reason.BAD_CURSOR, pointer="/cursor") from None
+        raise EngineError(ErrorCode.BAD_CURSOR, pointer="/cursor") from None
     is_valid = _is_key(value) if _sorts_by_number(query.sort) else _is_storable(value)
     if sort != query.sort.value or not (is_valid and _is_key(pk)):
-        raise RuleBroken(Reason.BAD_CURSOR, pointer="/cursor")
+        raise EngineError(ErrorCode.BAD_CURSOR, pointer="/cursor")
     return value, pk
 
 
@@ -490,24 +491,17 @@ def _reads(session: Session, keys: list[int]) -> dict[int, dict[str, Any]]:
 _OWN_WINDOW = WindowOptions(framed=False, details={"in_frame": False, "host": ""})
 
 
-class NoSuchReader(Forbidden):
-    """The named user is not on the report's site."""
-
-    code = "user_not_found"
-    text = "the site has no such user"
-
-
 def open_from_worklist(
     work: Work,
     context: LinkContext,
     browser_user: BrowserUser,
     report_id: str,
 ) -> OpenedReport:
-    """Open a report for a member of its site; raise `ReportNotFound` for other users."""
+    """Open a report for a member of its site; raise `report_not_found` for other users."""
     report = lock_report_by_id(work, report_id)
     account_id = browser_user.account_on(report.site_id)
     if account_id is None or account_role(work.connection, account_id, report.site_id) is None:
-        raise ReportNotFound
+        raise EngineError(ErrorCode.REPORT_NOT_FOUND)
     account = get_user(work.connection, report.site_id, account_id)
     return open_locked(work, context, report, account, _OWN_WINDOW)
 
@@ -516,7 +510,7 @@ def assign(work: Work, administrator: BrowserUser, report_id: str, email: str) -
     """Assign an unsigned report to a member of its site; an Ordered one becomes their Draft."""
     report = _lock_administered(work, administrator, report_id)
     if report.status in SIGNED:
-        raise RuleBroken(Reason.SIGNED, pointer="/reportId")
+        raise EngineError(ErrorCode.REPORT_SIGNED, pointer="/reportId")
     return _assign(work, report, email, "/email")
 
 
@@ -524,16 +518,16 @@ def assign_order(work: Work, identity: OrderKey, email: str) -> Report:
     """Assign the unsigned report of an order to a member of its site, as the API does."""
     report = lock_report(work, identity).report
     if report.status in SIGNED:
-        raise RuleBroken(Reason.SIGNED)
+        raise EngineError(ErrorCode.REPORT_SIGNED)
     return _assign(work, report, email, "/UserEmail")
 
 
 def _assign(work: Work, report: Report, email: str, pointer: str) -> Report:
     reader = find_member(work.connection, report.site_id, email)
     if reader is None:
-        raise NoSuchReader(pointer=pointer)
+        raise EngineError(ErrorCode.USER_NOT_FOUND, pointer=pointer)
     if not may_own(work, report, reader.id):
-        raise RuleBroken(Reason.NOT_PRELIM_REVIEWER, pointer=pointer)
+        raise EngineError(ErrorCode.NOT_PRELIM_REVIEWER, pointer=pointer)
     return assign_report(work, report, reader.id)
 
 
@@ -546,10 +540,10 @@ def _lock_administered(work: Work, browser_user: BrowserUser, report_id: str) ->
     report = lock_report_by_id(work, report_id)
     account_id = browser_user.account_on(report.site_id)
     if account_id is None:
-        raise ReportNotFound
+        raise EngineError(ErrorCode.REPORT_NOT_FOUND)
     role = account_role(work.connection, account_id, report.site_id)
     if role is None:
-        raise ReportNotFound
+        raise EngineError(ErrorCode.REPORT_NOT_FOUND)
     if role is not SiteRole.ADMINISTRATOR:
-        raise Forbidden
+        raise EngineError(ErrorCode.FORBIDDEN)
     return report

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bridge.contract import OrderKey
+from bridge.contract.errors import ErrorCode
 from bridge.intake.process.job_context import MessageChanges, unread_outcome
 from bridge.intake.process.jobs import MessageJob, read, read_inline
 from bridge.intake.receive.listener_policy import ListenerPolicy
@@ -385,7 +386,7 @@ def _add_children(connection: Connection, events: Sequence[OrderEvent], index: I
             index.setdefault(order.key, order)
 
 
-PATIENT_NAME_MISMATCH = "patient_name_mismatch"
+PATIENT_NAME_MISMATCH = ErrorCode.PATIENT_NAME_MISMATCH.value
 """The code of an order whose patient the report engine knows by another name."""
 
 ORDER_IN_PROGRESS = "order_in_progress"

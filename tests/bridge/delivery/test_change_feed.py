@@ -11,7 +11,8 @@ import pytest
 from sqlalchemy import text
 from typing_extensions import override
 
-from bridge.contract import FeedFault, OrderKey, ReportStatus
+from bridge.contract import OrderKey, ReportStatus
+from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import (
     ChangeBody,
     ChangesResponse,
@@ -127,7 +128,7 @@ class FailingProcessor(ChangeProcessor):
 
 async def test_a_restart_that_fails(database: Database) -> None:
     """The reader restarts the feed when the service refuses its cursor again."""
-    refusal = EngineFailure("changes", FailureKind.PERMANENT, FeedFault.BEYOND_END, 409)
+    refusal = EngineFailure("changes", FailureKind.PERMANENT, ErrorCode.CURSOR_BEYOND_END, 409)
     processor = FailingProcessor(database, Outbox(database, "test"), [], lambda: 0)
     made = reader(ScriptedFeed(refusal, refusal), database, processor)
     made.start()

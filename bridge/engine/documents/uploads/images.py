@@ -11,7 +11,8 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bridge.engine.documents.errors import BadImage, ImageFault
+from bridge.contract.errors import ErrorCode
+from bridge.engine.documents.errors import BadImage
 from bridge.workers.pool import DocumentTooCostly, DocumentUnparsable, ParsingBudget, parse
 from parsers.limits import IMAGE
 
@@ -84,14 +85,14 @@ def _accepted(
     data: bytes, declared_type: str, limits: ImageLimits, encode: Encoder
 ) -> EncodedImage:
     if declared_type.partition(";")[0].strip().lower() not in DECLARED:
-        raise BadImage(ImageFault.UNSUPPORTED_TYPE)
+        raise BadImage(ErrorCode.IMAGE_TYPE_UNSUPPORTED)
     if not data:
-        raise BadImage(ImageFault.EMPTY)
+        raise BadImage(ErrorCode.IMAGE_EMPTY)
     if len(data) > limits.max_bytes:
-        raise BadImage(ImageFault.TOO_LARGE)
+        raise BadImage(ErrorCode.IMAGE_TOO_LARGE)
     kind = next((kind for kind, matches in SIGNATURES if matches(data)), None)
     if kind is None:
-        raise BadImage(ImageFault.NOT_AN_IMAGE)
+        raise BadImage(ErrorCode.IMAGE_NOT_RECOGNIZED)
     encoded, width, height = encode(data, kind, limits.max_pixels)
     media_type = JPEG if kind == "JPEG" else PNG
     return EncodedImage(media_type, encoded, hashlib.sha256(data).hexdigest(), width, height)
@@ -104,10 +105,10 @@ def _encode_in_worker(
     try:
         found = parse("image", data, {"kind": kind, "pixels": pixels}, limits=IMAGE, budget=budget)
     except DocumentTooCostly:
-        raise BadImage(ImageFault.TOO_COSTLY) from None
+        raise BadImage(ErrorCode.IMAGE_TOO_COSTLY) from None
     except DocumentUnparsable:
-        raise BadImage(ImageFault.MALFORMED) from None
+        raise BadImage(ErrorCode.IMAGE_MALFORMED) from None
     if isinstance(found, dict):
-        raise BadImage(ImageFault(found["fault"]))
+        raise BadImage(ErrorCode(found["fault"]))
     width, height = DIMENSIONS.unpack_from(found)
     return found[DIMENSIONS.size :], width, height

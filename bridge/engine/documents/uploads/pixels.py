@@ -9,7 +9,8 @@ from io import BytesIO
 from PIL import ExifTags, Image, ImageOps
 from PIL.Image import DecompressionBombError, DecompressionBombWarning
 
-from bridge.engine.documents.errors import BadImage, ImageFault
+from bridge.contract.errors import ErrorCode
+from bridge.engine.documents.errors import BadImage
 
 
 def reencode(data: bytes, kind: str, max_pixels: int) -> tuple[bytes, int, int]:
@@ -23,15 +24,15 @@ def reencode(data: bytes, kind: str, max_pixels: int) -> tuple[bytes, int, int]:
     except BadImage:
         raise
     except (DecompressionBombError, DecompressionBombWarning):
-        raise BadImage(ImageFault.TOO_MANY_PIXELS) from None
+        raise BadImage(ErrorCode.IMAGE_TOO_MANY_PIXELS) from None
     except Exception:  # noqa: BLE001  # decoders raise arbitrary exceptions
-        raise BadImage(ImageFault.MALFORMED) from None
+        raise BadImage(ErrorCode.IMAGE_MALFORMED) from None
 
 
 def _reencode(data: bytes, kind: str, max_pixels: int) -> tuple[bytes, int, int]:
     picture = Image.open(BytesIO(data), formats=(kind,))
     if picture.width * picture.height > max_pixels:  # known from the header, nothing decoded yet
-        raise BadImage(ImageFault.TOO_MANY_PIXELS)
+        raise BadImage(ErrorCode.IMAGE_TOO_MANY_PIXELS)
     picture.load()
     upright = _upright(picture)
     encoded = _jpeg(upright) if kind == "JPEG" else _png(upright)

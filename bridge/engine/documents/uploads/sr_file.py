@@ -24,7 +24,8 @@ from pydicom.uid import (
     ImplicitVRLittleEndian,
 )
 
-from bridge.engine.documents.errors import BadStructuredReport, SrFault
+from bridge.contract.errors import ErrorCode
+from bridge.engine.documents.errors import BadStructuredReport
 from parsers.limits import (
     META_INFORMATION,
     STRUCTURED_REPORT,
@@ -63,15 +64,15 @@ class SrLimits:
 def read_file(data: bytes, limits: SrLimits) -> Dataset:
     """Return the data set, or raise `BadStructuredReport`; may raise pydicom's own errors too."""
     if len(data) > limits.max_bytes:
-        raise BadStructuredReport(SrFault.TOO_LARGE)
+        raise BadStructuredReport(ErrorCode.SR_TOO_LARGE)
     syntax, body = _split(data)
     if syntax == DeflatedExplicitVRLittleEndian:
         body = _inflate(body, limits.max_bytes)
     if max(body.count(tag) for tag in ITEM_TAGS) > limits.max_items:
-        raise BadStructuredReport(SrFault.TOO_MANY_ITEMS)
+        raise BadStructuredReport(ErrorCode.SR_TOO_MANY_ITEMS)
     implicit, little = syntax == ImplicitVRLittleEndian, syntax != ExplicitVRBigEndian
     if _has_more_elements(body, limits.max_nested_elements, implicit=implicit, little=little):
-        raise BadStructuredReport(SrFault.TOO_MANY_ITEMS)
+        raise BadStructuredReport(ErrorCode.SR_TOO_MANY_ITEMS)
     data_set = read_dataset(
         BytesIO(body),
         is_implicit_VR=implicit,
@@ -128,7 +129,7 @@ def _element_limit(limit: int) -> Callable[[BaseTag, str | None, int], bool]:
 
     def stops(tag: BaseTag, vr: str | None, length: int) -> bool:
         if next(left, None) is None:
-            raise BadStructuredReport(SrFault.TOO_MANY_ITEMS)
+            raise BadStructuredReport(ErrorCode.SR_TOO_MANY_ITEMS)
         return False
 
     return stops
@@ -141,7 +142,7 @@ def _refuse_truncated(data_set: Dataset) -> None:
         if not isinstance(element, RawDataElement) or element.length == UNDEFINED_LENGTH:
             continue
         if len(element.value or b"") != element.length:
-            raise BadStructuredReport(SrFault.MALFORMED)
+            raise BadStructuredReport(ErrorCode.SR_MALFORMED)
 
 
 def _split(data: bytes) -> tuple[str, bytes]:
@@ -152,7 +153,7 @@ def _split(data: bytes) -> tuple[str, bytes]:
     stream = BytesIO(data[begin : begin + META_INFORMATION])
     meta = read_dataset(stream, is_implicit_VR=False, is_little_endian=True, stop_when=_after_meta)
     if stream.tell() >= META_INFORMATION:
-        raise BadStructuredReport(SrFault.TOO_LARGE)
+        raise BadStructuredReport(ErrorCode.SR_TOO_LARGE)
     syntax = str(meta.get("TransferSyntaxUID", ""))
     body = data[begin + stream.tell() :]
     return syntax or _guess_syntax(body), body
@@ -165,10 +166,10 @@ def _after_meta(tag: BaseTag, vr: str | None, length: int) -> bool:
 def _guess_syntax(body: bytes) -> str:
     """Return the transfer syntax of a data set without preamble, by its first element."""
     if len(body) < struct.calcsize("<HH2s"):
-        raise BadStructuredReport(SrFault.NOT_DICOM)
+        raise BadStructuredReport(ErrorCode.SR_NOT_DICOM)
     group, _, vr = struct.unpack_from("<HH2s", body)
     if group != IDENTIFYING_GROUP:
-        raise BadStructuredReport(SrFault.NOT_DICOM)
+        raise BadStructuredReport(ErrorCode.SR_NOT_DICOM)
     explicit = vr.isalpha() and vr.isupper()
     return str(ExplicitVRLittleEndian if explicit else ImplicitVRLittleEndian)
 
@@ -177,5 +178,5 @@ def _inflate(body: bytes, limit: int) -> bytes:
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     plain = inflater.decompress(body, limit)
     if inflater.unconsumed_tail:
-        raise BadStructuredReport(SrFault.TOO_LARGE)
+        raise BadStructuredReport(ErrorCode.SR_TOO_LARGE)
     return plain

@@ -25,7 +25,8 @@ from pydicom.dataset import Dataset
 from pydicom.multival import MultiValue
 from pydicom.sequence import Sequence
 
-from bridge.engine.documents.errors import BadStructuredReport, SrFault
+from bridge.contract.errors import ErrorCode
+from bridge.engine.documents.errors import BadStructuredReport
 from bridge.engine.documents.exports.model import day_and_time, person_name, time_text
 from bridge.engine.documents.uploads.sr_file import SrLimits, read_file
 from parsers.limits import STRUCTURED_REPORT_ELEMENTS, STRUCTURED_REPORT_TEXT
@@ -350,10 +351,10 @@ class _Walker:
     def children(self, parent: Dataset, place: _Place) -> None:
         children = parent.get("ContentSequence") or []
         if children and place.levels_left <= 0:
-            raise BadStructuredReport(SrFault.TOO_DEEP)
+            raise BadStructuredReport(ErrorCode.SR_TOO_DEEP)
         self.content.elements += sum(map(len, children))
         if self.content.elements > STRUCTURED_REPORT_ELEMENTS:
-            raise BadStructuredReport(SrFault.TOO_MANY_ITEMS)
+            raise BadStructuredReport(ErrorCode.SR_TOO_MANY_ITEMS)
         for item in children:
             self._item(item, place)
 
@@ -660,30 +661,30 @@ def read(data: bytes, limits: SrLimits | None = None) -> StructuredReport:
     except BadStructuredReport:
         raise
     except RecursionError:
-        raise BadStructuredReport(SrFault.TOO_DEEP) from None
+        raise BadStructuredReport(ErrorCode.SR_TOO_DEEP) from None
     except Exception:  # noqa: BLE001  # pydicom raises arbitrary exceptions
-        raise BadStructuredReport(SrFault.MALFORMED) from None
+        raise BadStructuredReport(ErrorCode.SR_MALFORMED) from None
 
 
 def _read(data: bytes, limits: SrLimits) -> StructuredReport:
     data_set = read_file(data, limits)
     sop_class = text_of(data_set.get("SOPClassUID"))
     if not sop_class:
-        raise BadStructuredReport(SrFault.NOT_DICOM)
+        raise BadStructuredReport(ErrorCode.SR_NOT_DICOM)
     if not sop_class.startswith(SR_STORAGE):
-        raise BadStructuredReport(SrFault.NOT_STRUCTURED_REPORT)
+        raise BadStructuredReport(ErrorCode.SR_NOT_STRUCTURED_REPORT)
     return _interpret(data_set, limits)
 
 
 def _interpret(data_set: Dataset, limits: SrLimits) -> StructuredReport:
     instance = text_of(data_set.get("SOPInstanceUID"))
     if not instance:  # without it a repeated file is not recognized
-        raise BadStructuredReport(SrFault.MALFORMED)
+        raise BadStructuredReport(ErrorCode.SR_MALFORMED)
     content = walk(data_set, limits.max_depth)
     paths = sum(len(name) for each in content.measurements for name in (*each.path, each.tracking))
     paths += sum(len(text) for each in content.groups for text in (each.sentence, *each.about))
     if sum(map(len, content.lines)) + paths > STRUCTURED_REPORT_TEXT:
-        raise BadStructuredReport(SrFault.TOO_LARGE)
+        raise BadStructuredReport(ErrorCode.SR_TOO_LARGE)
     return StructuredReport(
         sop_instance_uid=instance,
         title=concept(data_set),

@@ -21,8 +21,8 @@ from pydantic import (
 )
 from typing_extensions import override
 
-from bridge.engine.errors import RuleBroken
-from bridge.engine.rules.lifecycle import Reason
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.rules.order import has_invisible
 from bridge.engine.rules.text.document import MAX_NODES, Document, from_text, to_json
 from bridge.engine.rules.text.plain_text import from_lines
@@ -194,13 +194,13 @@ class TextBody(Body):
         return self
 
     def sent(self) -> dict[str, Any]:
-        """Return the JSON of the document; not validated. Raise `RuleBroken` for too many lines."""
+        """Return the JSON of the document; not validated. Raise EngineError for too many lines."""
         if self.document is not None:
             return self.document
         text = self.text or ""
         # Counted first: a document of millions of lines needs seconds and a gigabyte.
         if text.count("\n") + text.count("\r") - text.count("\r\n") >= MAX_NODES:
-            raise RuleBroken(Reason.BAD_DOCUMENT, pointer="/document/content")
+            raise EngineError(ErrorCode.BAD_DOCUMENT, pointer="/document/content")
         return to_json(self.read_text(text))
 
     def read_text(self, text: str) -> Document:
@@ -208,7 +208,7 @@ class TextBody(Body):
         return from_text(text)
 
     def content(self) -> Document:
-        """Return the document in either form; raise `RuleBroken`."""
+        """Return the document in either form; raise `EngineError`."""
         return read_document(self.sent())
 
 

@@ -20,6 +20,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.http.requests.audit_events import record_refused_request
 from bridge.engine.http.requests.response_bodies import FieldError, HttpProblem, Problem
@@ -40,9 +41,9 @@ HEAD_PAGES = frozenset(
 """Pages that change nothing, so that their GET route also serves HEAD."""
 MAX_INSTANCE = 1024
 """Characters of the request path in a problem's `instance`."""
-INTERNAL = Problem(500, "internal_error", "the service failed; the failure was logged")
-NUL_IN_PATH = Problem(404, "no_such_path", "Not Found")
-NUL_IN_QUERY = Problem(400, "invalid_request", "the query contains a NUL character")
+INTERNAL = Problem(ErrorCode.INTERNAL_ERROR, "the service failed; the failure was logged")
+NUL_IN_PATH = Problem(ErrorCode.NO_SUCH_PATH, "Not Found")
+NUL_IN_QUERY = Problem(ErrorCode.INVALID_REQUEST, "the query contains a NUL character")
 
 log = structlog.get_logger(__name__)
 
@@ -136,21 +137,17 @@ def _place(error: Exception) -> str:
 
 
 UNAVAILABLE = Problem(
-    503,
-    "unavailable",
+    ErrorCode.UNAVAILABLE,
     "the service is not available at the moment",
     headers={"Retry-After": "1"},
-    retryable=True,
 )
 BUSY = Problem(
-    503,
-    "busy",
+    ErrorCode.BUSY,
     "too many documents are being read at the moment",
     headers={"Retry-After": "2"},
-    retryable=True,
 )
-CHANGED = Problem(409, "changed", "changed during processing; retry", retryable=True)
-_PLAIN_CODES = {404: "no_such_path", 405: "method_not_allowed"}
+CHANGED = Problem(ErrorCode.CHANGED, "changed during processing; retry")
+_PLAIN_CODES = {404: ErrorCode.NO_SUCH_PATH, 405: ErrorCode.METHOD_NOT_ALLOWED}
 
 
 def install_error_handlers(application: FastAPI, routes: Sequence[BaseRoute]) -> None:
@@ -189,7 +186,7 @@ def respond(request: Request, problem: Problem) -> Response:
 def problem_of(error: EngineError) -> Problem:
     own = [(error.pointer, error.detail)] if error.pointer else []
     errors = tuple(FieldError(*item) for item in (*own, *error.more))
-    return Problem(error.status, error.code, error.detail, errors, retryable=error.retryable)
+    return Problem(error.code, error.detail, errors, own_status=error.status)
 
 
 def validation_problem(errors: Sequence[Any]) -> Problem:
@@ -198,7 +195,7 @@ def validation_problem(errors: Sequence[Any]) -> Problem:
     first = found[0] if found else FieldError("", "not valid")
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     detail = f"{first.pointer or 'body'}: {first.message}{more}"
-    return Problem(400, "invalid_request", detail, tuple(found))
+    return Problem(ErrorCode.INVALID_REQUEST, detail, tuple(found))
 
 
 def _message(error: Any) -> str:
@@ -215,12 +212,14 @@ def _pointer(place: object) -> str:
 
 async def _http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  # narrows for the type checker
-    code = _PLAIN_CODES.get(error.status_code, "invalid_request")
+    code = _PLAIN_CODES.get(error.status_code, ErrorCode.INVALID_REQUEST)
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         methods = ", ".join(_methods(request))
         headers.update({"Allow": methods} if methods else {})
-    return respond(request, Problem(error.status_code, code, str(error.detail), headers=headers))
+    return respond(
+        request, Problem(code, str(error.detail), headers=headers, own_status=error.status_code)
+    )
 
 
 def _methods(request: Request) -> list[str]:

@@ -18,7 +18,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from typing_extensions import override
 
-from bridge.engine.errors import Forbidden
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import EngineState, engine_of, is_loopback
 from bridge.engine.http.models.descriptions import problems
 from bridge.engine.http.report_page import authenticate_page
@@ -81,7 +82,7 @@ def require_same_origin(engine: EngineState, request: Request) -> None:
     """Raise 403 unless a page of this service sent the request."""
     if not is_same_origin(engine, request):
         detail = "this request did not come from a page of this service"
-        raise HttpProblem(Problem(403, "foreign_origin", detail))
+        raise HttpProblem(Problem(ErrorCode.FOREIGN_ORIGIN, detail))
 
 
 TOKEN_HEADER = "x-access-token"  # noqa: S105  # the name of the header
@@ -113,7 +114,7 @@ class StrictRequest(BoundedRequest):
             return super().parse(body)
         except DocumentRefused as refusal:
             place = FieldError("", refusal.reason)
-            raise bad_request(refusal.reason, place, code="invalid_json") from None
+            raise bad_request(refusal.reason, place, code=ErrorCode.INVALID_JSON) from None
 
 
 @contextmanager
@@ -123,12 +124,12 @@ def bounded_request(request: Request, limit: int) -> Iterator[StrictRequest]:
         with StrictRequest(request, limit) as strict:
             yield strict
     except TooManyValues as refusal:
-        raise HttpProblem(Problem(413, "too_many_values", str(refusal))) from None
+        raise HttpProblem(Problem(ErrorCode.TOO_MANY_VALUES, str(refusal))) from None
     except BodyTooLarge as refusal:
         raise too_large(refusal.limit) from None
     except BudgetExhausted as refusal:
         headers = {"Retry-After": "1"}
-        problem = Problem(503, "overloaded", str(refusal), headers=headers, retryable=True)
+        problem = Problem(ErrorCode.OVERLOADED, str(refusal), headers=headers)
         raise HttpProblem(problem) from None
 
 
@@ -151,7 +152,7 @@ class GuardedRoute(APIRoute):
             request.state.caller = caller
             _charge_quota(engine, caller, self.quota, request)
             if not caller.permits(self.scope):
-                raise Forbidden
+                raise EngineError(ErrorCode.FORBIDDEN)
             with bounded_request(request, self.max_body_bytes(engine.settings.sizes)) as strict:
                 await self.read_body(strict)
                 return await handler(strict)
@@ -302,9 +303,7 @@ def _enforce(allowance: Allowance | None) -> None:
     if allowance is None or allowance.granted:
         return
     detail = f"more than {allowance.quota.count} requests in {allowance.quota.seconds} seconds"
-    raise HttpProblem(
-        Problem(429, "too_many_requests", detail, headers=allowance.headers(), retryable=True)
-    )
+    raise HttpProblem(Problem(ErrorCode.TOO_MANY_REQUESTS, detail, headers=allowance.headers()))
 
 
 async def require_json_body(request: StrictRequest) -> None:
@@ -314,7 +313,7 @@ async def require_json_body(request: StrictRequest) -> None:
         return
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
-        raise bad_request("the body is not declared as application/json", code="not_json")
+        raise bad_request("the body is not declared as application/json", code=ErrorCode.NOT_JSON)
     await request.json()
 
 

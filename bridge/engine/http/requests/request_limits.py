@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from bridge.contract.errors import ErrorCode
 from bridge.engine.http.requests.response_bodies import HttpProblem, Problem
 from bridge.engine.settings import Quota
 
@@ -120,9 +121,9 @@ class WaitingRequests:
     def require_room(self, caller: str) -> None:
         """Raise 429 if the caller is at its limit, and 503 if the process is."""
         if self._callers[caller] >= self._each:
-            raise _refusal(429, "too_many_waiting", "too many requests of this caller wait")
+            raise _refusal(ErrorCode.TOO_MANY_WAITING, "too many requests of this caller wait")
         if self._callers.total() >= self._total:
-            raise _refusal(503, "overloaded", "too many requests wait")
+            raise _refusal(ErrorCode.OVERLOADED, "too many requests wait")
 
     @contextmanager
     def counted(self, caller: str) -> Iterator[None]:
@@ -135,6 +136,6 @@ class WaitingRequests:
                 del self._callers[caller]
 
 
-def _refusal(status: int, code: str, detail: str) -> HttpProblem:
+def _refusal(code: ErrorCode, detail: str) -> HttpProblem:
     headers = {"Retry-After": "5"}
-    return HttpProblem(Problem(status, code, detail, headers=headers, retryable=True))
+    return HttpProblem(Problem(code, detail, headers=headers))

@@ -17,6 +17,7 @@ from pydantic_core import to_json
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from typing_extensions import override
 
+from bridge.contract.errors import ErrorCode
 from bridge.web.problems import problem_body
 
 MEDIA_TYPE = "application/problem+json"
@@ -33,12 +34,17 @@ class FieldError:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    status: int
-    code: str
+    """A problem body; `status` replaces that of the code."""
+
+    code: ErrorCode
     detail: str
     errors: Sequence[FieldError] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
-    retryable: bool = False
+    own_status: int = 0
+
+    @property
+    def status(self) -> int:
+        return self.own_status or self.code.status
 
     def body(self, *, instance: str, request_id: str) -> dict[str, object]:
         """Return the JSON members of the problem body."""
@@ -49,13 +55,16 @@ class Problem:
             request_id,
             instance=instance,
             errors=((error.pointer, error.message) for error in self.errors),
-            retryable=self.retryable,
+            retryable=self.code.retryable,
         )
 
     def response(self, *, instance: str, request_id: str) -> Response:
         """Return the response; a 500 of a business rule carries `X-Error-Class: business`."""
         headers = dict(self.headers)
-        if self.status == HTTPStatus.INTERNAL_SERVER_ERROR and self.code != "internal_error":
+        if (
+            self.status == HTTPStatus.INTERNAL_SERVER_ERROR
+            and self.code is not ErrorCode.INTERNAL_ERROR
+        ):
             headers[ERROR_CLASS_HEADER] = "business"
         content = json.dumps(self.body(instance=instance, request_id=request_id))
         return Response(content, self.status, headers, MEDIA_TYPE)
@@ -78,20 +87,20 @@ def unauthorized(
 ) -> HttpProblem:
     """Return a 401: the token is missing, unknown, expired or revoked (RFC 9110 §11.6)."""
     return HttpProblem(
-        Problem(401, "unauthorized", detail, headers={"WWW-Authenticate": challenge})
+        Problem(ErrorCode.UNAUTHORIZED, detail, headers={"WWW-Authenticate": challenge})
     )
 
 
 def bad_request(
-    detail: str, *errors: FieldError, code: str = "invalid_request", status: int = 400
+    detail: str, *errors: FieldError, code: ErrorCode = ErrorCode.INVALID_REQUEST
 ) -> HttpProblem:
-    """Return a 400, or another `status`: the request is not as documented."""
-    return HttpProblem(Problem(status, code, detail, errors))
+    """Return a refusal, by default the 400 for a request that is not as documented."""
+    return HttpProblem(Problem(code, detail, errors))
 
 
 def too_large(limit: int) -> HttpProblem:
     """Return a 413: the request body has more bytes than allowed."""
-    return HttpProblem(Problem(413, "too_large", f"the request is larger than {limit} bytes"))
+    return HttpProblem(Problem(ErrorCode.TOO_LARGE, f"the request is larger than {limit} bytes"))
 
 
 class FastJsonResponse(JSONResponse):

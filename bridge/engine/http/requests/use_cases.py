@@ -18,6 +18,7 @@ from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
 
 from bridge.contract import OrderKey
+from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.models.report_requests import OrderIdentity
@@ -81,7 +82,9 @@ def zone_of(name: str | None) -> ZoneInfo | None:
         return None
     if name not in TIME_ZONES:
         message = "is not an IANA time zone"
-        raise bad_request(f"timeZone {message}", FieldError("/timeZone", message), code="bad_zone")
+        raise bad_request(
+            f"timeZone {message}", FieldError("/timeZone", message), code=ErrorCode.BAD_ZONE
+        )
     return ZoneInfo(name)
 
 

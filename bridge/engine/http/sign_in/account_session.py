@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from typing_extensions import override
 
 from bridge.authority import is_fresh
+from bridge.contract.errors import ErrorCode
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.requests.audit_events import record_refusal
 from bridge.engine.http.requests.guard import (
@@ -77,7 +78,7 @@ class AccountRoute(APIRoute):
             signed = await signed_in_account(engine, request)
             if signed is None:
                 record_refusal(request, "account", code="signed_out")
-                raise HttpProblem(Problem(401, "signed_out", "sign in to do this"))
+                raise HttpProblem(Problem(ErrorCode.SIGNED_OUT, "sign in to do this"))
             request.state.signed = signed
             account = signed.account
             request.state.caller = Caller(NO_TOKEN, account.id, account.email)
@@ -95,7 +96,7 @@ def require_recent_proof(request: Request) -> None:
     signed: AccountSession | None = getattr(request.state, "signed", None)
     if signed is not None and not is_fresh(signed.authenticated_at, engine_of(request).clock()):
         detail = "confirm your password to do this, and try again"
-        raise HttpProblem(Problem(403, "reauthentication_required", detail))
+        raise HttpProblem(Problem(ErrorCode.REAUTHENTICATION_REQUIRED, detail))
 
 
 async def _signed(request: Request) -> AccountSession:

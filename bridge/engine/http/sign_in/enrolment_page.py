@@ -16,17 +16,18 @@ from typing import cast
 from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
+from bridge.contract.errors import ErrorCode
 from bridge.engine.documents.qr import qr_png
+from bridge.engine.errors import EngineError
 from bridge.engine.http import html_pages
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.html_pages import language_of
 from bridge.engine.http.requests.audit_events import audit_event, record_refusal
 from bridge.engine.http.requests.guard import is_cross_site, is_framed
 from bridge.engine.http.sign_in.password_sign_in import TooManyAttempts, take_attempt
-from bridge.engine.live.credential_checks import TooBusy
 from bridge.engine.service.accounts import enrolment, second_factor
 from bridge.engine.service.accounts.enrolment import EnrolmentState, FoundEnrolment
-from bridge.engine.service.accounts.passwords import WeakPassword, hash_password, require_strong
+from bridge.engine.service.accounts.passwords import hash_password, require_strong
 from bridge.engine.service.accounts.sign_in_limit import buckets_of_owner, buckets_of_source
 from bridge.engine.service.work import ActorRef, Work
 
@@ -69,7 +70,9 @@ async def submit(request: Request, form: Mapping[str, str]) -> Response:
     except TooManyAttempts as refusal:
         record_refusal(request, "enrol", code=refusal.problem.code)
         return await _again(request, form, found, "too_many", refusal.problem.status)
-    except TooBusy as refusal:
+    except EngineError as refusal:
+        if refusal.code is not ErrorCode.SIGN_IN_BUSY:
+            raise
         return await _again(request, form, found, "too_many", refusal.status)
 
 
@@ -96,7 +99,9 @@ async def _complete(request: Request, form: Mapping[str, str], found: FoundEnrol
 
     try:
         password_hash = await engine.hashing.run(hashed, known=False)
-    except WeakPassword as refusal:
+    except EngineError as refusal:
+        if refusal.code is ErrorCode.SIGN_IN_BUSY:
+            raise
         return await _again(request, form, found, refusal.code)
 
     def apply(work: Work) -> bool:

@@ -13,14 +13,16 @@ import base64
 import html
 import json
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
+from bridge.contract.errors import ErrorCode
 from bridge.email import canonical_email
-from bridge.engine.errors import Forbidden
+from bridge.engine.errors import EngineError
 from bridge.engine.http import html_pages
 from bridge.engine.http.engine_state import EngineState, engine_of, peer_of
 from bridge.engine.http.html_pages import language_of
@@ -29,14 +31,8 @@ from bridge.engine.http.requests.guard import is_cross_site, is_framed
 from bridge.engine.http.requests.response_bodies import HttpProblem, Problem
 from bridge.engine.http.sign_in.account_session import account_cookie, cookie_name
 from bridge.engine.links import Binding, Purpose, SealBroken, Sealed, UnknownSealKey
-from bridge.engine.live.credential_checks import TooBusy
 from bridge.engine.service.accounts import second_factor
-from bridge.engine.service.accounts.own_account import (
-    AccountSession,
-    SignInProof,
-    WrongPassword,
-    signed_in,
-)
+from bridge.engine.service.accounts.own_account import AccountSession, SignInProof, signed_in
 from bridge.engine.service.accounts.own_account import sign_in as create_session
 from bridge.engine.service.accounts.passwords import Credentials, credentials_of
 from bridge.engine.service.accounts.sessions import end_session
@@ -56,7 +52,7 @@ class TooManyAttempts(HttpProblem):
     def __init__(self, seconds: int) -> None:
         detail = "too many attempts to sign in; wait some minutes"
         headers = {"Retry-After": str(seconds)}
-        super().__init__(Problem(429, "too_many_attempts", detail, headers=headers, retryable=True))
+        super().__init__(Problem(ErrorCode.TOO_MANY_ATTEMPTS, detail, headers=headers))
 
 
 async def take_attempt(engine: EngineState, buckets: Sequence[Bucket]) -> SignInAttempt:
@@ -72,7 +68,7 @@ async def check_password(
     engine: EngineState, email: str, password: str, *, known: bool
 ) -> Credentials | None:
     """
-    Return the credentials of an e-mail address if the password is right; raise `TooBusy`.
+    Return the credentials of an e-mail address if the password is right; raise `sign_in_busy`.
 
     `known`: the request has a session or comes from a remembered device.
     """
@@ -84,25 +80,25 @@ async def check_password(
 async def verify_owner(
     request: Request, signed: AccountSession, password: str, *, pointer: str = "/password"
 ) -> tuple[str, SignInAttempt]:
-    """Check a signed-in user's password; return its hash and the attempt; raise `WrongPassword`."""
+    """Check a signed-in user's password; return its hash and the attempt; raise EngineError."""
     engine = engine_of(request)
     limit = engine.settings.rates.failed_authentications
     attempt = await take_attempt(engine, buckets_of_owner(limit, f"session {signed.account.id}"))
     found = await check_password(engine, signed.account.email, password, known=True)
     if found is None:
-        record_refusal(request, "confirm", code=WrongPassword.code)
-        raise WrongPassword(pointer=pointer)
+        record_refusal(request, "confirm", code=ErrorCode.WRONG_PASSWORD)
+        raise EngineError(ErrorCode.WRONG_PASSWORD, pointer=pointer)
     return found.password_hash, attempt
 
 
 def prove_owner(
     engine: EngineState, work: Work, account: AccountRef, password_hash: str, code: str
 ) -> SignInProof:
-    """Check the one-time code after a right password; raise `WrongPassword` for a wrong code."""
+    """Check the one-time code after a right password; raise `wrong_password` for a wrong code."""
     if not second_factor.has(work.connection, account.id):
         return SignInProof(account, password_hash)
     if not second_factor.accept(work.connection, engine.keys, account.id, code, work.now):
-        raise WrongPassword(pointer="/code")
+        raise EngineError(ErrorCode.WRONG_PASSWORD, pointer="/code")
     return SignInProof(account, password_hash, second_factor=True)
 
 
@@ -180,12 +176,13 @@ async def sign_in(request: Request, form: dict[str, str]) -> Response:
         return await _sign_in_by_password(request, form, handle)
     except TooManyAttempts:
         code, status = "too_many_attempts", 429
-    except TooBusy:
-        code, status = "too_many_attempts", TooBusy.status
-    except Forbidden:
-        code, status = "no_site", 403
-    except WrongPassword:
-        pass
+    except EngineError as refusal:
+        if refusal.code is ErrorCode.SIGN_IN_BUSY:
+            code, status = "too_many_attempts", refusal.status
+        elif refusal.status == HTTPStatus.FORBIDDEN:
+            code, status = "no_site", 403
+        elif refusal.code is not ErrorCode.WRONG_PASSWORD:
+            raise
     record_refusal(request, "login", code=code)
     page = login_page(request, handle=handle, problem=code, status=status)
     if code == "too_many_attempts":
@@ -203,7 +200,7 @@ async def _sign_in_by_password(request: Request, form: dict[str, str], handle: s
     attempt = await take_attempt(engine, _buckets(engine, request, email, device))
     found = await check_password(engine, email, form.get("password", ""), known=bool(device))
     if found is None or found.account is None:
-        raise WrongPassword
+        raise EngineError(ErrorCode.WRONG_PASSWORD)
     account, password_hash, code = found.account, found.password_hash, form.get("code", "")
 
     def prove(work: Work) -> SignInProof:

@@ -9,12 +9,14 @@ import base64
 import hmac
 import json
 from dataclasses import asdict
+from http import HTTPStatus
 from typing import Any, Final
 
 from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
-from bridge.engine.errors import Forbidden
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.requests.audit_events import record_refusal
 from bridge.engine.http.requests.guard import is_framed
@@ -23,7 +25,7 @@ from bridge.engine.http.sign_in.account_session import signed_in_account
 from bridge.engine.http.sign_in.oidc_provider import SignOnAttempt, SignOnFailed
 from bridge.engine.http.sign_in.password_sign_in import TooManyAttempts, take_attempt
 from bridge.engine.links import Binding, Purpose, SealBroken, Sealed, UnknownSealKey
-from bridge.engine.service.accounts.own_account import SignInProof, WrongPassword
+from bridge.engine.service.accounts.own_account import SignInProof
 from bridge.engine.service.accounts.sessions import end_session
 from bridge.engine.service.accounts.sign_in_limit import buckets_of_source
 from bridge.engine.service.accounts.users import known_account
@@ -64,10 +66,14 @@ async def finish(request: Request) -> Response:
         return await _finish(request)
     except SignOnFailed as failure:
         return _failed(request, failure.code)
-    except (TooManyAttempts, WrongPassword):
+    except TooManyAttempts:
         return _failed(request, "too_many_attempts")
-    except Forbidden:
-        return _failed(request, "no_site")
+    except EngineError as refusal:
+        if refusal.code is ErrorCode.WRONG_PASSWORD:
+            return _failed(request, "too_many_attempts")
+        if refusal.status == HTTPStatus.FORBIDDEN:
+            return _failed(request, "no_site")
+        raise
 
 
 async def _finish(request: Request) -> Response:

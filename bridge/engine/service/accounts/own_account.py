@@ -10,7 +10,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, select, true
 
-from bridge.engine.errors import EngineError, Forbidden
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.links import RandomBytes
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.timestamps import iso
@@ -30,12 +31,6 @@ from bridge.engine.settings import AccessLifetimes
 
 CHOICES = ("AppLanguage", "SpeechLanguage", "theme", "signatureText")
 _KIND = "account"
-
-
-class WrongPassword(EngineError):
-    status = 400
-    code = "wrong_password"
-    text = "the current password is wrong"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,29 +73,29 @@ def sign_in(
     """
     Begin a session for an account and return its secret.
 
-    Raise `WrongPassword` if the password was changed or the account disabled after the password was
-    verified, and `Forbidden` if the account is on no site.
+    Raise `wrong_password` if the password was changed or the account disabled after the password
+    was verified, and `forbidden` if the account is on no site.
     """
     account = proof.account
     if proof.password_hash is None:
         if users.is_disabled(connection, account.id):
-            raise WrongPassword
+            raise EngineError(ErrorCode.WRONG_PASSWORD)
         mark_enrolled(connection, account.id, now)
     elif not still_has(connection, account.id, proof.password_hash):
-        raise WrongPassword
+        raise EngineError(ErrorCode.WRONG_PASSWORD)
     home_site = users.home_site_of(connection, account.id)
     if home_site is None:
-        raise Forbidden
+        raise EngineError(ErrorCode.FORBIDDEN)
     details = {"kind": _KIND, "authenticated_at": now, "second_factor": proof.second_factor}
     new = NewSession(home_site, account.id, details=details)
     return begin_session(connection, random_bytes, new, now, life)
 
 
 def confirm(connection: Connection, signed: AccountSession, proof: SignInProof, now: int) -> None:
-    """Record a repeated authentication with the password; raise `WrongPassword` as `sign_in`."""
+    """Record a repeated authentication with the password; raise `wrong_password` as `sign_in`."""
     password_hash = proof.password_hash or ""
     if not still_has(connection, signed.account.id, password_hash):
-        raise WrongPassword
+        raise EngineError(ErrorCode.WRONG_PASSWORD)
     second_factor = proof.second_factor or signed.second_factor
     details = {"authenticated_at": now, "second_factor": second_factor}
     add_details(connection, signed.session, details)
@@ -220,9 +215,9 @@ def change_password(
     """
     Change a password and end the account's other sessions; both passwords are given as hashes.
 
-    Raise `WrongPassword` if `present` is no longer the account's hash.
+    Raise `wrong_password` if `present` is no longer the account's hash.
     """
     if not still_has(connection, signed.account.id, present):
-        raise WrongPassword(pointer="/present")
+        raise EngineError(ErrorCode.WRONG_PASSWORD, pointer="/present")
     store_hash(connection, signed.account.id, wanted, now)
     sessions.end_sessions(connection, signed.account.id, now, but=signed.session.pk)

@@ -13,16 +13,10 @@ from sqlalchemy import Connection, select, update
 
 from bridge.email import canonical_email
 from bridge.engine.errors import EngineError
-from bridge.engine.rules.passwords import TEXTS, find_weakness
+from bridge.engine.rules.passwords import find_weakness
 from bridge.engine.service.accounts.users import ACCOUNTS, AccountRef
 
 _HASHER = PasswordHasher()
-
-
-class WeakPassword(EngineError):
-    """A new password violates the policy; the code names the rule."""
-
-    status = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +63,10 @@ def still_has(connection: Connection, account_id: int, password_hash: str) -> bo
 
 
 def require_strong(password: str, email: str, name: str = "") -> None:
-    """Raise `WeakPassword` if the policy refuses a password."""
+    """Raise `EngineError` if the policy refuses a password."""
     found = find_weakness(password, email, name)
     if found is not None:
-        error = WeakPassword(TEXTS[found], pointer="/wanted")
-        error.code = found.value
-        raise error
+        raise EngineError(found, pointer="/wanted")
 
 
 def hash_password(password: str) -> str:

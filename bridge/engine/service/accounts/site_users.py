@@ -11,8 +11,9 @@ from sqlalchemy import Connection, select
 
 from bridge import authority
 from bridge.authority import AccountAction
+from bridge.contract.errors import ErrorCode
 from bridge.email import is_email
-from bridge.engine.errors import EngineError, NotFound
+from bridge.engine.errors import EngineError
 from bridge.engine.links import RandomBytes
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.timestamps import iso, iso_or_none
@@ -28,30 +29,10 @@ CONSOLE_ROLE: Final = "console"
 """The right that represents any role in the console."""
 
 
-class BadUser(EngineError):
-    status = 400
-    code = "bad_user"
-
-
-class UserNotFound(NotFound):
-    code = "user_not_found"
-    text = "the site has no such user"
-
-
-class AccountRefused(EngineError):
-    """The table of `bridge.authority` refuses the action; the code gives the reason."""
-
-    status = 403
-
-    def __init__(self, refusal: authority.AccountRefusal) -> None:
-        super().__init__(authority.TEXTS[refusal])
-        self.code = refusal.value
-
-
 def require_allowed(
     work: Work, caller: Caller, action: AccountAction, site_id: str, account_id: int | None
 ) -> None:
-    """Raise `AccountRefused` unless the caller may do this to an account on a site."""
+    """Raise `EngineError` unless the caller may do this to an account on a site."""
     found = administered_sites(work.connection, caller)
     administers = frozenset([site_id] if found is None else found)
     rights = authority.Rights(system=caller.service)
@@ -59,7 +40,7 @@ def require_allowed(
     target = target_of(work.connection, account_id)
     refusal = authority.decide(actor, target, authority.AccountRequest(action, site_id))
     if refusal is not None:
-        raise AccountRefused(refusal)
+        raise EngineError(refusal)
 
 
 def target_of(connection: Connection, account_id: int | None) -> authority.AccountTarget:
@@ -84,7 +65,9 @@ def add_member(
     password and no link: system administrators issue links (`service.accounts.enrolment`).
     """
     if not is_email(email):
-        raise BadUser("email is not a valid e-mail address", pointer="/email")
+        raise EngineError(
+            ErrorCode.BAD_USER, "email is not a valid e-mail address", pointer="/email"
+        )
     member = users.find_member(work.connection, site_id, email)
     if member is None:
         known = users.find_account(work.connection, email)
@@ -129,7 +112,9 @@ def remove_member(work: Work, caller: Caller, site_id: str, email: str) -> None:
     """Remove a user from a site and end their access there. Nobody can remove themselves."""
     person = _member(work, site_id, email)
     if person.id == caller.account_id:
-        raise BadUser("administrators cannot remove themselves", pointer="/email")
+        raise EngineError(
+            ErrorCode.BAD_USER, "administrators cannot remove themselves", pointer="/email"
+        )
     require_allowed(work, caller, AccountAction.REMOVE, site_id, person.id)
     before = users.membership(work.connection, site_id, email)
     work.audit_members = {"before": before, "after": {}}
@@ -146,7 +131,7 @@ def set_signature(work: Work, site_id: str, email: str, image: str | None) -> No
 def _member(work: Work, site_id: str, email: str) -> SiteUser:
     person = users.find_member(work.connection, site_id, email)
     if person is None:
-        raise UserNotFound(pointer="/email")
+        raise EngineError(ErrorCode.USER_NOT_FOUND, pointer="/email")
     return person
 
 
@@ -161,10 +146,10 @@ def make_token(
     scopes: Sequence[TokenScope] = (),
     expires_days: int | None = None,
 ) -> dict[str, Any]:
-    """Make a token of a user that is valid for this site only; raise `UserNotFound`."""
+    """Make a token of a user that is valid for this site only; raise `EngineError`."""
     person = _member(work, site_id, email)
     if users.is_disabled(work.connection, person.id):
-        raise users.AccountDisabled
+        raise EngineError(ErrorCode.ACCOUNT_DISABLED)
     require_allowed(work, caller, AccountAction.CREATE_TOKEN, site_id, person.id)
     key, secret = tokens.create_token(
         work.connection,
@@ -203,7 +188,7 @@ def revoke(work: Work, caller: Caller, site_id: str, token_id: int) -> None:
     """Revoke a token that `tokens_of` lists for a site; raise `NotFound` for other tokens."""
     account_id, made_for = tokens.owner_of(work.connection, token_id)
     if (made_for or users.home_site_of(work.connection, account_id)) != site_id:
-        raise NotFound
+        raise EngineError(ErrorCode.NOT_FOUND)
     require_allowed(work, caller, AccountAction.REVOKE_TOKEN, site_id, account_id)
     work.audit_members = tokens.revocation(work.connection, token_id, work.now)
     tokens.revoke_token(work.connection, token_id, work.now)

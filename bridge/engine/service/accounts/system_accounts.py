@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection, Row, select, update
 
-from bridge.authority import TEXTS, AccountRefusal
+from bridge.contract.errors import ErrorCode
 from bridge.email import canonical_email
-from bridge.engine.errors import EngineError, NotFound
+from bridge.engine.errors import EngineError
 from bridge.engine.links import RandomBytes
 from bridge.engine.service.accounts import enrolment, sessions, users
 from bridge.engine.service.accounts import second_factor as factors
@@ -20,23 +20,6 @@ from bridge.engine.service.accounts.enrolment import IssuedEnrolment
 from bridge.engine.service.accounts.users import ACCOUNTS
 
 _KEY = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
-
-
-class AccountNotFound(NotFound):
-    code = "account_not_found"
-    text = "there is no such account"
-
-
-class AddressTaken(EngineError):
-    status = 409
-    code = "address_taken"
-    text = "another account has this e-mail address"
-
-
-class LastAdministrator(EngineError):
-    status = 409
-    code = AccountRefusal.LAST_ADMINISTRATOR.value
-    text = TEXTS[AccountRefusal.LAST_ADMINISTRATOR]
 
 
 class ConsoleRoles(Protocol):
@@ -103,10 +86,10 @@ def facts_by_email(connection: Connection, email: str) -> AccountFacts | None:
 
 
 def require_account(connection: Connection, account_id: str) -> AccountFacts:
-    """Return an account by its id as text; raise `AccountNotFound`."""
+    """Return an account by its id as text; raise `account_not_found`."""
     found = facts_of(connection, key_of(account_id))
     if found is None:
-        raise AccountNotFound
+        raise EngineError(ErrorCode.ACCOUNT_NOT_FOUND)
     return found
 
 
@@ -136,7 +119,7 @@ def enrol(
     `second_factor` sets whether the account must have one; None leaves the setting.
     """
     if users.is_disabled(connection, account_id):
-        raise users.AccountDisabled
+        raise EngineError(ErrorCode.ACCOUNT_DISABLED)
     enrolment.reset(connection, account_id, now, end_tokens=end_tokens)
     if second_factor is not None:
         factors.require(connection, account_id, required=second_factor)
@@ -146,11 +129,11 @@ def enrol(
 
 
 def change_email(connection: Connection, account_id: int, email: str, now: int) -> None:
-    """Change the address of an account and end its sessions; raise `AddressTaken`."""
+    """Change the address of an account and end its sessions; raise `address_taken`."""
     wanted = canonical_email(email)
     other = users.find_account(connection, wanted)
     if other is not None and other.id != account_id:
-        raise AddressTaken
+        raise EngineError(ErrorCode.ADDRESS_TAKEN)
     own = ACCOUNTS.c.id == account_id
     connection.execute(update(ACCOUNTS).where(own).values(email=wanted))
     sessions.end_sessions(connection, account_id, now)

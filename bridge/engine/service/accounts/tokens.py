@@ -23,9 +23,9 @@ from sqlalchemy import (
     update,
 )
 
-from bridge.engine.errors import NotFound, RuleBroken
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import metadata
-from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.timestamps import iso, iso_or_none
 from bridge.engine.service.caller import Caller, TokenScope
 
@@ -108,12 +108,12 @@ def create_token(
     """
     Make a token for an account; return its id and the secret, which cannot be read again.
 
-    A token with a `site_id` is valid for that site only. Raises RuleBroken for too many tokens.
+    A token with a `site_id` is valid for that site only. Raises EngineError for too many tokens.
     """
     valid = or_(TOKENS.c.expires_at.is_(None), TOKENS.c.expires_at > now)
     own = (TOKENS.c.account_id == account_id, TOKENS.c.revoked_at.is_(None), valid)
     if connection.execute(select(func.count()).where(*own)).scalar_one() >= MAX_TOKENS:
-        raise RuleBroken(Reason.TOO_MANY_TOKENS)
+        raise EngineError(ErrorCode.TOO_MANY_TOKENS)
     secret = PREFIX + base64.urlsafe_b64encode(random_bytes(SECRET_BYTES)).rstrip(b"=").decode()
     statement = insert(TOKENS).values(
         token_hash=token_hash(secret),
@@ -206,7 +206,7 @@ def owner_of(connection: Connection, token_id: int) -> tuple[int, str | None]:
     query = select(TOKENS.c.account_id, TOKENS.c.site_id).where(TOKENS.c.id == token_id)
     row = connection.execute(query).first()
     if row is None or row.account_id is None:
-        raise NotFound
+        raise EngineError(ErrorCode.NOT_FOUND)
     return int(row.account_id), row.site_id
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
+from bridge.contract.errors import ErrorCode
 from bridge.email import canonical_email
-from bridge.engine.errors import Forbidden, NotFound
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.site_roles import SiteRole
 
@@ -20,13 +21,6 @@ ACCOUNTS = metadata.tables["engine_account"]
 MEMBERSHIPS = metadata.tables["engine_membership"]
 _OLDEST_FIRST = (MEMBERSHIPS.c.created_at, MEMBERSHIPS.c.site_id)
 _PRESENT = MEMBERSHIPS.c.left_at.is_(None)
-
-
-class AccountDisabled(Forbidden):
-    """The account is disabled: it cannot launch, and nothing is made for it."""
-
-    code = "account_disabled"
-    text = "the account is disabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +89,7 @@ def get_user(connection: Connection, site_id: str, account_id: int) -> SiteUser:
     """Return a present or former member of a site; raise `NotFound`."""
     found = find_user(connection, site_id, account_id)
     if found is None:
-        raise NotFound
+        raise EngineError(ErrorCode.NOT_FOUND)
     return found
 
 
@@ -121,11 +115,11 @@ def register(
     Make the account of an e-mail address a member of the site, and return it.
 
     A given name replaces the stored one. Without `role` a new member becomes a user and an existing
-    one keeps the role. Raise `AccountDisabled`.
+    one keeps the role. Raise `account_disabled`.
     """
     account = find_account(connection, email)
     if account is not None and is_disabled(connection, account.id):
-        raise AccountDisabled
+        raise EngineError(ErrorCode.ACCOUNT_DISABLED)
     if account is None:
         account = create_account(connection, email, now)
     return SiteUser(

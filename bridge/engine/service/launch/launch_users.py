@@ -9,10 +9,10 @@ from typing import Final
 
 from sqlalchemy import Connection
 
+from bridge.contract.errors import ErrorCode
 from bridge.email import canonical_email, is_email
-from bridge.engine.errors import BadAuthority, BadLaunch, Forbidden, NoAuthority, RuleBroken
+from bridge.engine.errors import EngineError
 from bridge.engine.launch import LaunchInput, NamedUser
-from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.order import is_placeholder, looks_like_email
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts.tokens import authenticate
@@ -61,7 +61,7 @@ class LaunchUsers:
         administrator = role is SiteRole.ADMINISTRATOR or authority is not None
         if not administrator:
             if role is None and not request.authority:
-                raise Forbidden
+                raise EngineError(ErrorCode.FORBIDDEN)
             self.refuse_authority(request.authority)
         self.site_access(site_id).check_location(request.location)
         account = self.account(site_id, request.user, administrator=administrator)
@@ -82,23 +82,23 @@ class LaunchUsers:
         return len(self._users) + len(self._joined)
 
     def role(self, site_id: str) -> SiteRole | None:
-        """Return the caller's role on a site; raise `SiteNotFound`."""
+        """Return the caller's role on a site; raise `site_not_found`."""
         return self.site_access(site_id).role
 
     def site_access(self, site_id: str) -> SiteAccess:
-        """Return the caller's access to a site; raise `SiteNotFound`."""
+        """Return the caller's access to a site; raise `site_not_found`."""
         if site_id not in self._sites:
             self._sites[site_id] = read_site_access(self.connection, self.caller, site_id)
         return self._sites[site_id]
 
     def links_orders(self, site_id: str) -> bool:
-        """True if the caller may link orders of a site; raise `SiteNotFound`."""
+        """True if the caller may link orders of a site; raise `site_not_found`."""
         return (
             self.caller.permits(TokenScope.WRITE) and self.role(site_id) is SiteRole.ADMINISTRATOR
         )
 
     def preferences(self, site_id: str) -> Preferences:
-        """Return a site's preferences; raise `SiteNotFound`."""
+        """Return a site's preferences; raise `site_not_found`."""
         return read_preferences(self.site_access(site_id).settings)
 
     def lifetimes(self, site_id: str, general: AccessLifetimes) -> tuple[int, int]:
@@ -125,9 +125,9 @@ class LaunchUsers:
         if not secret:
             return
         if authenticate(self.connection, secret, self.now) is None:
-            raise BadAuthority(pointer=_AUTH)
+            raise EngineError(ErrorCode.AUTH_INVALID, pointer=_AUTH)
         detail = "userInfo.Auth is not a launch token of an administrator of the site"
-        raise NoAuthority(detail, pointer=_AUTH)
+        raise EngineError(ErrorCode.USER_NOT_PERMITTED, detail, pointer=_AUTH)
 
     def account(
         self, site_id: str, user: NamedUser | None, *, administrator: bool
@@ -137,7 +137,7 @@ class LaunchUsers:
             return self._caller_account(site_id)
         if not is_email(user.email):
             detail = "UserEmail is not an e-mail address"
-            raise BadLaunch("bad_email", detail, pointer="/userInfo/UserEmail")
+            raise EngineError(ErrorCode.BAD_EMAIL, detail, pointer="/userInfo/UserEmail")
         if canonical_email(user.email) == self.caller.email and not administrator:
             return self._caller_account(site_id)
         key = (site_id, user, administrator)
@@ -162,7 +162,7 @@ class LaunchUsers:
     def _member(self, site_id: str, email: str) -> SiteUser:
         person = find_member(self.connection, site_id, email)
         if person is None:
-            raise NoAuthority(pointer="/userInfo/UserEmail")
+            raise EngineError(ErrorCode.USER_NOT_PERMITTED, pointer="/userInfo/UserEmail")
         return person
 
 
@@ -178,6 +178,6 @@ def _refuse_placeholders(
     identities = {"emails": frozenset(emails - {""}), "names": frozenset(names - {""})}
     for tag in ("PatientMRN", "Accession"):
         if is_placeholder(request.tags[tag], **identities):
-            raise RuleBroken(Reason.PLACEHOLDER, pointer=f"/clinicalInfo/{tag}")
+            raise EngineError(ErrorCode.PLACEHOLDER_IDENTIFIER, pointer=f"/clinicalInfo/{tag}")
     if looks_like_email(request.patient_name):
-        raise RuleBroken(Reason.PLACEHOLDER, pointer="/clinicalInfo/PatientName")
+        raise EngineError(ErrorCode.PLACEHOLDER_IDENTIFIER, pointer="/clinicalInfo/PatientName")

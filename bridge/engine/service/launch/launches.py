@@ -15,7 +15,8 @@ from sqlmodel import select
 
 from bridge.audit.events import AuditEvent, Outcome
 from bridge.contract import OrderKey
-from bridge.engine.errors import BadLaunch, EngineError, OrderChanged
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.launch import LaunchInput, LaunchOutcome, LaunchWarning, launch_status
 from bridge.engine.links import Purpose, handle_hash
 from bridge.engine.records.tables import Report
@@ -241,7 +242,7 @@ def _require_owner(grant: LaunchGrant) -> SiteUser:
     """Return the user of a launch; raise if neither the token nor UserEmail names one."""
     if grant.account is None:
         detail = "the token belongs to no user: UserEmail is required to name the report's user"
-        raise BadLaunch("missing_user", detail, pointer="/userInfo/UserEmail")
+        raise EngineError(ErrorCode.MISSING_USER, detail, pointer="/userInfo/UserEmail")
     return grant.account
 
 
@@ -310,7 +311,7 @@ def _merge(work: Work, launch: _AdmittedLaunch) -> Report:
     """Merge an eager launch into the existing report; an order becomes the user's Draft."""
     found = lock_orders(work, [launch.identity], current=True)[0]
     if found is None:
-        raise OrderChanged
+        raise EngineError(ErrorCode.CHANGED)
     merge_launch(work, found.report, found.order, launch.request)
     if found.report.status is Status.ORDERED:
         assign_report(work, found.report, _require_owner(launch.grant).id)

@@ -21,7 +21,8 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 from sqlmodel import select as select_rows
 
-from bridge.engine.errors import Forbidden, FrameForbidden, LinkGone, LoginNeeded
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.launch import LaunchInput, ReportingOptions, first_language
 from bridge.engine.links import Purpose
 from bridge.engine.records.tables import FeedChange, Report, metadata
@@ -244,7 +245,7 @@ class LinkContext:
 
 
 def open_link(work: Work, context: LinkContext, visit: LinkVisit) -> OpenedReport:
-    """Open a link; raise `LinkGone`, `LinkExpired`, `LoginNeeded` or `FrameForbidden`."""
+    """Open a link; raise EngineError."""
     link = links.find(work.connection, context.link_keys, visit.handle, Purpose.LAUNCH, work.now)
     return open_found_link(work, context, link, visit)
 
@@ -252,7 +253,7 @@ def open_link(work: Work, context: LinkContext, visit: LinkVisit) -> OpenedRepor
 def open_found_link(
     work: Work, context: LinkContext, link: links.FoundLink, visit: LinkVisit
 ) -> OpenedReport:
-    """Open a link that was found; raise `LinkGone`, `LoginNeeded` or `FrameForbidden`."""
+    """Open a link that was found; raise EngineError."""
     account, identity_link = _user(work, link, visit)
     request = LaunchInput.from_json(link.payload["launch"])
     report = _report(work, link, request, account)
@@ -288,15 +289,15 @@ def _user(work: Work, link: links.FoundLink, visit: LinkVisit) -> tuple[SiteUser
     In the second case, also return the link that identified the user of that session.
     """
     if visit.in_frame and not link.framed:
-        raise FrameForbidden
+        raise EngineError(ErrorCode.FRAME_NOT_PERMITTED)
     if link.payload["authenticated"] and link.account_id is not None:
         return get_user(work.connection, link.site_id, link.account_id), None
     user = visit.browser_user
     account_id = None if user is None else user.account_on(link.site_id)
     if user is None or account_id is None:
-        raise LoginNeeded
+        raise EngineError(ErrorCode.LOGIN_NEEDED)
     if account_role(work.connection, account_id, link.site_id) is None:
-        raise Forbidden
+        raise EngineError(ErrorCode.FORBIDDEN)
     return get_user(work.connection, link.site_id, account_id), user.identity_link_pk
 
 
@@ -307,7 +308,7 @@ def _report(work: Work, link: links.FoundLink, request: LaunchInput, account: Si
     creates = bool(link.payload["creates"])
     if found is None:
         if not creates:
-            raise LinkGone
+            raise EngineError(ErrorCode.LINK_NOT_FOUND)
         links.lock_link(work.connection, link)
     # Only the first opening applies the launch: a second one must not undo later changes.
     if creates and not link.opened and (found is None or found.report.status not in SIGNED):
@@ -420,7 +421,7 @@ def follow_launch(
     """
     Open the launch that a window follows, and end the window's session.
 
-    Raise `LaunchSuperseded` if a newer launch exists, or the errors of opening the link, including
+    Raise `superseded` if a newer launch exists, or the errors of opening the link, including
     `HandoverNeeded`.
     """
     target = windows.lock_target(work.connection, session, sequence)
@@ -482,7 +483,7 @@ def find_unproven(
     Return the link if its host is still to be proven; None for an allowed host or a site without
     host origins.
 
-    Raise `LinkGone` and its subclasses.
+    Raise EngineError.
     """
     link = links.find(connection, context.link_keys, framing.handle, framing.purpose, now)
     query = select(SITES.c.host_origins).where(SITES.c.site_id == link.site_id)
@@ -500,7 +501,7 @@ def record_host(work: Work, context: LinkContext, link: links.FoundLink, host: s
 
 
 def observed_hosts(connection: Connection, site_id: str) -> list[dict[str, Any]]:
-    """Return {origin, lastSeenAt, configured} of each host, newest first; raise `SiteNotFound`."""
+    """Return {origin, lastSeenAt, configured} of each host, newest first."""
     configured = get_site(connection, site_id).host_origins
     host = SESSIONS.c.details["host"].as_string()
     newest = func.max(SESSIONS.c.created_at)

@@ -16,7 +16,8 @@ from typing import Any
 from pydantic_core import from_json, to_json
 from sqlalchemy import Connection, delete, exists, func, insert, or_, select, update
 
-from bridge.engine.errors import BadLaunch, Forbidden, LinkExpired, LinkGone, ReportDeleted
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.launch import LaunchWarning, NamedUser, first_language
 from bridge.engine.links import (
     Binding,
@@ -125,29 +126,29 @@ def _row(link_keys: LinkKeys, link: NewLink, handle: str, now: int) -> dict[str,
 def find(
     connection: Connection, link_keys: LinkKeys, handle: str, purpose: Purpose, now: int
 ) -> FoundLink:
-    """Return a valid link of this purpose; raise `LinkGone` or `LinkExpired`."""
+    """Return a valid link of this purpose; raise `link_not_found` or `link_expired`."""
     if not is_handle(handle):
-        raise LinkGone
+        raise EngineError(ErrorCode.LINK_NOT_FOUND)
     return find_hashed(connection, link_keys, handle_hash(handle), purpose, now)
 
 
 def find_hashed(
     connection: Connection, link_keys: LinkKeys, hashed: str, purpose: Purpose, now: int
 ) -> FoundLink:
-    """Return a valid link by the hash of its handle; raise `LinkGone` or `LinkExpired`."""
+    """Return a valid link by the hash of its handle; raise `link_not_found` or `link_expired`."""
     query = select(LINKS).where(LINKS.c.handle_hash == hashed, LINKS.c.purpose == purpose.value)
     row = connection.execute(query).first()
     if row is None:
-        raise LinkGone
+        raise EngineError(ErrorCode.LINK_NOT_FOUND)
     if row.revoked_at is not None and not _revoked_with_token(connection, row):
-        raise ReportDeleted
+        raise EngineError(ErrorCode.REPORT_DELETED)
     if row.expires_at <= now or row.revoked_at is not None or not _is_member(connection, row):
-        raise LinkExpired
+        raise EngineError(ErrorCode.LINK_EXPIRED)
     binding = Binding(hashed, row.site_id, purpose)
     try:
         payload = from_json(link_keys.keys.open(Sealed(row.key_id, row.sealed), binding))
     except LinkError:
-        raise LinkGone from None
+        raise EngineError(ErrorCode.LINK_NOT_FOUND) from None
     return FoundLink(
         row.pk,
         row.site_id,
@@ -187,14 +188,14 @@ def _revoked_with_token(connection: Connection, row: Any) -> bool:
 
 def lock_link(connection: Connection, link: FoundLink) -> None:
     """
-    Lock a link until the commit; raise `ReportDeleted` if it was revoked.
+    Lock a link until the commit; raise `report_deleted` if it was revoked.
 
     Call it before creating the report of a link: a concurrent deletion revokes the link.
     """
     query = select(LINKS.c.revoked_at).where(LINKS.c.pk == link.pk).with_for_update()
     row = connection.execute(query).first()
     if row is None or row.revoked_at is not None:
-        raise ReportDeleted
+        raise EngineError(ErrorCode.REPORT_DELETED)
 
 
 def mark_opened(connection: Connection, link: FoundLink, now: int) -> None:
@@ -320,12 +321,12 @@ def issue_init_link(
     authority = users.authority(request.site_id, request.authority)
     if not administrator and authority is None:
         users.refuse_authority(request.authority)
-        raise Forbidden("neither token is a site administrator's")
+        raise EngineError(ErrorCode.FORBIDDEN, "neither token is a site administrator's")
     users.site_access(request.site_id).check_location(request.location)
     account = users.account(request.site_id, request.user, administrator=True)
     if account is None:
         detail = "UserEmail is required: it names the user of the session"
-        raise BadLaunch("missing_user", detail, pointer="/userInfo/UserEmail")
+        raise EngineError(ErrorCode.MISSING_USER, detail, pointer="/userInfo/UserEmail")
     user_settings = settings_of(work.connection, request.site_id, account.id)
     site = users.preferences(request.site_id)
     app = first_language(
@@ -357,7 +358,7 @@ def begin_prewarmed(
     present: BrowserSession | None,
 ) -> PrewarmedSession:
     """
-    Begin the session of a link; raise `LinkGone` or `LinkExpired`.
+    Begin the session of a link; raise `link_not_found` or `link_expired`.
 
     A browser that already has this session keeps it: `secret` is then empty.
     """

@@ -21,8 +21,9 @@ from sqlalchemy import Connection, insert
 from sqlmodel import select
 
 from bridge.contract import MAX_REPORT_ORDERS, OrderKey, ReportStatus
+from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import StatusRecordBody
-from bridge.engine.errors import BadLaunch
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Report, ReportOrder, Template, metadata
 from bridge.engine.rules.lifecycle import SIGNED, ReportOrigin, Status
 from bridge.engine.rules.order import merged_tags, search_text
@@ -325,7 +326,7 @@ def update_order(
     extended = {**row.order_metadata, **order.metadata}
     if order.metadata and len(to_json_bytes(extended)) > MAX_METADATA:
         detail = f"Metadata with the earlier keys is larger than {MAX_METADATA} bytes"
-        raise BadLaunch("metadata_too_large", detail, pointer="/clinicalInfo/Metadata")
+        raise EngineError(ErrorCode.METADATA_TOO_LARGE, detail, pointer="/clinicalInfo/Metadata")
     location = order.location or row.location
     if (tags, extended, location) == (row.tags, row.order_metadata, row.location):
         return False

@@ -14,7 +14,8 @@ from sqlalchemy import Select, bindparam
 from sqlmodel import col, select
 
 from bridge.contract import OrderKey
-from bridge.engine.errors import PatientNameMismatch
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.launch import LaunchInput
 from bridge.engine.records.tables import Report, ReportOrder, Template, metadata
 from bridge.engine.rules.lifecycle import SIGNED, FileKind, LifecycleEvent, ReportOrigin, Status
@@ -136,16 +137,16 @@ def known_names(work: Work, site_id: str, mrns: Iterable[str]) -> dict[str, set[
 
 
 def require_matching_name(names: Iterable[str], request: LaunchInput) -> None:
-    """Raise `PatientNameMismatch` if the launch contradicts a stored name."""
+    """Raise `patient_name_mismatch` if the launch contradicts a stored name."""
     if request.force_name or not request.patient_name:
         return
     if any(names_conflict(known, request.patient_name) for known in names):
-        raise PatientNameMismatch(pointer="/clinicalInfo/PatientName")
+        raise EngineError(ErrorCode.PATIENT_NAME_MISMATCH, pointer="/clinicalInfo/PatientName")
 
 
 def require_same_person(work: Work, request: LaunchInput, identity: OrderKey) -> None:
     """
-    Raise `PatientNameMismatch` if a merged identifier is launched with another date of birth.
+    Raise `patient_name_mismatch` if a merged identifier is launched with another date of birth.
 
     `identity` is under the current identifier. The merge may have joined two people.
     """
@@ -156,7 +157,7 @@ def require_same_person(work: Work, request: LaunchInput, identity: OrderKey) ->
     rows = work.connection.execute(_BIRTH_DATES, values)
     known = {day for _, text in rows if (day := unambiguous_date(text or ""))}
     if known and born not in known:
-        raise PatientNameMismatch(pointer="/clinicalInfo/PatientBirthDate")
+        raise EngineError(ErrorCode.PATIENT_NAME_MISMATCH, pointer="/clinicalInfo/PatientBirthDate")
 
 
 def keep_newer_name(names: Collection[str], request: LaunchInput) -> LaunchInput:

@@ -16,7 +16,8 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from bridge.engine.errors import StateConflict
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.launch import AwaitedWindow
 from bridge.engine.records.tables import SyncTarget, Window, metadata
 from bridge.engine.rules.sync_launch import FollowAnswer, follows
@@ -177,13 +178,6 @@ def _store_handover(connection: Connection, session_pk: int, requested_at: int) 
     connection.execute(update(SESSIONS).where(row).values(**values))
 
 
-class LaunchSuperseded(StateConflict):
-    """A newer launch exists, or there was none."""
-
-    code = "superseded"
-    text = "a newer launch has replaced this one"
-
-
 @dataclass(frozen=True, slots=True)
 class NewTarget:
     """A launch that the user's window should follow; `report_id` is None without a report."""
@@ -285,10 +279,10 @@ def pending_target(
 
 
 def lock_target(connection: Connection, session: BrowserSession, sequence: int) -> LaunchTarget:
-    """Lock the target that a window is about to open; raise LaunchSuperseded for an older one."""
+    """Lock the target that a window is about to open; raise `superseded` for an older one."""
     row = _row(connection, session.site_id, session.account_id, lock=True)
     if row is None or row.sequence != sequence or not session.persistent:
-        raise LaunchSuperseded
+        raise EngineError(ErrorCode.SUPERSEDED)
     return _target(row)
 
 

@@ -11,7 +11,8 @@ from sqlalchemy import delete, update
 from sqlmodel import col, select
 
 from bridge.contract import OrderKey
-from bridge.engine.errors import RuleBroken
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import (
     DeletedReport,
     IssuedLink,
@@ -20,7 +21,7 @@ from bridge.engine.records.tables import (
     ReportOrder,
     metadata,
 )
-from bridge.engine.rules.lifecycle import LifecycleEvent, Reason, Status
+from bridge.engine.rules.lifecycle import LifecycleEvent, Status
 from bridge.engine.rules.order import link_target
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import (
@@ -53,7 +54,7 @@ def delete_report(
         revoke_links(work, [current_identity(work.connection, identity)])
         return False
     if only_ordered and not _is_untouched(work, found.report):
-        raise RuleBroken(Reason.BEGUN)
+        raise EngineError(ErrorCode.REPORT_BEGUN)
     apply_event(work, found.report, LifecycleEvent.DELETE)
     _remove(work, found.report, ChangeEvent.REPORT_DELETED, cancelled=not set_aside)
     return True

@@ -14,9 +14,10 @@ from sqlalchemy import func
 from sqlalchemy import select as select_columns
 from sqlmodel import Session, col, select
 
+from bridge.contract.errors import ErrorCode
 from bridge.engine.documents.exports import model
 from bridge.engine.documents.uploads.images import EncodedImage
-from bridge.engine.errors import PrelimReadNotFound
+from bridge.engine.errors import EngineError
 from bridge.engine.launch import DEFAULT_LANGUAGE
 from bridge.engine.records.tables import Addendum, PrelimRead, Report, ReportFile, Site, metadata
 from bridge.engine.rules.lifecycle import AddendumState, FileKind
@@ -80,7 +81,7 @@ def read_prelim_text(session: Session, report: Report, until: int) -> Document:
     """
     Return the text of a report's latest active preliminary read up to a moment (ms).
 
-    Raise PrelimReadNotFound if there is none.
+    Raise `prelim_read_not_found` if there is none.
     """
     read = session.exec(
         select(PrelimRead)
@@ -93,7 +94,7 @@ def read_prelim_text(session: Session, report: Report, until: int) -> Document:
         .limit(1)
     ).first()
     if read is None:
-        raise PrelimReadNotFound
+        raise EngineError(ErrorCode.PRELIM_READ_NOT_FOUND)
     return _document(read.document, read.content_text)
 
 

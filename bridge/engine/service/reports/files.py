@@ -22,11 +22,12 @@ from sqlalchemy.orm import QueryableAttribute, defer
 from sqlmodel import col, select
 
 from bridge.contract import OrderKey
-from bridge.engine.errors import BadLaunch, NotFound, RuleBroken
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.launch import Attachment, FileWarning, LaunchInput, LaunchWarning, file_lists
 from bridge.engine.launch_parser import fill_tags
 from bridge.engine.records.tables import PatientPointer, Report, ReportFile, ReportOrder, metadata
-from bridge.engine.rules.lifecycle import FileKind, LifecycleEvent, Reason, Status
+from bridge.engine.rules.lifecycle import FileKind, LifecycleEvent, Status
 from bridge.engine.rules.patients import BIRTH_DATE, MRN, NAME, compare_patient
 from bridge.engine.rules.text.document import MAX_CHARACTERS, MAX_NODES
 from bridge.engine.rules.text.key_findings import Groups
@@ -65,7 +66,7 @@ def update_structured_reports(
     Files of another patient are set aside; if all are, no existing file is replaced.
     """
     if not files:
-        raise RuleBroken(Reason.NO_FILES, pointer="/dicomSR")
+        raise EngineError(ErrorCode.NO_FILES, pointer="/dicomSR")
     found = lock_report(work, identity)
     report = found.report
     apply_event(work, report, LifecycleEvent.UPDATE_FILES)
@@ -157,10 +158,10 @@ def _withdraw_accepted(work: Work, known: _KnownFiles, file: Attachment) -> bool
 
 
 def _require_editable(texts: Sequence[str]) -> None:
-    """Raise RuleBroken for texts with which the report could not be saved any more."""
+    """Raise EngineError for texts with which the report could not be saved any more."""
     size, lines = sum(map(len, texts)), sum(text.count("\n") + 1 for text in texts)
     if size > MAX_CHARACTERS // 2 or lines > MAX_NODES // 2:
-        raise RuleBroken(Reason.TOO_MUCH_TEXT, pointer="/dicomSR")
+        raise EngineError(ErrorCode.TOO_MUCH_TEXT, pointer="/dicomSR")
 
 
 def has_new(work: Work, report_pk: int, files: Sequence[Attachment]) -> bool:
@@ -349,7 +350,7 @@ def read_image(work: Work, _: Editor, report_id: str, pk: int) -> tuple[str, byt
         )
     ).first()
     if found is None:
-        raise NotFound
+        raise EngineError(ErrorCode.NOT_FOUND)
     return found.media_type, found.data
 
 
@@ -375,7 +376,7 @@ def screen_launch(work: Work, request: LaunchInput, identity: OrderKey) -> Launc
     """
     Return the launch with the files of another patient set aside, and without their tags.
 
-    Raise `BadLaunch` if only such a file has an identity tag of the order.
+    Raise `EngineError` if only such a file has an identity tag of the order.
     """
     if not any(each.kind is FileKind.STRUCTURED_REPORT for each in request.attachments):
         return request
@@ -398,10 +399,10 @@ def screen_launch(work: Work, request: LaunchInput, identity: OrderKey) -> Launc
 
 
 def _require_source(name: str, value: str, accepted: Sequence[Attachment]) -> None:
-    """Raise `BadLaunch` if no accepted file has this value of an identity tag."""
+    """Raise `EngineError` if no accepted file has this value of an identity tag."""
     if all(file.tags.get(name) != value for file in accepted):
         detail = f"{name} is missing from clinicalInfo and from the patient's DICOM SR files"
-        raise BadLaunch("missing_tag", detail, pointer=f"/clinicalInfo/{name}")
+        raise EngineError(ErrorCode.MISSING_TAG, detail, pointer=f"/clinicalInfo/{name}")
 
 
 def screen_files(

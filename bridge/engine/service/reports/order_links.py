@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bridge.contract import MAX_REPORT_ORDERS, OrderKey
+from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import StatusRecordBody
-from bridge.engine.errors import ReportNotFound, RuleBroken
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Report, ReportOrder
-from bridge.engine.rules.lifecycle import Reason, ReportOrigin
+from bridge.engine.rules.lifecycle import ReportOrigin
 from bridge.engine.rules.order_relations import (
     MIN_LINKED_ORDERS,
     Candidate,
@@ -44,33 +45,33 @@ def link_orders(work: Work, identities: Sequence[OrderKey]) -> list[StatusRecord
     """
     Link orders of one site; the first is the anchor. Return the record of their report.
 
-    Raise RuleBroken with the position of the refused order, ReportNotFound, or OrderChanged.
+    Raise EngineError with the position of the refused order, `report_not_found`, or `changed`.
     """
     if len(set(identities)) < MIN_LINKED_ORDERS:
-        raise RuleBroken(Reason.TOO_FEW_ORDERS, pointer="/clinicalInfo")
+        raise EngineError(ErrorCode.TOO_FEW_ORDERS, pointer="/clinicalInfo")
     found = lock_requested(work, identities)
     if len(found) < MIN_LINKED_ORDERS:  # after a merge two identifiers can name one order
-        raise RuleBroken(Reason.TOO_FEW_ORDERS, pointer="/clinicalInfo")
+        raise EngineError(ErrorCode.TOO_FEW_ORDERS, pointer="/clinicalInfo")
     candidates = [_candidate(work, each) for each in found]
     anchor = found[0].report
     if not already_linked(candidates):
         if broken := refuse_link(candidates[0], candidates[1:]):
-            raise RuleBroken(broken.reason, pointer=f"/clinicalInfo/{broken.place}")
+            raise EngineError(broken.reason, pointer=f"/clinicalInfo/{broken.place}")
         if (
             sum({each.report_id: len(each.patients) for each in candidates}.values())
             > MAX_REPORT_ORDERS
         ):
-            raise RuleBroken(Reason.GROUP_TOO_LARGE, pointer="/clinicalInfo")
+            raise EngineError(ErrorCode.GROUP_TOO_LARGE, pointer="/clinicalInfo")
         _join(work, anchor, [each.report for each in found[1:]])
     return status_records(work.session, [anchor], work.now)
 
 
 def lock_requested(work: Work, identities: Sequence[OrderKey]) -> list[RequestedOrder]:
-    """Find and lock orders, each once; raise ReportNotFound with the position of an unknown one."""
+    """Find and lock orders, each once; raise EngineError with the position of an unknown one."""
     found: dict[int | None, RequestedOrder] = {}
     for position, each in enumerate(lock_orders(work, identities)):
         if each is None:
-            raise ReportNotFound(pointer=f"/clinicalInfo/{position}")
+            raise EngineError(ErrorCode.REPORT_NOT_FOUND, pointer=f"/clinicalInfo/{position}")
         found.setdefault(each.order.pk, RequestedOrder(position, each.order, each.report))
     return list(found.values())
 
@@ -145,7 +146,7 @@ def _refuse(first: RequestedOrder, group: Sequence[ReportOrder]) -> None:
         return
     report = first.report
     if reason := refuse_unlink(report.status, has_content=has_content(report)):
-        raise RuleBroken(reason, pointer=f"/clinicalInfo/{first.place}")
+        raise EngineError(reason, pointer=f"/clinicalInfo/{first.place}")
 
 
 def _unlink_group(

@@ -13,9 +13,10 @@ from sqlalchemy import update
 from sqlmodel import col, select
 
 from bridge.contract import OrderKey
-from bridge.engine.errors import MergeConflict, OrderChanged, RuleBroken
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import IssuedLink, PatientPointer, Report, ReportOrder
-from bridge.engine.rules.lifecycle import SIGNED, Reason, Status
+from bridge.engine.rules.lifecycle import SIGNED, Status
 from bridge.engine.rules.order import PATIENT, corrected_tags, link_target, search_text
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import (
@@ -55,18 +56,18 @@ def merge_patients(work: Work, site_id: str, survivor: str, prior: str) -> int:
     """
     Move all orders of the prior identifier to the survivor; return how many reports changed.
 
-    Raise RuleBroken for a cycle or a second survivor, and MergeConflict if both patients have
+    Raise EngineError for a cycle or a second survivor, and `merge_conflict` if both patients have
     started reports for one accession.
     """
     if survivor == prior:
-        raise RuleBroken(Reason.SAME_PATIENT, pointer="/PriorPatientMRN")
+        raise EngineError(ErrorCode.SAME_PATIENT, pointer="/PriorPatientMRN")
     lock_patients(work, site_id, [survivor, prior])
     pointers = _pointers(work, site_id, [survivor, prior])
     target = pointers.get(survivor, survivor)
     if target == prior:
-        raise RuleBroken(Reason.MERGE_CYCLE, pointer="/PatientMRN")
+        raise EngineError(ErrorCode.MERGE_CYCLE, pointer="/PatientMRN")
     if pointers.get(prior, target) != target:
-        raise RuleBroken(Reason.MERGED_ELSEWHERE, pointer="/PriorPatientMRN")
+        raise EngineError(ErrorCode.MERGED_ELSEWHERE, pointer="/PriorPatientMRN")
     _point(work, site_id, prior, survivor, target)
     return _move_orders(work, site_id, prior, target)
 
@@ -76,7 +77,7 @@ def undo_merge(work: Work, site_id: str, survivor: str, prior: str) -> None:
     Let the prior identifier lead to the survivor no longer; without a pointer nothing changes.
 
     Identifiers that were merged into the prior one lead to it again. Orders stay where they are.
-    Raise RuleBroken if the prior identifier leads to another survivor.
+    Raise EngineError if the prior identifier leads to another survivor.
     """
     lock_patients(work, site_id, [survivor, prior])
     pointers = _pointers(work, site_id, [survivor, prior])
@@ -84,7 +85,7 @@ def undo_merge(work: Work, site_id: str, survivor: str, prior: str) -> None:
     if target is None:
         return
     if target != pointers.get(survivor, survivor):
-        raise RuleBroken(Reason.MERGED_ELSEWHERE, pointer="/PriorPatientMRN")
+        raise EngineError(ErrorCode.MERGED_ELSEWHERE, pointer="/PriorPatientMRN")
     rows = work.session.exec(
         select(PatientPointer).where(
             PatientPointer.site_id == site_id, PatientPointer.mrn == target
@@ -165,7 +166,7 @@ def _resolve_duplicate(
             change_feed.announce(work, report, ChangeEvent.REPORT_DELETED)
             delete_rows(work, report)
             return one is order
-    raise MergeConflict
+    raise EngineError(ErrorCode.MERGE_CONFLICT)
 
 
 def _is_unopened(report: Report) -> bool:
@@ -214,7 +215,7 @@ def _locked(
         orders = _orders(work, site_id, mrns)
         if all(order.report_pk in reports for order in orders):
             return orders, reports
-    raise OrderChanged  # other requests keep moving these orders
+    raise EngineError(ErrorCode.CHANGED)  # other requests keep moving these orders
 
 
 def _orders(work: Work, site_id: str, mrns: Sequence[str]) -> list[ReportOrder]:

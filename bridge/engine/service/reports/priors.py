@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import ColumnElement
 from sqlmodel import col, select
 
-from bridge.engine.errors import ReportNotFound
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import PrelimRead, Report, ReportOrder, Signature
 from bridge.engine.rules.lifecycle import SIGNED
 from bridge.engine.rules.order_relations import AUTO_COMPARED, Study, rank_priors
@@ -50,12 +51,12 @@ def list_priors(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
 
 
 def read_prior(work: Work, _: Editor, report_id: str, prior_id: str) -> dict[str, Any]:
-    """Return an earlier report of the same patient with its text; raise `ReportNotFound`."""
+    """Return an earlier report of the same patient with its text; raise `report_not_found`."""
     report = lock_report_by_id(work, report_id)
     mrns = {order.mrn for order in orders_of(work.session, key_of(report))}
     prior = next(iter(_signed(work, report, mrns, col(Report.report_id) == prior_id)), None)
     if prior is None:
-        raise ReportNotFound
+        raise EngineError(ErrorCode.REPORT_NOT_FOUND)
     return {
         **_summary(prior, orders_of(work.session, key_of(prior))),
         "document": document_json(prior),

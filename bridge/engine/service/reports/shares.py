@@ -10,8 +10,9 @@ from typing import Any
 
 from sqlmodel import Session, col, or_, select
 
+from bridge.contract.errors import ErrorCode
 from bridge.engine.documents.exports.model import ExportedReport
-from bridge.engine.errors import Forbidden, LinkGone, NotFound
+from bridge.engine.errors import EngineError
 from bridge.engine.links import RandomBytes, handle_hash, is_handle, new_handle
 from bridge.engine.records.tables import Report, Share
 from bridge.engine.rules.site_roles import ReportAction, permits
@@ -65,7 +66,7 @@ def revoke(work: Work, editor: Editor, report_id: str, pk: int) -> None:
         select(Share).where(Share.pk == pk, Share.report_pk == key_of(report))
     ).first()
     if found is None:
-        raise NotFound
+        raise EngineError(ErrorCode.NOT_FOUND)
     found.revoked_at = found.revoked_at or work.now
     work.session.add(found)
 
@@ -84,9 +85,9 @@ def list_shares(work: Work, editor: Editor, report_id: str) -> list[dict[str, An
 
 
 def open_share(session: Session, handle: str, now: int) -> SharedReport:
-    """Return the report of a share; raise `LinkGone` for any invalid share."""
+    """Return the report of a share; raise `link_not_found` for any invalid share."""
     if not is_handle(handle):
-        raise LinkGone
+        raise EngineError(ErrorCode.LINK_NOT_FOUND)
     found = session.exec(
         select(Share, Report)
         .join(Report, col(Share.report_pk) == col(Report.pk))
@@ -94,7 +95,7 @@ def open_share(session: Session, handle: str, now: int) -> SharedReport:
         .where(or_(col(Share.expires_at).is_(None), col(Share.expires_at) > now))
     ).first()
     if found is None:
-        raise LinkGone
+        raise EngineError(ErrorCode.LINK_NOT_FOUND)
     report = found[1]
     return SharedReport(report.site_id, report.report_id, export_report(session, report))
 
@@ -102,5 +103,5 @@ def open_share(session: Session, handle: str, now: int) -> SharedReport:
 def _lock_permitted(work: Work, editor: Editor, report_id: str) -> Report:
     report = lock_report_by_id(work, report_id)
     if not permits(editor.role, ReportAction.SIGN, owner=report.owner_id == editor.account_id):
-        raise Forbidden
+        raise EngineError(ErrorCode.FORBIDDEN)
     return report

@@ -10,9 +10,10 @@ from sqlalchemy import func
 from sqlmodel import col, select
 
 from bridge.contract import OrderKey
-from bridge.engine.errors import NoSignedAddendum, RuleBroken
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Addendum, Report, ReportRelease
-from bridge.engine.rules.lifecycle import AddendumState, LifecycleEvent, Reason, ReleaseKind
+from bridge.engine.rules.lifecycle import AddendumState, LifecycleEvent, ReleaseKind
 from bridge.engine.rules.signing import cooling_end, fingerprint
 from bridge.engine.rules.text.document import Document, to_json
 from bridge.engine.rules.text.plain_text import plain_text
@@ -66,7 +67,7 @@ def unsign_newest(work: Work, report: Report) -> Report:
 def _newest(work: Work, report: Report) -> Addendum:
     signed = signed_addenda(addenda_of(work, report))
     if not signed:
-        raise NoSignedAddendum
+        raise EngineError(ErrorCode.NO_SIGNED_ADDENDUM)
     return signed[-1]
 
 
@@ -74,7 +75,7 @@ def create_addendum(work: Work, report: Report, author_id: int | None) -> Addend
     """Create an addendum to a locked, signed report; only one may be open."""
     apply_event(work, report, LifecycleEvent.ADDENDUM_CREATE)
     if open_addendum(addenda_of(work, report)):
-        raise RuleBroken(Reason.ADDENDUM_OPEN)
+        raise EngineError(ErrorCode.ADDENDUM_ALREADY_OPEN)
     require_room_for_states(work, report)
     addendum = Addendum(
         report_pk=key_of(report),
@@ -131,7 +132,7 @@ def sign_addendum(
     addendum = open_addendum(addenda_of(work, report))
     apply_event(work, report, LifecycleEvent.ADDENDUM_SIGN)
     if addendum is None or not addendum.content_text.strip():
-        raise RuleBroken(Reason.EMPTY_ADDENDUM)
+        raise EngineError(ErrorCode.EMPTY_ADDENDUM)
     signer = describe_person(work, report.site_id, signer_id)
     ends = cooling_end(work.now, sign_delay(work, report), ignore_delay=ignore_delay)
     addendum.state = AddendumState.SIGNED
@@ -160,5 +161,5 @@ def _fingerprint(work: Work, report: Report, addendum: Addendum, signer: dict[st
 def _open(work: Work, report: Report) -> Addendum:
     addendum = open_addendum(addenda_of(work, report))
     if addendum is None:
-        raise RuleBroken(Reason.NO_OPEN_ADDENDUM)
+        raise EngineError(ErrorCode.NO_OPEN_ADDENDUM)
     return addendum

@@ -16,7 +16,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, select
 
-from bridge.engine.errors import BeingEdited
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Report, Window, metadata
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts.users import SiteUser, find_user
@@ -69,9 +70,9 @@ def is_held(work: Work, editor: Editor, report: Report) -> bool:
 
 
 def require(work: Work, editor: Editor, report: Report) -> None:
-    """Raise `BeingEdited` while another tab holds the lease."""
+    """Raise `being_edited` while another tab holds the lease."""
     if not is_free(work, editor, report):
-        raise BeingEdited
+        raise EngineError(ErrorCode.BEING_EDITED)
 
 
 def renew(work: Work, editor: Editor, report: Report) -> None:

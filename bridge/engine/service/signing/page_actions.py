@@ -14,11 +14,12 @@ from typing import Any
 from sqlalchemy import insert
 from sqlmodel import col, select
 
+from bridge.contract.errors import ErrorCode
 from bridge.engine.documents.exports.html import fragment
-from bridge.engine.errors import EngineError, Forbidden, ReportVersionConflict, RuleBroken
+from bridge.engine.errors import EngineError
 from bridge.engine.launch import first_language
 from bridge.engine.records.tables import Addendum, DraftKey, Report, Signature, metadata
-from bridge.engine.rules.lifecycle import SIGNED, AddendumState, LifecycleEvent, Reason, Status
+from bridge.engine.rules.lifecycle import SIGNED, AddendumState, LifecycleEvent, Status
 from bridge.engine.rules.order import most_urgent, priority_code
 from bridge.engine.rules.site_roles import ReportAction, permits
 from bridge.engine.rules.text.document import BadDocument, Document, parse, restore, to_json
@@ -217,14 +218,6 @@ def speech_language(work: Work, editor: Editor, session: BrowserSession) -> str:
     return first_language([str(each or "") for each in (requested, prewarmed, user, site, shown)])
 
 
-class SigningProhibited(EngineError):
-    """The site prohibits signing a report with such findings in the application."""
-
-    status = 400
-    code = "signing_prohibited"
-    text = "the site's checks prohibit signing this report"
-
-
 def save(
     work: Work,
     editor: Editor,
@@ -239,16 +232,16 @@ def save(
     Save the page's text, and the number of the template if one was applied.
 
     A page that is left does not acquire the lease: the next page of its tab may have it already.
-    Raise ReportVersionConflict or BeingEdited.
+    Raise `version_conflict` or `being_edited`.
     """
     report = lock_report_by_id(work, report_id)
     _require_permitted(editor, report, ReportAction.EDIT)
     if report.status in SIGNED:
-        raise RuleBroken(Reason.SIGNED)
+        raise EngineError(ErrorCode.REPORT_SIGNED)
     lease.require(work, editor, report)
     content = read_document(document)
     if version != report.version:
-        raise ReportVersionConflict
+        raise EngineError(ErrorCode.VERSION_CONFLICT)
     if not leaving:
         lease.renew(work, editor, report)
     if template in (None, report.template_number) and document_json(report) == to_json(content):
@@ -270,7 +263,7 @@ def sign(
     if report.status not in SIGNED:
         lease.require(work, editor, report)
         if version != report.version:
-            raise ReportVersionConflict
+            raise EngineError(ErrorCode.VERSION_CONFLICT)
         _refuse_prohibited(work, report, report)
     return sign_report(work, report, editor.account_id, ignore_delay=ignore_delay)
 
@@ -290,7 +283,7 @@ def prelim(
     if report.status not in SIGNED:
         lease.require(work, editor, report)
         if version != report.version:
-            raise ReportVersionConflict
+            raise EngineError(ErrorCode.VERSION_CONFLICT)
     return prelim_report(work, report, editor.account_id, group, tag)
 
 
@@ -356,11 +349,11 @@ def read_billing(work: Work, editor: Editor, report_id: str) -> dict[str, Any] |
 
 
 def read_document(value: Any) -> Document:
-    """Parse a document that a page sent; raise RuleBroken with its place."""
+    """Parse a document that a page sent; raise EngineError with its place."""
     try:
         return parse(value)
     except BadDocument as error:
-        raise RuleBroken(Reason.BAD_DOCUMENT, pointer=f"/document{error.place}") from None
+        raise EngineError(ErrorCode.BAD_DOCUMENT, pointer=f"/document{error.place}") from None
 
 
 def _lock_for_addendum(work: Work, editor: Editor, report_id: str) -> Report:
@@ -372,12 +365,12 @@ def _lock_for_addendum(work: Work, editor: Editor, report_id: str) -> Report:
 def _require_addendum_version(work: Work, report: Report, version: int) -> None:
     drafts = [each for each in addenda_of(work, report) if each.state is AddendumState.DRAFT]
     if drafts and drafts[-1].version != version:
-        raise ReportVersionConflict
+        raise EngineError(ErrorCode.VERSION_CONFLICT)
 
 
 def _require_permitted(editor: Editor, report: Report, action: ReportAction) -> None:
     if not permits(editor.role, action, owner=report.owner_id == editor.account_id):
-        raise Forbidden
+        raise EngineError(ErrorCode.FORBIDDEN)
 
 
 def check_report(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
@@ -402,11 +395,11 @@ def _checked(work: Work, report: Report, row: Report | Addendum) -> list[dict[st
 
 
 def _refuse_prohibited(work: Work, report: Report, row: Report | Addendum) -> None:
-    """Raise `SigningProhibited` if the site prohibits signing with one of the findings."""
+    """Raise `signing_prohibited` if the site prohibits signing with one of the findings."""
     behaviours = preferences_of(work.connection, report.site_id).signChecks
     found = _findings(work, report, row, behaviours)
     if any(behaviours.behaviour(each.check) is Behaviour.PROHIBIT for each in found):
-        raise SigningProhibited
+        raise EngineError(ErrorCode.SIGNING_PROHIBITED)
 
 
 def _findings(

@@ -17,11 +17,12 @@ from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 
 from bridge.contract import OrderKey
+from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import StatusRecordBody
 from bridge.email import canonical_email
-from bridge.engine.errors import PrelimNotFound, RuleBroken
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import PrelimGroup, PrelimRead, Report, ReportOrder
-from bridge.engine.rules.lifecycle import LifecycleEvent, Reason, Status
+from bridge.engine.rules.lifecycle import LifecycleEvent, Status
 from bridge.engine.rules.signing import (
     PrelimGroupPolicy,
     PrelimReader,
@@ -67,7 +68,7 @@ def prelim(work: Work, identity: OrderKey, group: str, tag: str) -> Report:
 def prelim_report(
     work: Work, report: Report, reader_id: int | None, group: str, tag: str
 ) -> Report:
-    """Add a preliminary read to a locked report; raise `AuthorNotPermitted` or `RuleBroken`."""
+    """Add a preliminary read to a locked report; raise `EngineError`."""
     is_reviewer = report.status is Status.PRELIMINARY and _is_reviewer(work, report, reader_id)
     apply_event(work, report, LifecycleEvent.PRELIM)
     reader, role = require_author(work, report, reader_id, ReportAction.PRELIM)
@@ -77,8 +78,8 @@ def prelim_report(
     if reason is None and not is_reviewer:
         reason = refuse_reader(policies, group, PrelimReader(reader["email"], role))
     if reason is not None:
-        named = "prelimTag" if reason is Reason.UNKNOWN_PRELIM_TAG else "prelimGroup"
-        raise RuleBroken(reason, pointer=f"/{named}")
+        named = "prelimTag" if reason is ErrorCode.UNKNOWN_PRELIM_TAG else "prelimGroup"
+        raise EngineError(reason, pointer=f"/{named}")
     require_room_for_states(work, report)
     _add_to_group(work, report.site_id, groups, group, tag)
     review(work, report, reader_id)
@@ -172,7 +173,7 @@ def _add_to_group(
         return
     is_full = len(groups[group].tags) >= MAX_TAGS if group in groups else len(groups) >= MAX_GROUPS
     if is_full:
-        raise RuleBroken(Reason.TOO_MANY_PRELIM_TAGS, pointer="/prelimGroup")
+        raise EngineError(ErrorCode.TOO_MANY_PRELIM_TAGS, pointer="/prelimGroup")
     query = select(PrelimGroup).where(PrelimGroup.site_id == site_id, PrelimGroup.name == group)
     locked = query.with_for_update().execution_options(populate_existing=True)
     row = work.session.exec(locked).first()
@@ -223,12 +224,11 @@ def list_waiting(
     Return a page of the reports that wait in a group and tag, the longest-waiting first.
 
     A report waits in the group and tag of its newest read. It has waited since its first unreviewed
-    read there. Raise PrelimNotFound for an unknown group or tag, and RuleBroken for a cursor that
-    no page has.
+    read there. Raise EngineError for an unknown group or tag, or a cursor that no page has.
     """
     known = site_groups(session, site_id).get(group)
     if known is None or tag not in known.tags:
-        raise PrelimNotFound
+        raise EngineError(ErrorCode.PRELIM_NOT_FOUND)
     waiting_since, first_read = func.min(PrelimRead.read_at), func.min(PrelimRead.pk)
     query = (
         select(PrelimRead.report_pk, waiting_since, first_read)
@@ -262,7 +262,7 @@ def list_waiting(
 def _read_cursor(cursor: str) -> tuple[int, int]:
     found = _CURSOR.fullmatch(cursor)
     if found is None:
-        raise RuleBroken(Reason.BAD_CURSOR, pointer="/cursor")
+        raise EngineError(ErrorCode.BAD_CURSOR, pointer="/cursor")
     return int(found[1]), int(found[2])
 
 

@@ -12,16 +12,10 @@ from sqlalchemy import delete, insert
 from sqlmodel import col, select
 
 from bridge.contract import OrderKey
-from bridge.engine.errors import RuleBroken
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Addendum, Billing, Report, Share, Signature, metadata
-from bridge.engine.rules.lifecycle import (
-    SIGNED,
-    LifecycleEvent,
-    Reason,
-    ReleaseKind,
-    ReportFact,
-    Status,
-)
+from bridge.engine.rules.lifecycle import SIGNED, LifecycleEvent, ReleaseKind, ReportFact, Status
 from bridge.engine.rules.signing import cooling_end, fingerprint
 from bridge.engine.rules.site_roles import ReportAction
 from bridge.engine.service import change_feed
@@ -51,7 +45,7 @@ def sign(
     Sign in the name of the report's owner, as the API does.
 
     The owner must also have the permission to sign in the application. The signature names the
-    owner and the account that acted. Raise `AuthorNotPermitted`.
+    owner and the account that acted. Raise `EngineError`.
     """
     report = lock_report(work, identity).report
     return sign_report(
@@ -78,7 +72,7 @@ def sign_report(
         releases.release_now(work, report)
         return report
     if signer_id is None:
-        raise RuleBroken(Reason.NOT_OWNED)
+        raise EngineError(ErrorCode.REPORT_NOT_ASSIGNED)
     signer, _ = require_author(work, report, signer_id, ReportAction.SIGN)
     if work.actor.account_id not in (None, signer_id):
         actor = describe_person(work, report.site_id, work.actor.account_id)

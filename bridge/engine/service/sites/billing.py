@@ -11,6 +11,7 @@ from sqlalchemy import Connection, delete, insert, select
 from sqlmodel import Session, col
 from sqlmodel import select as select_rows
 
+from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Billing, Report, metadata
 from bridge.engine.rules.text.billing import MAX_PHRASE, CodeRow, CodeSystem, derive_codes
@@ -24,33 +25,37 @@ CODES = metadata.tables["engine_code_map"]
 COLUMNS = ("system", "match", "code", "description")
 
 
-class BadCodeMap(EngineError):
-    """A code map that cannot be parsed; the detail names the line."""
-
-    status = 400
-    code = "bad_code_map"
-
-
 def read_code_map(text: str) -> list[CodeRow]:
-    """Parse `system,match,code,description` rows of a CSV with a header; raise `BadCodeMap`."""
+    """Parse `system,match,code,description` rows of a CSV with a header; raise `EngineError`."""
     try:
         lines = read_csv(text.lstrip("\ufeff"), TABLE)
         _, header = next(lines, (1, []))
         missing = set(COLUMNS[:3]) - set(header)
         if missing:
-            raise BadCodeMap(f"the first line lacks {', '.join(sorted(missing))}", pointer="/csv")
+            raise EngineError(
+                ErrorCode.BAD_CODE_MAP,
+                f"the first line lacks {', '.join(sorted(missing))}",
+                pointer="/csv",
+            )
         return [_row(line, dict(zip(header, row, strict=False))) for line, row in lines if row]
     except DocumentRefused as refused:
         place = f"line {refused.line}: " if refused.line else ""
-        raise BadCodeMap(f"{place}{refused.reason}", pointer="/csv") from None
+        raise EngineError(
+            ErrorCode.BAD_CODE_MAP, f"{place}{refused.reason}", pointer="/csv"
+        ) from None
 
 
 def _row(line: int, row: dict[str, str]) -> CodeRow:
     system, match, code = (row.get(name, "").strip() for name in COLUMNS[:3])
     if system.lower() not in set(CodeSystem) or not match or not code:
-        raise BadCodeMap(f"line {line}: system must be cpt or icd10; match and code are required")
+        raise EngineError(
+            ErrorCode.BAD_CODE_MAP,
+            f"line {line}: system must be cpt or icd10; match and code are required",
+        )
     if len(match) > MAX_PHRASE:
-        raise BadCodeMap(f"line {line}: match has more than {MAX_PHRASE} characters")
+        raise EngineError(
+            ErrorCode.BAD_CODE_MAP, f"line {line}: match has more than {MAX_PHRASE} characters"
+        )
     return CodeRow(CodeSystem(system.lower()), match, code, row.get("description", "").strip())
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, or_, select, update
 
-from bridge.engine.errors import NotFound, RuleBroken
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Macro, metadata
-from bridge.engine.rules.lifecycle import Reason
 from bridge.engine.rules.text.document import Document, restore, to_json, with_defaults
 from bridge.engine.rules.text.plain_text import outline
 from bridge.engine.service.sites.site_settings import lock_site
@@ -52,7 +52,7 @@ def set_macro(
     if connection.execute(statement).rowcount:
         return
     if len(connection.execute(select(MACROS.c.id).where(*own)).all()) >= MAX_MACROS:
-        raise RuleBroken(Reason.TOO_MANY_MACROS)
+        raise EngineError(ErrorCode.TOO_MANY_MACROS)
     connection.execute(
         insert(MACROS).values(site_id=site_id, account_id=account_id, trigger=trigger, **values)
     )
@@ -64,7 +64,7 @@ def delete_macro(
     """Delete a macro; raise `NotFound`."""
     own = (*_own(site_id, account_id), MACROS.c.trigger == trigger)
     if connection.execute(delete(MACROS).where(*own)).rowcount == 0:
-        raise NotFound("there is no such macro")
+        raise EngineError(ErrorCode.NOT_FOUND, "there is no such macro")
 
 
 def _own(site_id: str, account_id: int | None) -> tuple[Any, ...]:

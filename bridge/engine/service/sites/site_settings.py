@@ -15,9 +15,10 @@ from zoneinfo import available_timezones
 from pydantic import ValidationError
 from sqlalchemy import Connection, delete, insert, select, update
 
+from bridge.contract.errors import ErrorCode
 from bridge.engine.documents.errors import BadImage
 from bridge.engine.documents.uploads.images import ImageLimits, accept
-from bridge.engine.errors import EngineError, NotFound, SiteNotFound, StateConflict
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import metadata
 from bridge.engine.rules.text.document import restore, with_defaults
 from bridge.engine.rules.text.plain_text import outline
@@ -36,18 +37,6 @@ MAX_SITE_ID = 255
 
 MAX_SIGN_DELAY = 86_400
 """Maximum in seconds; the recommended delay is 60."""
-
-
-class BadSite(EngineError):
-    status = 400
-    code = "bad_site"
-
-
-class SiteExists(StateConflict):
-    """The SiteID is taken."""
-
-    code = "site_exists"
-    text = "a site with this SiteID already exists"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,30 +61,30 @@ class SiteSettings:
 
 
 def add_site(connection: Connection, site: SiteSettings, now: int) -> None:
-    """Create a site; raise `SiteExists` or `BadSite`."""
+    """Create a site; raise `site_exists` or `EngineError`."""
     check_site(site)
     if "/" in site.site_id:  # the URLs of the administrative API could not contain it
-        raise BadSite("the SiteID contains a slash", pointer="/SiteID")
+        raise EngineError(ErrorCode.BAD_SITE, "the SiteID contains a slash", pointer="/SiteID")
     known = select(SITES.c.site_id).where(SITES.c.site_id == site.site_id)
     if connection.execute(known).first() is not None:
-        raise SiteExists
+        raise EngineError(ErrorCode.SITE_EXISTS)
     connection.execute(insert(SITES).values(**_values(site), site_id=site.site_id, created_at=now))
 
 
 def update_site(connection: Connection, site: SiteSettings) -> None:
-    """Replace a site's settings; raise `SiteNotFound` or `BadSite`."""
+    """Replace a site's settings; raise `EngineError`."""
     check_site(site)
     statement = update(SITES).where(SITES.c.site_id == site.site_id).values(**_values(site))
     if connection.execute(statement).rowcount == 0:
-        raise SiteNotFound
+        raise EngineError(ErrorCode.SITE_NOT_FOUND)
 
 
 def get_site(connection: Connection, site_id: str, *, lock: bool = False) -> SiteSettings:
-    """Return a site's settings, locked if `lock`; raise `SiteNotFound`."""
+    """Return a site's settings, locked if `lock`; raise `site_not_found`."""
     query = select(SITES).where(SITES.c.site_id == site_id)
     row = connection.execute(query.with_for_update(key_share=True) if lock else query).first()
     if row is None:
-        raise SiteNotFound
+        raise EngineError(ErrorCode.SITE_NOT_FOUND)
     return _site(row)
 
 
@@ -115,19 +104,29 @@ def list_sites(connection: Connection, only: Sequence[str] | None) -> list[SiteS
 
 
 def check_site(site: SiteSettings) -> None:
-    """Raise `BadSite` with the place of an invalid setting."""
+    """Raise `EngineError` with the place of an invalid setting."""
     if not site.site_id.strip() or not site.site_id.isprintable():
-        raise BadSite("the SiteID is empty or has control characters", pointer="/SiteID")
+        raise EngineError(
+            ErrorCode.BAD_SITE, "the SiteID is empty or has control characters", pointer="/SiteID"
+        )
     if len(site.site_id.encode()) > MAX_SITE_ID:
-        raise BadSite(f"the SiteID is longer than {MAX_SITE_ID} bytes", pointer="/SiteID")
+        raise EngineError(
+            ErrorCode.BAD_SITE, f"the SiteID is longer than {MAX_SITE_ID} bytes", pointer="/SiteID"
+        )
     if site.time_zone not in TIME_ZONES:
-        raise BadSite("timeZone is not an IANA time zone", pointer="/timeZone")
+        raise EngineError(
+            ErrorCode.BAD_SITE, "timeZone is not an IANA time zone", pointer="/timeZone"
+        )
     if not 0 <= site.sign_delay <= MAX_SIGN_DELAY:
-        raise BadSite(f"signDelay must be 0 to {MAX_SIGN_DELAY} seconds", pointer="/signDelay")
+        raise EngineError(
+            ErrorCode.BAD_SITE,
+            f"signDelay must be 0 to {MAX_SIGN_DELAY} seconds",
+            pointer="/signDelay",
+        )
     for index, origin in enumerate(site.host_origins):
         if not is_origin(origin):
             detail = "a host origin must be scheme://host[:port], without path and wildcard"
-            raise BadSite(detail, pointer=f"/hostOrigins/{index}")
+            raise EngineError(ErrorCode.BAD_SITE, detail, pointer=f"/hostOrigins/{index}")
 
 
 def canonical_origin(text: str) -> str:
@@ -180,7 +179,7 @@ def delete_prelim_group(connection: Connection, site_id: str, name: str) -> None
     """Delete a prelim group of a site; raise `NotFound`. Its reads stay."""
     here = (GROUPS.c.site_id == site_id, GROUPS.c.name == name)
     if connection.execute(delete(GROUPS).where(*here)).rowcount == 0:
-        raise NotFound("the site has no such prelim group")
+        raise EngineError(ErrorCode.NOT_FOUND, "the site has no such prelim group")
 
 
 def list_prelim_groups(connection: Connection, site_id: str) -> list[dict[str, Any]]:
@@ -215,7 +214,7 @@ def delete_template(connection: Connection, site_id: str, number: int) -> None:
     """Delete a numbered template; raise `NotFound`."""
     here = (TEMPLATES.c.site_id == site_id, TEMPLATES.c.number == number)
     if connection.execute(delete(TEMPLATES).where(*here)).rowcount == 0:
-        raise NotFound("the site has no such template")
+        raise EngineError(ErrorCode.NOT_FOUND, "the site has no such template")
 
 
 def list_templates(connection: Connection, site_id: str) -> list[dict[str, Any]]:
@@ -290,7 +289,7 @@ def site_json(site: SiteSettings) -> dict[str, Any]:
 
 def prepare(changes: Mapping[str, Any]) -> Changes:
     """
-    Re-encode the images of changes; raise `BadSite` with the place.
+    Re-encode the images of changes; raise `EngineError` with the place.
 
     Worker processes do it: call it in a thread, before the transaction.
     """
@@ -305,7 +304,7 @@ def prepare(changes: Mapping[str, Any]) -> Changes:
 
 def apply_changes(site: SiteSettings, changes: Changes) -> SiteSettings:
     """
-    Return the site with the changed members; raise `BadSite` with the place.
+    Return the site with the changed members; raise `EngineError` with the place.
 
     `settings` changes only the given preferences. Null restores the default, and removes an image.
     """
@@ -348,13 +347,15 @@ def _preferences(site: SiteSettings, changes: Mapping[str, Any]) -> dict[str, An
 
 
 def check_preferences(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a site's preferences as they are stored; raise `BadSite` with the place."""
+    """Return a site's preferences as they are stored; raise `EngineError` with the place."""
     try:
         return Preferences(**given).stored()
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         place = "/".join(str(each) for each in first["loc"])
-        raise BadSite(f"settings: {first['msg']}", pointer=f"/settings/{place}") from None
+        raise EngineError(
+            ErrorCode.BAD_SITE, f"settings: {first['msg']}", pointer=f"/settings/{place}"
+        ) from None
 
 
 def header_image(kind: str | None, data: str | None) -> tuple[str | None, str | None]:
@@ -368,17 +369,21 @@ def header_image(kind: str | None, data: str | None) -> tuple[str | None, str | 
 
 
 def image_uri(uri: str | None, place: str) -> str | None:
-    """Return the re-encoded image as a data URI, None for none; raise `BadSite`."""
+    """Return the re-encoded image as a data URI, None for none; raise `EngineError`."""
     if not uri:
         return None
     head, mark, body = uri.partition(";base64,")
     if not head.startswith("data:") or not mark:
-        raise BadSite("an image must be a data URI: data:image/png;base64,…", pointer=place)
+        raise EngineError(
+            ErrorCode.BAD_SITE,
+            "an image must be a data URI: data:image/png;base64,…",
+            pointer=place,
+        )
     try:
         data = base64.b64decode(body, validate=True)
         image = accept(data, head.removeprefix("data:"), IMAGE_LIMITS)
     except ValueError:  # not base64, or not even ASCII
-        raise BadSite("the image is not base64", pointer=place) from None
+        raise EngineError(ErrorCode.BAD_SITE, "the image is not base64", pointer=place) from None
     except BadImage as error:
-        raise BadSite(error.detail, pointer=place) from None
+        raise EngineError(ErrorCode.BAD_SITE, error.detail, pointer=place) from None
     return f"data:{image.media_type};base64,{base64.b64encode(image.data).decode('ascii')}"

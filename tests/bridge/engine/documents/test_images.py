@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL.PngImagePlugin import PngInfo
 
-from bridge.engine.documents.errors import BadImage, ImageFault
+from bridge.contract.errors import ErrorCode
+from bridge.engine.documents.errors import BadImage
 from bridge.engine.documents.uploads.images import ImageLimits, accept
 
 
@@ -82,20 +83,20 @@ def test_the_hash_identifies_an_image() -> None:
 @pytest.mark.parametrize(
     ("data", "declared", "fault"),
     [
-        (b"", "image/png", ImageFault.EMPTY),
-        (b"<svg xmlns='x'/>", "image/png", ImageFault.NOT_AN_IMAGE),
-        (b"%PDF-1.7", "image/jpeg", ImageFault.NOT_AN_IMAGE),
-        (image("PNG"), "image/svg+xml", ImageFault.UNSUPPORTED_TYPE),
-        (image("PNG"), "text/html", ImageFault.UNSUPPORTED_TYPE),
-        (image("PNG"), "", ImageFault.UNSUPPORTED_TYPE),
-        (image("PNG")[:44], "image/png", ImageFault.MALFORMED),
-        (image("TIFF"), "image/png", ImageFault.NOT_AN_IMAGE),
-        (bomb(50_000, 50_000), "image/png", ImageFault.TOO_MANY_PIXELS),
-        (bomb(10_000, 10_000), "image/png", ImageFault.TOO_MANY_PIXELS),
-        (bomb(7_000, 7_000), "image/png", ImageFault.TOO_MANY_PIXELS),
+        (b"", "image/png", ErrorCode.IMAGE_EMPTY),
+        (b"<svg xmlns='x'/>", "image/png", ErrorCode.IMAGE_NOT_RECOGNIZED),
+        (b"%PDF-1.7", "image/jpeg", ErrorCode.IMAGE_NOT_RECOGNIZED),
+        (image("PNG"), "image/svg+xml", ErrorCode.IMAGE_TYPE_UNSUPPORTED),
+        (image("PNG"), "text/html", ErrorCode.IMAGE_TYPE_UNSUPPORTED),
+        (image("PNG"), "", ErrorCode.IMAGE_TYPE_UNSUPPORTED),
+        (image("PNG")[:44], "image/png", ErrorCode.IMAGE_MALFORMED),
+        (image("TIFF"), "image/png", ErrorCode.IMAGE_NOT_RECOGNIZED),
+        (bomb(50_000, 50_000), "image/png", ErrorCode.IMAGE_TOO_MANY_PIXELS),
+        (bomb(10_000, 10_000), "image/png", ErrorCode.IMAGE_TOO_MANY_PIXELS),
+        (bomb(7_000, 7_000), "image/png", ErrorCode.IMAGE_TOO_MANY_PIXELS),
     ],
 )
-def test_refused(data: bytes, declared: str, fault: ImageFault) -> None:
+def test_refused(data: bytes, declared: str, fault: ErrorCode) -> None:
     """Everything else is refused with a stable code."""
     with pytest.raises(BadImage) as raised:
         accept(data, declared)
@@ -106,7 +107,7 @@ def test_size_limit() -> None:
     """The size is checked before the data is read."""
     with pytest.raises(BadImage) as raised:
         accept(image("PNG"), "image/png", ImageLimits(max_bytes=10))
-    assert raised.value.code is ImageFault.TOO_LARGE
+    assert raised.value.code is ErrorCode.IMAGE_TOO_LARGE
 
 
 @given(st.sampled_from(["PNG", "JPEG", "GIF", "WEBP"]), st.binary(max_size=60), st.integers(4, 40))

@@ -17,7 +17,8 @@ from pydicom.uid import (
     ImplicitVRLittleEndian,
 )
 
-from bridge.engine.documents.errors import BadStructuredReport, SrFault
+from bridge.contract.errors import ErrorCode
+from bridge.engine.documents.errors import BadStructuredReport
 from bridge.engine.documents.uploads.sr_file import SrLimits
 from bridge.engine.documents.uploads.structured_report import read
 
@@ -75,7 +76,7 @@ def nested(depth: int) -> Dataset:
     return inner
 
 
-def fault(data: bytes, limits: SrLimits | None = None) -> SrFault:
+def fault(data: bytes, limits: SrLimits | None = None) -> ErrorCode:
     with pytest.raises(BadStructuredReport) as raised:
         read(data, limits)
     return raised.value.code
@@ -240,11 +241,11 @@ def test_without_preamble() -> None:
 class TestRefusals:
     @pytest.mark.parametrize("data", [b"", b"x", b"%PDF-1.7 something", b"\0" * 132])
     def test_not_dicom(self, data: bytes) -> None:
-        assert fault(data) is SrFault.NOT_DICOM
+        assert fault(data) is ErrorCode.SR_NOT_DICOM
 
     def test_not_a_report(self) -> None:
         """A DICOM image is refused."""
-        assert fault(file_of(report(sop_class=CT_IMAGE))) is SrFault.NOT_STRUCTURED_REPORT
+        assert fault(file_of(report(sop_class=CT_IMAGE))) is ErrorCode.SR_NOT_STRUCTURED_REPORT
 
     @pytest.mark.parametrize("undefined", [False, True])
     def test_cut(self, undefined: bool) -> None:
@@ -254,32 +255,32 @@ class TestRefusals:
         made.ContentSequence[0].is_undefined_length_sequence_item = undefined
         data = file_of(made)
         assert read(data).text
-        assert fault(data[:-150]) is SrFault.MALFORMED
+        assert fault(data[:-150]) is ErrorCode.SR_MALFORMED
 
     def test_too_large(self) -> None:
         """The limit applies to the sent size and to the inflated size."""
         made = report(item("TEXT", "Finding", TextValue="x" * 100_000))
         limits = SrLimits(max_bytes=50_000)
-        assert fault(file_of(made), limits) is SrFault.TOO_LARGE
+        assert fault(file_of(made), limits) is ErrorCode.SR_TOO_LARGE
         deflated = file_of(made, DeflatedExplicitVRLittleEndian)
         assert len(deflated) < 50_000
-        assert fault(deflated, limits) is SrFault.TOO_LARGE
+        assert fault(deflated, limits) is ErrorCode.SR_TOO_LARGE
 
     def test_too_deep(self) -> None:
         """Nesting is limited."""
         assert read(file_of(report(nested(60)))).text.endswith("deepest: x")
-        assert fault(file_of(report(nested(70)))) is SrFault.TOO_DEEP
+        assert fault(file_of(report(nested(70)))) is ErrorCode.SR_TOO_DEEP
 
     def test_ten_thousand_deep(self) -> None:
         """A crafted file does not overflow the stack."""
         head = file_of(report())
         opened = b"\x40\x00\x30\xa7SQ\0\0\xff\xff\xff\xff\xfe\xff\x00\xe0\xff\xff\xff\xff"
-        assert fault(head + opened * 10_000) in {SrFault.TOO_DEEP, SrFault.MALFORMED}
+        assert fault(head + opened * 10_000) in {ErrorCode.SR_TOO_DEEP, ErrorCode.SR_MALFORMED}
 
     def test_too_many_items(self) -> None:
         """Items are counted before they are parsed."""
         items = [item("TEXT", "n", TextValue="x") for _ in range(50)]
-        assert fault(file_of(report(*items)), SrLimits(max_items=40)) is SrFault.TOO_MANY_ITEMS
+        assert fault(file_of(report(*items)), SrLimits(max_items=40)) is ErrorCode.SR_TOO_MANY_ITEMS
 
     def test_no_value_in_the_error(self) -> None:
         """Neither error nor warning quotes the file."""
@@ -289,7 +290,7 @@ class TestRefusals:
         with pytest.raises(BadStructuredReport) as raised:
             read(buffer.getvalue())
         assert "CANARY" not in repr(raised.value)
-        assert raised.value.code is SrFault.MALFORMED
+        assert raised.value.code is ErrorCode.SR_MALFORMED
 
 
 @given(st.binary(max_size=40), st.integers(0, 600))

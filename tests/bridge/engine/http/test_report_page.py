@@ -10,7 +10,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from bridge.engine.errors import RuleBroken
+from bridge.engine.errors import EngineError
 from bridge.engine.http.models.fields import TextBody
 from bridge.engine.rules.text.document import MAX_NODES, from_text, to_json
 from tests.bridge.engine.http.engine_service import (
@@ -330,7 +330,7 @@ def test_lines_are_counted_before_paragraphs_are_built() -> None:
     body = TextBody(text="\n" * 400_000)
     tracemalloc.start()
     try:
-        with pytest.raises(RuleBroken):
+        with pytest.raises(EngineError):
             body.content()
         assert tracemalloc.get_traced_memory()[1] < 10 * 2**20
     finally:

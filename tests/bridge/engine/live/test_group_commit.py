@@ -9,7 +9,8 @@ from sqlalchemy import event, insert
 from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent
 from bridge.contract import OrderKey
-from bridge.engine.errors import EngineError, ReportNotFound
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.records.tables import Site, metadata
 from bridge.engine.service import change_feed
@@ -95,7 +96,7 @@ def test_a_failed_use_case_does_not_affect_others(
     """Refusals, defects and failed statements roll back only their own use case."""
     uses = [
         order("A"),
-        after(order("B"), ReportNotFound()),
+        after(order("B"), EngineError(ErrorCode.REPORT_NOT_FOUND)),
         order("C"),
         after(order("D"), BrokenError()),
         lambda work: work.connection.exec_driver_sql("SELECT nothing FROM nowhere"),
@@ -103,7 +104,7 @@ def test_a_failed_use_case_does_not_affect_others(
     ]
     a, b, c, d, broken, e = together(executor, *uses)
     assert all(isinstance(each, str) for each in (a, c, e))
-    assert isinstance(b, ReportNotFound)
+    assert isinstance(b, EngineError)
     assert isinstance(d, BrokenError)
     assert isinstance(broken, Exception)
     assert feed_of(harness) == trail_of(harness) == ["A", "C", "E"]

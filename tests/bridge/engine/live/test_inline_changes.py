@@ -8,7 +8,8 @@ from functools import partial
 
 import pytest
 
-from bridge.engine.errors import EngineError, ReportNotFound
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.service import change_feed as feed
 from bridge.engine.service.launch.registration import OrderInput
@@ -86,7 +87,7 @@ def test_a_conflict_is_repeated_in_a_thread(engine: Engine) -> None:
 def test_a_refusal_is_not_repeated(engine: Engine) -> None:
     """Nothing is kept."""
     with pytest.raises(EngineError):
-        engine.do("A", fail=ReportNotFound())
+        engine.do("A", fail=EngineError(ErrorCode.REPORT_NOT_FOUND))
     assert engine.feed() == []
 
 

@@ -5,15 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from bridge.contract.errors import ErrorCode
 from bridge.engine.rules.lifecycle import (
-    REASON_TEXTS,
     REFUSALS,
     SIGNED,
     TRANSITIONS,
     ClearedPart,
-    FailureCode,
     LifecycleEvent,
-    Reason,
     ReportFact,
     Status,
     Transition,
@@ -60,51 +58,51 @@ ROWS = [
     ("Preliminary", LifecycleEvent.SIGN, {P}, "Final"),
     ("Final", LifecycleEvent.SIGN, {S, C, I_}, "Final"),
     ("Addendum", LifecycleEvent.SIGN, {S, C, I_, A}, "Addendum"),
-    ("Final", LifecycleEvent.SIGN, {S, C}, FailureCode.ALREADY_SIGNED),
-    ("Final", LifecycleEvent.SIGN, {S}, FailureCode.ALREADY_SIGNED),
-    ("Final", LifecycleEvent.SIGN, {S, I_}, FailureCode.ALREADY_SIGNED),
-    ("Ordered", LifecycleEvent.SIGN, set(), Reason.NOT_OWNED),
+    ("Final", LifecycleEvent.SIGN, {S, C}, ErrorCode.ALREADY_SIGNED),
+    ("Final", LifecycleEvent.SIGN, {S}, ErrorCode.ALREADY_SIGNED),
+    ("Final", LifecycleEvent.SIGN, {S, I_}, ErrorCode.ALREADY_SIGNED),
+    ("Ordered", LifecycleEvent.SIGN, set(), ErrorCode.REPORT_NOT_ASSIGNED),
     ("Final", LifecycleEvent.UNSIGN, {C, P}, "Preliminary"),
     ("Final", LifecycleEvent.UNSIGN, {C}, "Draft"),
     ("Addendum", LifecycleEvent.UNSIGN, {C, A, AC}, "Draft"),
-    ("Addendum", LifecycleEvent.UNSIGN, {A, AC}, FailureCode.COOLING_ELAPSED),
-    ("Final", LifecycleEvent.UNSIGN, {P}, FailureCode.COOLING_ELAPSED),
-    ("Draft", LifecycleEvent.UNSIGN, {P}, FailureCode.NOT_SIGNED),
-    ("Preliminary", LifecycleEvent.UNSIGN, {P}, FailureCode.NOT_SIGNED),
-    ("Ordered", LifecycleEvent.UNSIGN, set(), FailureCode.NOT_SIGNED),
+    ("Addendum", LifecycleEvent.UNSIGN, {A, AC}, ErrorCode.COOLING_ELAPSED),
+    ("Final", LifecycleEvent.UNSIGN, {P}, ErrorCode.COOLING_ELAPSED),
+    ("Draft", LifecycleEvent.UNSIGN, {P}, ErrorCode.NOT_SIGNED),
+    ("Preliminary", LifecycleEvent.UNSIGN, {P}, ErrorCode.NOT_SIGNED),
+    ("Ordered", LifecycleEvent.UNSIGN, set(), ErrorCode.NOT_SIGNED),
     ("Addendum", LifecycleEvent.ADDENDUM_UNSIGN, {A, A2, AC}, "Addendum"),
     ("Addendum", LifecycleEvent.ADDENDUM_UNSIGN, {A, AC}, "Final"),
-    ("Addendum", LifecycleEvent.ADDENDUM_UNSIGN, {A}, FailureCode.COOLING_ELAPSED),
-    ("Final", LifecycleEvent.ADDENDUM_UNSIGN, {C}, FailureCode.NO_SIGNED_ADDENDUM),
-    ("Draft", LifecycleEvent.ADDENDUM_UNSIGN, set(), FailureCode.NO_SIGNED_ADDENDUM),
+    ("Addendum", LifecycleEvent.ADDENDUM_UNSIGN, {A}, ErrorCode.COOLING_ELAPSED),
+    ("Final", LifecycleEvent.ADDENDUM_UNSIGN, {C}, ErrorCode.NO_SIGNED_ADDENDUM),
+    ("Draft", LifecycleEvent.ADDENDUM_UNSIGN, set(), ErrorCode.NO_SIGNED_ADDENDUM),
     ("Addendum", LifecycleEvent.ADDENDUM_RELEASE, {S, A, AC}, "Addendum"),
-    ("Addendum", LifecycleEvent.ADDENDUM_RELEASE, {A, AC}, FailureCode.SIGN_DELAY_DISABLED),
-    ("Addendum", LifecycleEvent.ADDENDUM_RELEASE, {S, A}, FailureCode.COOLING_ELAPSED),
-    ("Final", LifecycleEvent.ADDENDUM_RELEASE, {S, C}, FailureCode.NO_SIGNED_ADDENDUM),
+    ("Addendum", LifecycleEvent.ADDENDUM_RELEASE, {A, AC}, ErrorCode.SIGN_DELAY_DISABLED),
+    ("Addendum", LifecycleEvent.ADDENDUM_RELEASE, {S, A}, ErrorCode.COOLING_ELAPSED),
+    ("Final", LifecycleEvent.ADDENDUM_RELEASE, {S, C}, ErrorCode.NO_SIGNED_ADDENDUM),
     ("Draft", LifecycleEvent.RESET, {ReportFact.FROM_ORDER, ReportFact.CONTENT}, "Ordered"),
-    ("Draft", LifecycleEvent.RESET, {ReportFact.CONTENT}, Reason.NOT_FROM_ORDER),
+    ("Draft", LifecycleEvent.RESET, {ReportFact.CONTENT}, ErrorCode.REPORT_NOT_FROM_ORDER),
     ("Ordered", LifecycleEvent.RESET, {ReportFact.CONTENT}, "Ordered"),
-    ("Ordered", LifecycleEvent.RESET, {ReportFact.FROM_ORDER}, Reason.NOTHING_TO_RESET),
-    ("Preliminary", LifecycleEvent.RESET, {ReportFact.FROM_ORDER}, Reason.NOT_DRAFT),
-    ("Final", LifecycleEvent.RESET, {ReportFact.FROM_ORDER}, Reason.SIGNED),
+    ("Ordered", LifecycleEvent.RESET, {ReportFact.FROM_ORDER}, ErrorCode.NOTHING_TO_RESET),
+    ("Preliminary", LifecycleEvent.RESET, {ReportFact.FROM_ORDER}, ErrorCode.REPORT_NOT_DRAFT),
+    ("Final", LifecycleEvent.RESET, {ReportFact.FROM_ORDER}, ErrorCode.REPORT_SIGNED),
     ("Draft", LifecycleEvent.UNASSIGN, set(), "Ordered"),
-    ("Ordered", LifecycleEvent.UNASSIGN, set(), Reason.NOT_DRAFT),
-    ("Preliminary", LifecycleEvent.UNASSIGN, set(), Reason.NOT_DRAFT),
-    ("Final", LifecycleEvent.UNASSIGN, set(), Reason.SIGNED),
-    ("Addendum", LifecycleEvent.UNASSIGN, set(), Reason.SIGNED),
+    ("Ordered", LifecycleEvent.UNASSIGN, set(), ErrorCode.REPORT_NOT_DRAFT),
+    ("Preliminary", LifecycleEvent.UNASSIGN, set(), ErrorCode.REPORT_NOT_DRAFT),
+    ("Final", LifecycleEvent.UNASSIGN, set(), ErrorCode.REPORT_SIGNED),
+    ("Addendum", LifecycleEvent.UNASSIGN, set(), ErrorCode.REPORT_SIGNED),
     ("Draft", LifecycleEvent.PRELIM, set(), "Preliminary"),
     ("Preliminary", LifecycleEvent.PRELIM, {P}, "Preliminary"),
-    ("Ordered", LifecycleEvent.PRELIM, set(), Reason.NOT_OWNED),
-    ("Final", LifecycleEvent.PRELIM, set(), Reason.SIGNED),
+    ("Ordered", LifecycleEvent.PRELIM, set(), ErrorCode.REPORT_NOT_ASSIGNED),
+    ("Final", LifecycleEvent.PRELIM, set(), ErrorCode.REPORT_SIGNED),
     ("Ordered", LifecycleEvent.DELETE, set(), None),
     ("Draft", LifecycleEvent.DELETE, set(), None),
     ("Preliminary", LifecycleEvent.DELETE, set(), None),
-    ("Final", LifecycleEvent.DELETE, {C}, Reason.SIGNED),
-    ("Addendum", LifecycleEvent.DELETE, set(), Reason.SIGNED),
+    ("Final", LifecycleEvent.DELETE, {C}, ErrorCode.REPORT_SIGNED),
+    ("Addendum", LifecycleEvent.DELETE, set(), ErrorCode.REPORT_SIGNED),
     ("Draft", LifecycleEvent.DISCARD, set(), None),
     ("Draft", LifecycleEvent.DISCARD, {ReportFact.FROM_ORDER}, "Ordered"),
     ("Ordered", LifecycleEvent.OPEN, set(), "Draft"),
-    ("Final", LifecycleEvent.UPDATE_FILES, {C}, Reason.SIGNED),
+    ("Final", LifecycleEvent.UPDATE_FILES, {C}, ErrorCode.REPORT_SIGNED),
 ]
 
 
@@ -113,7 +111,7 @@ def test_rows_of_the_document(
     status: str,
     event: LifecycleEvent,
     facts: set[ReportFact],
-    expected: str | Reason | FailureCode | None,
+    expected: str | ErrorCode | None,
 ) -> None:
     """Chapters "States and transitions" and "Errors": each row has the documented result."""
     outcome = decide(Status(status), event, frozenset(facts))
@@ -142,11 +140,6 @@ def test_signed_text_is_never_lost() -> None:
             if status in SIGNED:
                 assert branch.to is not None
                 assert ClearedPart.CONTENT not in branch.clears
-
-
-def test_every_reason_has_its_sentence() -> None:
-    """The problem body contains it."""
-    assert set(REASON_TEXTS) == set(Reason)
 
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "reference" / "http-api.md"

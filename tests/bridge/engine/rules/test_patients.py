@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from bridge.engine.rules.lifecycle import Reason
+from bridge.contract.errors import ErrorCode
 from bridge.engine.rules.order import corrected_tags, is_placeholder, merged_tags, search_text
-from bridge.engine.rules.passwords import MAX_BYTES, Weakness, find_weakness
+from bridge.engine.rules.passwords import MAX_BYTES, find_weakness
 from bridge.engine.rules.patients import (
     compare_patient,
     names_conflict,
@@ -122,8 +122,8 @@ def test_prelim_groups_of_a_site() -> None:
     learned = {"CT": PrelimGroupPolicy("CT", frozenset({"night"}), configured=False)}
 
     assert refuse_prelim(configured, "CT", "night") is None
-    assert refuse_prelim(configured, "CT", "day") is Reason.UNKNOWN_PRELIM_TAG
-    assert refuse_prelim(configured, "MR", "day") is Reason.UNKNOWN_PRELIM_GROUP
+    assert refuse_prelim(configured, "CT", "day") is ErrorCode.UNKNOWN_PRELIM_TAG
+    assert refuse_prelim(configured, "MR", "day") is ErrorCode.UNKNOWN_PRELIM_GROUP
     assert refuse_prelim(learned, "MR", "day") is None
     assert refuse_prelim({}, "MR", "day") is None
 
@@ -226,23 +226,26 @@ def test_one_number_of_two_authorities(known: str, given: str, is_other: bool) -
         ("correct horse battery", None),
         ("Tr0ub4dor&3x", None),
         ("Xk3$9qLp2z", None),  # ten characters, hard to guess
-        ("short", Weakness.TOO_WEAK),
-        ("Xk3$9q", Weakness.TOO_WEAK),
-        ("password", Weakness.COMMON),
-        ("Password1234", Weakness.COMMON),
-        ("P@ssw0rd1234", Weakness.COMMON),
-        ("aaaaaaaaaaaaaaaa", Weakness.COMMON),
-        ("1234567890123", Weakness.COMMON),
-        ("passwordpassword", Weakness.COMMON),
-        ("\uff50\uff41\uff53\uff53\uff57\uff4f\uff52\uff441234", Weakness.COMMON),  # full width
-        ("\uff41da@site1.test", Weakness.PERSONAL),
-        ("ada@site1.test", Weakness.PERSONAL),
-        ("Ada Reader 2026", Weakness.PERSONAL),
-        ("", Weakness.TOO_WEAK),
-        ("x" * (MAX_BYTES + 1), Weakness.TOO_LONG),
-        ("\u00e9" * MAX_BYTES, Weakness.TOO_LONG),
+        ("short", ErrorCode.PASSWORD_TOO_WEAK),
+        ("Xk3$9q", ErrorCode.PASSWORD_TOO_WEAK),
+        ("password", ErrorCode.PASSWORD_COMMON),
+        ("Password1234", ErrorCode.PASSWORD_COMMON),
+        ("P@ssw0rd1234", ErrorCode.PASSWORD_COMMON),
+        ("aaaaaaaaaaaaaaaa", ErrorCode.PASSWORD_COMMON),
+        ("1234567890123", ErrorCode.PASSWORD_COMMON),
+        ("passwordpassword", ErrorCode.PASSWORD_COMMON),
+        (
+            "\uff50\uff41\uff53\uff53\uff57\uff4f\uff52\uff441234",
+            ErrorCode.PASSWORD_COMMON,
+        ),  # full width
+        ("\uff41da@site1.test", ErrorCode.PASSWORD_PERSONAL),
+        ("ada@site1.test", ErrorCode.PASSWORD_PERSONAL),
+        ("Ada Reader 2026", ErrorCode.PASSWORD_PERSONAL),
+        ("", ErrorCode.PASSWORD_TOO_WEAK),
+        ("x" * (MAX_BYTES + 1), ErrorCode.PASSWORD_TOO_LONG),
+        ("\u00e9" * MAX_BYTES, ErrorCode.PASSWORD_TOO_LONG),
     ],
 )
-def test_weak_passwords_are_refused(password: str, refused: Weakness | None) -> None:
+def test_weak_passwords_are_refused(password: str, refused: ErrorCode | None) -> None:
     """At least 12 characters or a score of 3, not common, not the own name or address."""
     assert find_weakness(password, "ada@site1.test", "Ada Reader") is refused

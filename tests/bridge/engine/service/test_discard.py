@@ -5,12 +5,13 @@ from collections.abc import Callable
 import pytest
 
 from bridge.contract import OrderKey
-from bridge.engine.errors import ReportNotFound
+from bridge.contract.errors import ErrorCode
 from bridge.engine.service.launch.report_updates import open_for, unassign
 from bridge.engine.service.reports.deletion import discard
 from bridge.engine.service.reports.order_links import link_orders
 from bridge.engine.service.reports.patients import merge_patients
 from bridge.engine.service.signing.sign import sign, unsign
+from tests.bridge.engine.refusals import refused
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
 
 
@@ -23,7 +24,7 @@ def test_discard(harness: ServiceHarness) -> None:
     harness.on_report(ordered, discard)
 
     assert harness.status(ordered) == "Ordered"
-    with pytest.raises(ReportNotFound):
+    with refused(ErrorCode.REPORT_NOT_FOUND):
         harness.status(launched)
     assert harness.events()[-2:] == ["report_discarded", "report_discarded"]
 
@@ -81,5 +82,5 @@ def test_linked_launched_drafts_are_deleted(harness: ServiceHarness) -> None:
 
     harness.on_report(launched, discard)
 
-    with pytest.raises(ReportNotFound):
+    with refused(ErrorCode.REPORT_NOT_FOUND):
         harness.status(launched)

@@ -5,7 +5,7 @@ from sqlmodel import select
 
 from bridge.contract import MAX_REPORT_ORDERS, OrderKey
 from bridge.contract.responses import StatusRecordBody
-from bridge.engine.errors import RuleBroken
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import ReportFile
 from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.service.launch.registration import OrderInput, register_orders
@@ -25,7 +25,7 @@ def accessions(record: StatusRecordBody) -> list[str]:
 def refused(harness: ServiceHarness, *orders: OrderKey) -> tuple[str, str]:
     """Link and expect a refusal with 400 that changes nothing; return its code and place."""
     before = len(harness.changes())
-    with pytest.raises(RuleBroken) as error:
+    with pytest.raises(EngineError) as error:
         harness.do(link_orders, list(orders))
     assert error.value.status == 400
     assert len(harness.changes()) == before

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from bridge.contract import OrderKey
-from bridge.engine.errors import BeingEdited, Forbidden, ReportVersionConflict, RuleBroken
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.launch.registration import OrderInput
@@ -18,6 +19,7 @@ from bridge.engine.service.signing import lease, page_actions
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.signing.sign import unsign
+from tests.bridge.engine.refusals import refused
 from tests.bridge.engine.registrations import register
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
 
@@ -72,11 +74,11 @@ def test_one_writer_at_a_time(harness: ServiceHarness) -> None:
     loaded = page(harness, order, here)
 
     assert not page(harness, order, there)["writable"]
-    with pytest.raises(BeingEdited):
+    with refused(ErrorCode.BEING_EDITED):
         harness.do(page_actions.save, there, loaded["reportId"], loaded["version"], text("x"))
 
     assert page(harness, order, there, take_over=True)["writable"]
-    with pytest.raises(BeingEdited):
+    with refused(ErrorCode.BEING_EDITED):
         harness.do(page_actions.save, here, loaded["reportId"], loaded["version"], text("x"))
     harness.later(30)
     assert page(harness, order, here)["writable"]
@@ -92,7 +94,7 @@ def test_only_the_owner_writes(harness: ServiceHarness) -> None:
 
     assert not page(harness, order, bob)["writable"]
     for user in (bob, resident):
-        with pytest.raises(Forbidden):
+        with refused(ErrorCode.FORBIDDEN):
             harness.do(page_actions.sign, user, report_id, version)
     harness.do(page_actions.prelim, resident, report_id, version, "Night", "CT")
     assert harness.status(order) == "Preliminary"
@@ -120,7 +122,7 @@ def test_a_report_that_another_window_writes(harness: ServiceHarness) -> None:
     here, there = editor(harness, "here"), editor(harness, "there")
     report_id = page(harness, order, here)["reportId"]
 
-    with pytest.raises(BeingEdited):
+    with refused(ErrorCode.BEING_EDITED):
         harness.do(page_actions.discard_report, there, report_id)
     harness.on_report(order, lambda work, report: lease.release(work, "there", report))
     assert not page(harness, order, there)["writable"]
@@ -134,13 +136,13 @@ def test_signing_requires_the_displayed_version(harness: ServiceHarness) -> None
     loaded = page(harness, order, ann)
     harness.do(page_actions.save, ann, loaded["reportId"], loaded["version"], text("later"))
 
-    with pytest.raises(ReportVersionConflict):
+    with refused(ErrorCode.VERSION_CONFLICT):
         harness.do(page_actions.sign, ann, loaded["reportId"], loaded["version"])
     fresh = page(harness, order, ann)
     harness.do(page_actions.sign, ann, loaded["reportId"], fresh["version"])
 
     assert harness.status(order) == "Final"
-    with pytest.raises(RuleBroken):
+    with pytest.raises(EngineError):
         harness.do(page_actions.save, ann, loaded["reportId"], fresh["version"] + 1, text("late"))
 
 
@@ -176,7 +178,7 @@ def test_an_addendum_from_creation_to_release(harness: ServiceHarness) -> None:
 
     harness.do(page_actions.create_addendum, ann, report_id)
     harness.do(page_actions.save_addendum, ann, report_id, 1, text("more"))
-    with pytest.raises(ReportVersionConflict):
+    with refused(ErrorCode.VERSION_CONFLICT):
         harness.do(page_actions.save_addendum, ann, report_id, 1, text("stale"))
     harness.do(page_actions.sign_addendum, ann, report_id, 2)
     harness.do(page_actions.unsign_addendum, ann, report_id)

@@ -4,7 +4,8 @@ import pytest
 from sqlmodel import col, select
 
 from bridge.contract import OrderKey
-from bridge.engine.errors import MergeConflict, RuleBroken
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import IssuedLink, PatientPointer, ReportFile, Site
 from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.rules.order import link_target
@@ -15,6 +16,7 @@ from bridge.engine.service.reports.deletion import delete_report
 from bridge.engine.service.reports.order_links import link_orders
 from bridge.engine.service.reports.patients import merge_patients, undo_merge, update_patient
 from bridge.engine.service.signing.sign import sign
+from tests.bridge.engine.refusals import refused
 from tests.bridge.engine.registrations import register
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
 
@@ -69,13 +71,13 @@ def test_merges_never_chain(harness: ServiceHarness) -> None:
         pointers = {row.prior_mrn: row.mrn for row in work.session.exec(select(PatientPointer))}
     assert pointers == {"A": "C", "B": "C"}
     assert harness.record(harness.identity("A1", "A")).orders[0].mrn == "C"
-    with pytest.raises(RuleBroken) as cycle:
+    with pytest.raises(EngineError) as cycle:
         harness.do(merge_patients, SITE, "A", "C")
     assert cycle.value.code == "merge_cycle"
-    with pytest.raises(RuleBroken) as other:
+    with pytest.raises(EngineError) as other:
         harness.do(merge_patients, SITE, "D", "A")
     assert other.value.code == "merged_elsewhere"
-    with pytest.raises(RuleBroken) as same:
+    with pytest.raises(EngineError) as same:
         harness.do(merge_patients, SITE, "D", "D")
     assert same.value.code == "same_patient"
 
@@ -95,7 +97,7 @@ def test_an_undone_merge(harness: ServiceHarness) -> None:
     assert harness.record(harness.identity("A1", "C")).orders[0].mrn == "C"
     assert harness.do(register, SITE, OrderInput("B", "B1", tags={"Modality": "CT"})).report_id
     assert harness.record(harness.identity("B1", "A")).orders[0].mrn == "B"
-    with pytest.raises(RuleBroken) as other:
+    with pytest.raises(EngineError) as other:
         harness.do(undo_merge, SITE, "X", "D")
     assert other.value.code == "merged_elsewhere"
 
@@ -113,7 +115,7 @@ def test_a_merge_of_patients_with_the_same_accession(harness: ServiceHarness) ->
     assert harness.content(harness.identity("A2")) == "Clear lungs."
     harness.draft("C1", mrn="X")
     harness.draft("C1")
-    with pytest.raises(MergeConflict):
+    with refused(ErrorCode.MERGE_CONFLICT):
         harness.do(merge_patients, SITE, "M1", "X")
     assert harness.record(harness.identity("C1", "X")).orders[0].mrn == "X"
 
@@ -174,7 +176,7 @@ def test_an_order_of_a_group_is_no_duplicate(harness: ServiceHarness) -> None:
     group = [harness.order(accession, mrn="OLD") for accession in ("A1", "A2")]
     harness.do(link_orders, group)
 
-    with pytest.raises(MergeConflict):
+    with refused(ErrorCode.MERGE_CONFLICT):
         harness.do(merge_patients, SITE, "M1", "OLD")
 
     assert harness.group(group[1]) == group
@@ -261,7 +263,7 @@ def test_a_site_may_refuse_merged_identifiers(harness: ServiceHarness) -> None:
         assert site is not None
         site.settings = {REFUSE_MERGED: True}
 
-    with pytest.raises(RuleBroken) as refused:
+    with pytest.raises(EngineError) as refused:
         harness.record(harness.identity("A1", "OLD"))
 
     assert refused.value.code == "identifier_merged"

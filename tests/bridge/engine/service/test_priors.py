@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.engine.errors import ReportNotFound
+from bridge.contract.errors import ErrorCode
 from bridge.engine.records.tables import Site
 from bridge.engine.rules.lifecycle import Status
 from bridge.engine.rules.site_roles import SiteRole
@@ -12,6 +12,7 @@ from bridge.engine.service.reports import priors
 from bridge.engine.service.reports.priors import list_priors, read_prior
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.sign import sign
+from tests.bridge.engine.refusals import refused
 from tests.bridge.engine.registrations import create_draft
 from tests.bridge.engine.service.harness import PATIENT, ServiceHarness
 
@@ -32,7 +33,7 @@ def test_reports_of_another_site_are_no_priors(harness: ServiceHarness) -> None:
 
     report_id, prior_id = (harness.record(each).report_id for each in (present, prior))
     assert [each["reportId"] for each in harness.do(list_priors, ann, report_id)] == [prior_id]
-    with pytest.raises(ReportNotFound):
+    with refused(ErrorCode.REPORT_NOT_FOUND):
         harness.do(read_prior, ann, report_id, foreign_id)
 
 

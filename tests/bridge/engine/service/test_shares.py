@@ -1,13 +1,12 @@
 """Report shares: at most as long as the site permits, and each of its own report."""
 
-import pytest
-
-from bridge.engine.errors import NotFound
+from bridge.contract.errors import ErrorCode
 from bridge.engine.records.tables import Share
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.reports import shares
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.sites.preferences import preferences_of
+from tests.bridge.engine.refusals import refused
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
 
 
@@ -31,7 +30,7 @@ def test_a_share_is_revoked_at_its_own_report(harness: ServiceHarness) -> None:
     one, other = (harness.record(harness.draft(each)).report_id for each in ("A1", "A2"))
     made = harness.do(shares.create_share, ann, one, bytes, None)
 
-    with pytest.raises(NotFound):
+    with refused(ErrorCode.NOT_FOUND):
         harness.do(shares.revoke, ann, other, made.pk)
 
     assert [each["id"] for each in harness.do(shares.list_shares, ann, one)] == [made.pk]

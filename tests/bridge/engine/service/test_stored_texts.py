@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bridge.engine.errors import RuleBroken
+from bridge.engine.errors import EngineError
 from bridge.engine.launch import Attachment
 from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.rules.text.document import MAX_NODES, from_text, to_json
@@ -26,7 +26,7 @@ def _small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_texts, "MAX_STORED", 5000)
 
 
-def code_of(refused: "pytest.ExceptionInfo[RuleBroken]") -> tuple[str, int]:
+def code_of(refused: "pytest.ExceptionInfo[EngineError]") -> tuple[str, int]:
     return refused.value.code, refused.value.status
 
 
@@ -39,7 +39,7 @@ def repeat_until_refused(action: Callable[[], object]) -> int:
             action()
             next(done)
 
-    with pytest.raises(RuleBroken) as refused:
+    with pytest.raises(EngineError) as refused:
         repeat()
     assert code_of(refused) == ("too_much_text", 400)
     return next(done)
@@ -103,7 +103,7 @@ def test_tags_that_a_site_gets_by_their_use(harness: ServiceHarness) -> None:
     orders = [harness.draft(f"A{number}") for number in range(MAX_TAGS + 1)]
     for number, order in enumerate(orders[:-1]):
         harness.do(prelim, order, "Night", f"T{number}")
-    with pytest.raises(RuleBroken) as refused:
+    with pytest.raises(EngineError) as refused:
         harness.do(prelim, orders[-1], "Night", "another")
     assert code_of(refused) == ("too_many_prelim_tags", 400)
     harness.do(prelim, orders[-1], "Night", "T0")
@@ -120,6 +120,6 @@ def test_a_report_with_its_structured_reports_can_be_saved(harness: ServiceHarne
 
     small, large = file(1, "Nodule."), file(2, "a\n" * MAX_NODES)
     harness.do(update_structured_reports, order, [small], UpdateMode.APPEND)
-    with pytest.raises(RuleBroken) as refused:
+    with pytest.raises(EngineError) as refused:
         harness.do(update_structured_reports, order, [large], UpdateMode.APPEND)
     assert (*code_of(refused), refused.value.pointer) == ("too_much_text", 400, "/dicomSR")

@@ -4,7 +4,7 @@ import secrets
 
 import pytest
 
-from bridge.engine.errors import RuleBroken
+from bridge.engine.errors import EngineError
 from bridge.engine.service.accounts.tokens import MAX_TOKENS, create_token, revoke_token
 from tests.bridge.engine.service.harness import ServiceHarness
 
@@ -25,7 +25,7 @@ def test_valid_tokens_of_an_account_are_limited(harness: ServiceHarness) -> None
 
         create(harness.ann, harness.now - 1)
         last = [create(harness.ann) for _ in range(MAX_TOKENS)][-1]
-        with pytest.raises(RuleBroken) as refused:
+        with pytest.raises(EngineError) as refused:
             create(harness.ann)
         assert (refused.value.code, refused.value.status) == ("too_many_tokens", 400)
         create(harness.bob)

@@ -13,9 +13,10 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.audit import trail
 from bridge.audit.chain import ENGINE_CHAIN
+from bridge.contract.errors import ErrorCode
 from bridge.engine.documents.uploads.mrrt import BadTemplate, write_template
 from bridge.engine.documents.uploads.mrrt import import_template as read_template
-from bridge.engine.errors import Forbidden, NotFound
+from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.models.administration import (
     AuditQuery,
@@ -87,7 +88,7 @@ async def add_site(body: NewSiteBody, request: Request) -> Response:
     """Create a site; only with a service token."""
     engine, caller = engine_of(request), request.state.caller
     if not caller.service:
-        raise Forbidden
+        raise EngineError(ErrorCode.FORBIDDEN)
     request.state.audited = ("site-create", body.SiteID, None)
     site = await engine.work.run(lambda: body.to_settings(body.SiteID))
     now = engine.clock()
@@ -190,7 +191,7 @@ async def add_user(site_id: str, body: UserBody, request: Request) -> Response:
         raise bad_request(
             "only the owner of an account sets its password, by an enrolment link",
             FieldError("/password", "is not accepted"),
-            code="password_not_accepted",
+            code=ErrorCode.PASSWORD_NOT_ACCEPTED,
         )
     caller: Caller = request.state.caller
     password_hash = None
@@ -332,7 +333,7 @@ async def set_template(
         text = body.text or ""
         if sum(map(text.count, "\n\r[")) > MAX_NODES:  # each becomes a node; counted before parsing
             message = f"more than {MAX_NODES} lines and fields"
-            raise bad_request(message, FieldError("/text", message), code="bad_document")
+            raise bad_request(message, FieldError("/text", message), code=ErrorCode.BAD_DOCUMENT)
         return to_json(read_document(to_json(from_outline(text))))
 
     document = await Threads.DOCUMENTS.run(read)
@@ -389,7 +390,7 @@ async def read_audit(
 async def verify_audit(request: Request) -> Response:
     """Verify the hash chain of all sites; only with a service token. `broken`: null or place."""
     if not request.state.caller.service:
-        raise Forbidden
+        raise EngineError(ErrorCode.FORBIDDEN)
     verdict = await engine_of(request).work.read(ENGINE_CHAIN.verify)
     return JSONResponse({"events": verdict.events, "head": verdict.head, "broken": verdict.broken})
 
@@ -405,7 +406,7 @@ async def export_template(site_id: str, number: Number, request: Request) -> Res
     found = await read_site(request, "template-read", site_id, site_settings.list_templates)
     template = next((each for each in found if each["number"] == number), None)
     if template is None:
-        raise NotFound("the site has no such template")
+        raise EngineError(ErrorCode.NOT_FOUND, "the site has no such template")
     name = template["name"]
     return JSONResponse({"name": name, "html": write_template(name, restore(template["document"]))})
 
@@ -420,7 +421,7 @@ async def import_template(
         title, document = await Threads.DOCUMENTS.run(read_template, body.html)
     except (BadTemplate, BadDocument) as error:
         problem = FieldError("/html", str(error))
-        raise bad_request(str(error), problem, code="bad_template") from None
+        raise bad_request(str(error), problem, code=ErrorCode.BAD_TEMPLATE) from None
     name = body.name or title or f"Template {number}"
     return await change_as_administrator(
         request,

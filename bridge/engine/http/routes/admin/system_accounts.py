@@ -15,8 +15,9 @@ from pydantic import Field, StrictInt
 from sqlalchemy import Connection
 from starlette.responses import JSONResponse, Response
 
+from bridge.contract.errors import ErrorCode
 from bridge.email import is_email
-from bridge.engine.errors import Forbidden, NotFound
+from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.models.administration import (
     AccountBody,
@@ -33,7 +34,7 @@ from bridge.engine.http.requests.use_cases import actor_of
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.accounts import second_factor, sessions, system_accounts, tokens, users
 from bridge.engine.service.accounts.site_users import DAY_MS
-from bridge.engine.service.accounts.system_accounts import AccountFacts, AccountNotFound
+from bridge.engine.service.accounts.system_accounts import AccountFacts
 from bridge.engine.service.caller import Caller
 from bridge.engine.service.sites import audit_states, site_settings
 from bridge.engine.service.sites.site_settings import image_uri
@@ -64,7 +65,7 @@ async def find_account(
 
     found = await engine_of(request).work.read(reading)
     if found is None:
-        raise NotFound
+        raise EngineError(ErrorCode.NOT_FOUND)
     return JSONResponse(found.as_json())
 
 
@@ -125,7 +126,7 @@ async def disable(body: AccountBody, request: Request) -> Response:
     if (roles := engine.roles) is not None:
         key = await _key_of(engine, body.accountId)
         if not await engine.work.run(lambda: roles.suspend(key)):
-            raise system_accounts.LastAdministrator
+            raise EngineError(ErrorCode.LAST_ADMINISTRATOR, status=409)
     await _change(
         request,
         body.accountId,
@@ -206,7 +207,7 @@ async def set_signature(body: OperatorSignatureBody, request: Request) -> Respon
     def apply(work: Work) -> None:
         account = users.find_account(work.connection, body.email)
         if account is None:
-            raise AccountNotFound
+            raise EngineError(ErrorCode.ACCOUNT_NOT_FOUND)
         before = read_state(work.connection)
         users.update_membership(work.connection, account.id, signature=image)
         event = audit_event(request, "signature-update", target=("user", body.email))
@@ -238,9 +239,9 @@ async def create_token(body: OperatorTokenBody, request: Request) -> Response:
     def apply(work: Work) -> dict[str, Any]:
         account = users.find_account(work.connection, body.email)
         if account is None:
-            raise AccountNotFound
+            raise EngineError(ErrorCode.ACCOUNT_NOT_FOUND)
         if users.is_disabled(work.connection, account.id):
-            raise users.AccountDisabled
+            raise EngineError(ErrorCode.ACCOUNT_DISABLED)
         days = body.expiresDays
         key, secret = tokens.create_token(
             work.connection,
@@ -268,7 +269,7 @@ async def revoke_token(token_id: int, request: Request) -> Response:
 
     def apply(work: Work) -> None:
         if not tokens.exists(work.connection, token_id):
-            raise NotFound("there is no such token")
+            raise EngineError(ErrorCode.NOT_FOUND, "there is no such token")
         changes = tokens.revocation(work.connection, token_id, work.now)
         event = audit_event(request, "token-revoke", target=target, token=token_id)
         work.audit(replace(event, **changes))
@@ -320,7 +321,7 @@ def _account(engine: EngineState, connection: Connection, account_id: str) -> Ac
         return system_accounts.require_account(connection, account_id)
     found = system_accounts.facts_by_email(connection, account_id)
     if found is None:
-        raise AccountNotFound
+        raise EngineError(ErrorCode.ACCOUNT_NOT_FOUND)
     return found
 
 
@@ -334,7 +335,7 @@ async def _key_of(engine: EngineState, account_id: str) -> int:
 def _address(email: str) -> str:
     if not is_email(email):
         text = "this is not a valid e-mail address"
-        raise bad_request(text, FieldError("/email", text), code="bad_user")
+        raise bad_request(text, FieldError("/email", text), code=ErrorCode.BAD_USER)
     return email
 
 
@@ -348,4 +349,4 @@ def _audited_changes(work: Work, before: AccountFacts) -> dict[str, Any]:
 def _require_service(request: Request) -> None:
     caller: Caller = request.state.caller
     if not caller.service:
-        raise Forbidden
+        raise EngineError(ErrorCode.FORBIDDEN)

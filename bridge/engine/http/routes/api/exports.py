@@ -19,6 +19,7 @@ from pydantic.config import JsonDict
 from sqlmodel import Session
 from starlette.responses import Response
 
+from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import HtmlResponse
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.exports import file_names, html, json_record, pdf, rtf
@@ -286,11 +287,11 @@ async def export_rtf(body: RtfFileBody, request: Request) -> Response:
 async def export_pdf(body: PdfBody, request: Request) -> Response:
     """Return the report as PDF to the bridge; other callers get 404."""
     if not request.state.caller.service:
-        raise bad_request("Not Found", code="no_such_path", status=404)
+        raise bad_request("Not Found", code=ErrorCode.NO_SUCH_PATH)
     try:
         render = _named(pdf.render, "pdf")
         data, disposition = await _export(request, body, render, body.addenda, export_printed)
     except PdfUnavailable as error:
-        raise bad_request(str(error), code="pdf_unavailable", status=501) from None
+        raise bad_request(str(error), code=ErrorCode.PDF_UNAVAILABLE) from None
     headers = {"Content-Disposition": disposition}
     return response_bodies.bytes_response(data, PDF_TYPE, headers)

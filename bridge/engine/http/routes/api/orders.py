@@ -12,8 +12,9 @@ from fastapi import APIRouter, Body, Request
 from starlette.responses import Response
 
 from bridge.contract import OrderKey
+from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import InitResponse, LaunchResponse, ProblemBody, StatusRecordBody
-from bridge.engine.errors import ReportNotFound
+from bridge.engine.errors import EngineError
 from bridge.engine.http import launch_requests
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.models.descriptions import NO_BODY, WARNINGS, problems
@@ -64,7 +65,7 @@ async def delete(body: DeleteBody, request: Request) -> Response:
             work, identity, only_ordered=body.onlyWhenOrdered, set_aside=body.setAside
         )
         # Links of an order without a report are revoked although the response is 404.
-        return None if deleted else CommittedRefusal(ReportNotFound())
+        return None if deleted else CommittedRefusal(EngineError(ErrorCode.REPORT_NOT_FOUND))
 
     return await change_report(request, "delete", body.clinicalInfo, apply)
 
@@ -116,7 +117,9 @@ async def _change_group(request: Request, action: str, body: LinkBody, change: R
     limit = engine_of(request).settings.sizes.link_list
     if len(body.clinicalInfo) > limit:
         detail = f"at most {limit} orders in one request"
-        raise bad_request(detail, FieldError("/clinicalInfo", detail), code="too_many_orders")
+        raise bad_request(
+            detail, FieldError("/clinicalInfo", detail), code=ErrorCode.TOO_MANY_ORDERS
+        )
     orders = [OrderKey(body.SiteID, each.PatientMRN, each.Accession) for each in body.clinicalInfo]
     site = RequestSite(body.SiteID, body.SiteLocation)
     return await change_as_administrator(
@@ -169,7 +172,7 @@ async def launch_batch(
     limit = engine_of(request).settings.sizes.batch
     if len(bodies) > limit:
         detail = f"at most {limit} launches in one request"
-        raise bad_request(detail, FieldError("", detail), code="batch_too_large")
+        raise bad_request(detail, FieldError("", detail), code=ErrorCode.BATCH_TOO_LARGE)
     return FastJsonResponse(await launch_requests.launch_batch(request, bodies))
 
 

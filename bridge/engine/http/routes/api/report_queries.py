@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from sqlmodel import Session
 from starlette.responses import Response
 
+from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import (
     ChangesResponse,
     ContentResponse,
@@ -123,10 +124,14 @@ async def status(body: StatusBody, request: Request) -> Response:
     limit = engine_of(request).settings.sizes.status_list
     if len(body.clinicalInfo) > limit:
         detail = f"at most {limit} orders in one request"
-        raise bad_request(detail, FieldError("/clinicalInfo", detail), code="too_many_orders")
+        raise bad_request(
+            detail, FieldError("/clinicalInfo", detail), code=ErrorCode.TOO_MANY_ORDERS
+        )
     if body.texts and len(body.clinicalInfo) > MAX_TEXTS:
         detail = f"at most {MAX_TEXTS} orders in one request with texts"
-        raise bad_request(detail, FieldError("/clinicalInfo", detail), code="too_many_orders")
+        raise bad_request(
+            detail, FieldError("/clinicalInfo", detail), code=ErrorCode.TOO_MANY_ORDERS
+        )
     now = engine_of(request).clock()
     identities = [order_id_of(each) for each in body.clinicalInfo]
     sites = [

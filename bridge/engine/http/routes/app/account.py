@@ -6,7 +6,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from bridge.engine.errors import EngineError, NotFound
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.http import html_pages
 from bridge.engine.http.engine_state import EngineDep, EngineState, engine_of
 from bridge.engine.http.html_pages import NoticeKey, show_notice
@@ -161,7 +162,7 @@ async def revoke_token(token_id: Key, request: Request, signed: SignedInDep) -> 
     def apply(work: Work) -> None:
         owner_id, _ = tokens.owner_of(work.connection, token_id)
         if owner_id != account_id:
-            raise NotFound
+            raise EngineError(ErrorCode.NOT_FOUND)
         changes = tokens.revocation(work.connection, token_id, work.now)
         tokens.revoke_token(work.connection, token_id, work.now)
         event = audit_event(

@@ -10,11 +10,12 @@ and neither stored nor logged.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, Final
 
 from fastapi import Query, Request
 from starlette.responses import JSONResponse, Response
 
+from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.http.models.fields import FindingsBody
 from bridge.engine.http.outgoing_requests import RequestFailed, request_object
@@ -29,36 +30,11 @@ from bridge.engine.settings import ModelEndpoint
 from bridge.executors import Threads
 
 
-class NoRecognizer(EngineError):
-    """The installation has no speech recognizer."""
-
-    status: ClassVar[int] = 404
-    text: ClassVar[str] = "this installation has no speech recognizer"
-    code = "no_recognizer"
-
-
-class NotARecording(EngineError):
-    """The body is not audio that a browser records."""
-
-    status: ClassVar[int] = 415
-    text: ClassVar[str] = "the body is not a recording in a supported audio format"
-    code = "not_a_recording"
-
-
-class ModelFailed(EngineError):
-    """The endpoint did not respond, or not as its interface defines."""
-
-    status: ClassVar[int] = 502
-    text: ClassVar[str] = "the model's endpoint did not respond as expected"
-    retryable: ClassVar[bool] = True
-    code = "model_failed"
-
-
 async def call(endpoint: ModelEndpoint, **content: Any) -> Any:
     """
     Return the JSON object of a POST; `content` are arguments of httpx (`json`, `files`, `data`).
 
-    Raises ModelFailed for anything but a JSON object.
+    Raises `model_failed` for anything but a JSON object.
     """
     headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
     try:
@@ -66,7 +42,7 @@ async def call(endpoint: ModelEndpoint, **content: Any) -> Any:
             "POST", endpoint.url, seconds=endpoint.seconds, headers=headers, **content
         )
     except RequestFailed:
-        raise ModelFailed from None
+        raise EngineError(ErrorCode.MODEL_FAILED) from None
 
 
 _TASK: Final = (
@@ -82,7 +58,7 @@ async def place_lines(
     """
     Return a heading for each line that the model placed; rules place the other lines.
 
-    Raises ModelFailed if the response is not as requested.
+    Raises `model_failed` if the response is not as requested.
     """
     if not headings or not lines:
         return {}
@@ -107,9 +83,9 @@ def _pairs(response: Any, lines: int, headings: int) -> Iterator[tuple[int, int]
     try:
         pairs = json.loads(response["choices"][0]["message"]["content"])["places"]
     except (LookupError, TypeError, ValueError):
-        raise ModelFailed from None
+        raise EngineError(ErrorCode.MODEL_FAILED) from None
     if not isinstance(pairs, list):
-        raise ModelFailed
+        raise EngineError(ErrorCode.MODEL_FAILED)
     for pair in pairs:
         match pair:
             case [int(line), int(at)] if 0 <= line < lines and 0 <= at < headings:
@@ -136,13 +112,13 @@ async def transcribe(
     """
     Return the text of a recording; `language` is one of the 17 codes.
 
-    Raises NotARecording for a media type that no browser records, and ModelFailed if the endpoint
-    returns no text.
+    Raises `not_a_recording` for a media type that no browser records, and `model_failed` if the
+    endpoint returns no text.
     """
     kind = media_type.partition(";")[0].strip().lower()
     suffix = SUFFIXES.get(kind)
     if suffix is None or not recording:
-        raise NotARecording
+        raise EngineError(ErrorCode.NOT_A_RECORDING)
     found = await call(
         endpoint,
         files={"file": (f"speech.{suffix}", recording, kind)},
@@ -154,7 +130,7 @@ async def transcribe(
     )
     text = found.get("text")
     if not isinstance(text, str):
-        raise ModelFailed
+        raise EngineError(ErrorCode.MODEL_FAILED)
     return text.strip()
 
 
@@ -187,7 +163,7 @@ async def recognize(
     """Return the text of a recording (the body), by the configured recognizer."""
     endpoint = page.engine.settings.assistance.transcription
     if endpoint is None:
-        raise NoRecognizer
+        raise EngineError(ErrorCode.NO_RECOGNIZER)
     await page.read(lambda work, editor, _: None)  # checks the role on the site
     media_type = request.headers.get("content-type", "")
     text = await transcribe(
@@ -208,7 +184,7 @@ async def apply_findings(body: FindingsBody, page: ReportPageDep) -> Response:
             lines = [line for line in statements(body.findings) if line not in groups]
             places = await place_lines(endpoint, headings(document), lines)
             by = "model"
-        except ModelFailed:
+        except EngineError:  # the model failed
             by = "rules"
     applied = await Threads.DOCUMENTS.run(
         lambda: to_json(apply_template(document, body.findings, places, groups))

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Request
 from sqlalchemy import text
 from starlette.responses import JSONResponse, Response
 
-from bridge.engine.errors import NotBuilt
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.http import html_pages, link_pages, static_files
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.html_pages import docs_page
@@ -96,7 +97,7 @@ async def assets(name: str, request: Request) -> Response:
     zipped = "gzip" in request.headers.get("accept-encoding", "")
     content = static_files.content(name, compressed=zipped) if media_type else None
     if content is None:
-        raise bad_request("no such file", code="no_such_path", status=404)
+        raise bad_request("no such file", code=ErrorCode.NO_SUCH_PATH)
     immutable = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
     headers = _ASSET_HEADERS | immutable | ({"Content-Encoding": "gzip"} if zipped else {})
     return Response(content, headers=headers, media_type=media_type)
@@ -149,8 +150,8 @@ HEADERS = {
 async def host_sdk(name: str) -> Response:
     """Return a file of the SDK."""
     if name not in MEDIA_TYPES:
-        raise bad_request("no such file", code="no_such_path", status=404)
+        raise bad_request("no such file", code=ErrorCode.NO_SUCH_PATH)
     path = files("bridge.engine.app").joinpath("assets", "built", "host-sdk", name)
     if not path.is_file():
-        raise NotBuilt
+        raise EngineError(ErrorCode.APP_NOT_BUILT)
     return Response(path.read_bytes(), headers=HEADERS, media_type=MEDIA_TYPES[name])

@@ -17,10 +17,11 @@ from fastapi import Path, Query
 from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
 
+from bridge.contract.errors import ErrorCode
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.exports import file_names, html, pdf, rtf
 from bridge.engine.documents.exports.model import ExportedReport
-from bridge.engine.errors import NotFound
+from bridge.engine.errors import EngineError
 from bridge.engine.http.models.fields import MacroBody, MappingBody, Trigger
 from bridge.engine.http.report_page import ReportPageDep
 from bridge.engine.http.requests import response_bodies
@@ -59,7 +60,7 @@ async def map_findings(
     found = await page.read(lambda work, *_: site_settings.list_templates(work.connection, site_id))
     template = next((each for each in found if each["number"] == number), None)
     if template is None:
-        raise NotFound("the site has no such template")
+        raise EngineError(ErrorCode.NOT_FOUND, "the site has no such template")
     groups = await page.read(files.groups_of_page)
     document = await Threads.DOCUMENTS.run(
         lambda: to_json(apply_template(restore(template["document"]), body.findings, groups=groups))
@@ -229,7 +230,7 @@ async def export(
     try:
         data = await Threads.EXPORTS.run(writer.render, exported, chosen)
     except PdfUnavailable as error:
-        raise bad_request(str(error), code="pdf_unavailable", status=501) from None
+        raise bad_request(str(error), code=ErrorCode.PDF_UNAVAILABLE) from None
     disposition = file_names.attachment(exported, kind.value)
     headers = {**_NO_STORE, "Content-Disposition": disposition}
     return response_bodies.bytes_response(data, writer.media_type, headers)

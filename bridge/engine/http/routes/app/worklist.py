@@ -8,7 +8,8 @@ from sqlalchemy import Connection
 from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
 
-from bridge.engine.errors import Forbidden
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import EngineDep, engine_of
 from bridge.engine.http.models.administration import AssignBody
 from bridge.engine.http.models.fields import TAG_LENGTH, QueryText
@@ -79,7 +80,7 @@ def _member(connection: Connection, signed: AccountSession, site_id: str) -> Sit
     account_id = signed.browser_user.account_on(site_id)
     role = None if account_id is None else account_role(connection, account_id, site_id)
     if role is None:
-        raise Forbidden
+        raise EngineError(ErrorCode.FORBIDDEN)
     return role
 
 
@@ -139,7 +140,7 @@ async def changes(
     def reading(connection: Connection) -> FeedPage:
         # Checked on each read, because the session may end while the page waits.
         if not is_valid(connection, signed.session, engine.clock(), engine.settings.lifetimes):
-            raise Forbidden
+            raise EngineError(ErrorCode.FORBIDDEN)
         _member(connection, signed, SiteID)
         return read_changes(connection, [SiteID], after, 500)
 
