@@ -23,8 +23,9 @@ from bridge.delivery.courier import Courier
 from bridge.delivery.destinations import CompiledDestination
 from bridge.delivery.preparation import ReportTexts
 from bridge.delivery.status_poll import StatusPoller
+from bridge.engine.errors import EngineError
 from bridge.engine.service.sites import site_settings
-from bridge.engine.service.sites.site_settings import SiteExists, SiteSettings
+from bridge.engine.service.sites.site_settings import SiteSettings
 from bridge.engine.settings import EngineSettings
 from bridge.engine_client.client import EngineClient
 from bridge.intake.process.order_processor import OrderProcessor
@@ -190,7 +191,7 @@ async def open_hospital(
     engine_database = Database(fresh_file(folder / "engine.db"))
     with engine_database.write() as connection:
         site = SiteSettings(site_id=SITE, name="Site", sign_delay=sign_delay)
-        with suppress(SiteExists):  # the installation is opened again
+        with suppress(EngineError):  # the installation is opened again
             site_settings.add_site(connection, site, time())
     settings = EngineSettings((("k1", secrets.token_bytes(32)),), service_token=TOKEN)
     application = application_with(settings, engine_database, time)

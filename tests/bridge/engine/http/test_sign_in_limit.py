@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from bridge.engine.live.credential_checks import MAX_WAITING, RESERVED, THREADS, TooBusy
+from bridge.engine.errors import EngineError
+from bridge.engine.live.credential_checks import MAX_WAITING, RESERVED, THREADS
 from bridge.engine.service.accounts.sign_in_limit import undeclared_proxies
 from tests.bridge.engine.http.engine_service import OURS, PASSWORD, READER, Service
 
@@ -58,7 +59,7 @@ def test_guesses_from_many_addresses_leave_places_for_known_devices(service: Ser
 
     owner, *others = service.runner.run(flood())
     assert owner == "owner"
-    assert sum(isinstance(each, TooBusy) for each in others) == GUESSES - (
+    assert sum(isinstance(each, EngineError) for each in others) == GUESSES - (
         THREADS + MAX_WAITING - RESERVED
     )
     assert hashing.computed - before <= MOST

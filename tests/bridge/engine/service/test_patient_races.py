@@ -7,7 +7,7 @@ from typing import Any
 from sqlmodel import select
 
 from bridge.contract import OrderKey
-from bridge.engine.errors import RuleBroken
+from bridge.engine.errors import EngineError
 from bridge.engine.launch import LaunchInput
 from bridge.engine.records.tables import PatientPointer, ReportOrder, Site
 from bridge.engine.rules.text.billing import CodeRow, CodeSystem
@@ -149,7 +149,7 @@ def test_the_last_merge_of_a_cycle_is_refused(harness: ServiceHarness) -> None:
     def merge(survivor: str, prior: str) -> None:
         try:
             retry(harness, merge_patients, SITE, survivor, prior)
-        except RuleBroken as refusal:
+        except EngineError as refusal:
             refusals.append(refusal.code)
 
     run_during(harness, lambda work: merge_patients(work, SITE, "B", "A"), lambda: merge("A", "B"))

@@ -6,7 +6,7 @@ import pytest
 from sqlmodel import select
 
 from bridge.contract import OrderKey
-from bridge.engine.errors import AuthorNotPermitted
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import (
     Account,
     Addendum,
@@ -56,7 +56,7 @@ def test_the_api_refuses_to_sign_for_an_unpermitted_owner(
         account.disabled_at = harness.now if change == "disabled" else None
         session.add_all([member, account])
 
-    with pytest.raises(AuthorNotPermitted) as refused:
+    with pytest.raises(EngineError) as refused:
         harness.do(sign, order)
 
     assert (refused.value.status, refused.value.code) == (403, "author_may_not_sign")
