@@ -1,16 +1,19 @@
-"""The server: frames and replies, the window, failures and closes; in memory."""
+"""The server: frames and replies, their order, the window, deadlines and closes; in memory."""
 
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from twisted.internet.address import IPv4Address
 from twisted.internet.interfaces import ISSLTransport
 from twisted.internet.task import Clock
 from zope.interface import alsoProvides  # type: ignore[import-untyped]  # has no types
 
 from mllp import Frame, FrameTimedOut, FrameTooLarge, TruncatedFrame
-from mllp.contract import Peer, ReplyCallback, ServerLimits
+from mllp.contract import Deadline, Peer, ReplyCallback, ServerLimits
 from mllp.errors import FramingError
+from mllp.server import ReplyQueue
 from mllp.testing import (
     MemoryCaller,
     MemoryServer,
@@ -634,3 +637,107 @@ class TestOperations:
         server_for(handler, clock).factory.drain().addCallback(drained.append)
 
         assert drained == [None]
+
+
+@given(order=st.permutations(range(6)))
+def test_replies_leave_in_frame_order(order: list[int]) -> None:
+    queue = ReplyQueue()
+    slots = [queue.reserve() for _ in range(6)]
+    left: list[bytes] = []
+    for number in order:
+        slots[number].replies = [bytes([number])]
+        left += queue.take_ready()
+
+    assert left == [bytes([number]) for number in range(6)]
+    assert len(queue) == 0
+
+
+def test_none_and_several() -> None:
+    """A frame may have no reply, or more than one."""
+    queue = ReplyQueue()
+    first, second = queue.reserve(), queue.reserve()
+    first.replies, second.replies = [], [b"CA", b"AA"]
+
+    assert queue.take_ready() == [b"CA", b"AA"]
+
+
+def test_a_failure_blocks_later_replies() -> None:
+    """Replies before a failed frame leave. Later ones do not."""
+    queue = ReplyQueue()
+    slots = [queue.reserve() for _ in range(3)]
+    slots[2].replies = [b"3"]
+    slots[1].failed = True
+    assert not queue.is_blocked
+
+    slots[0].replies = [b"1"]
+
+    assert queue.take_ready() == [b"1"]
+    assert queue.is_blocked
+    assert queue.take_ready() == []
+
+
+def test_it_expires() -> None:
+    """A deadline expires once."""
+    clock, expired = Clock(), list[int]()
+    Deadline(clock, 5, lambda: expired.append(1)).start()
+    clock.advance(4.9)
+    assert not expired
+
+    clock.advance(0.2)
+    clock.advance(60)
+
+    assert len(expired) == 1
+    assert not clock.getDelayedCalls()
+
+
+def test_touch() -> None:
+    clock, expired = Clock(), list[int]()
+    deadline = Deadline(clock, 5, lambda: expired.append(1))
+    deadline.start()
+    for _ in range(3):
+        clock.advance(3)
+        deadline.touch()
+    clock.advance(4)
+    assert not expired
+
+    clock.advance(1)
+
+    assert expired
+
+
+def test_bytes_of_the_same_turn() -> None:
+    """Bytes of the same reactor turn still stop or postpone the deadline."""
+    clock, expired = Clock(), list[int]()
+    stopped, postponed = (Deadline(clock, 5, lambda: expired.append(1)) for _ in range(2))
+    stopped.start()
+    postponed.start()
+    clock.callLater(5, stopped.stop)
+    clock.callLater(5, postponed.touch)
+
+    clock.advance(5)
+    assert not expired
+    assert postponed.running
+
+    clock.advance(5)
+    assert len(expired) == 1
+
+
+def test_stopping_leaves_no_call() -> None:
+    """A stopped deadline does not expire, also after a touch."""
+    clock = Clock()
+    deadline = Deadline(clock, 5, lambda: None)
+    deadline.start()
+
+    deadline.stop()
+    deadline.touch()
+
+    assert not deadline.running
+    assert not clock.getDelayedCalls()
+
+
+def test_zero_never_expires() -> None:
+    """A limit of 0 never expires."""
+    clock = Clock()
+    Deadline(clock, 0, lambda: None).start()
+
+    assert not clock.getDelayedCalls()

@@ -1,4 +1,4 @@
-"""The bridge deletes sections that a later text leaves out at receivers that got them."""
+"""What a later message says of sections, addenda and documents that a receiver has."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from bridge.contract import OrderKey
 from bridge.delivery.delivery_history import (
     DeliveredEvent,
     current_observations,
+    document_names,
     read_histories,
     read_sent_observations,
 )
@@ -20,8 +21,8 @@ from bridge.store.database import Database
 from mappings.hl7.message import Message
 from mappings.outbound.results import ResultEvent, SentSection
 from tests.bridge.delivery.fixtures import SITE, destination
-from tests.bridge.delivery.test_addenda import sign_addendum
 from tests.bridge.delivery.test_delivery_history import compiled
+from tests.bridge.delivery.test_order_to_result import sign_addendum
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
 from tests.bridge.queue.samples import NOW, release
@@ -144,3 +145,45 @@ def test_current_observations() -> None:
     )
     assert current_observations([first, message(("2", "1", "D"))]) == (SentSection("1", "LN", "1"),)
     assert current_observations([first, message(("1", "1", "W"), ("2", "1", "X"))]) == ()
+
+
+PRELIMINARY, FINAL = DeliveredEvent(ResultEvent.PRELIMINARY), DeliveredEvent(ResultEvent.FINAL)
+CORRECTION, CANCELLATION = (
+    DeliveredEvent(ResultEvent.CORRECTION),
+    DeliveredEvent(ResultEvent.CANCELLATION),
+)
+
+
+def early(number: int) -> DeliveredEvent:
+    """Return an addendum that is released before its report."""
+    return DeliveredEvent(ResultEvent.ADDENDUM, number)
+
+
+def withdrawn(number: int) -> DeliveredEvent:
+    return DeliveredEvent(ResultEvent.RETRACTION, number)
+
+
+@pytest.mark.parametrize(
+    ("delivered", "number", "parent"),
+    [
+        ([FINAL], "", None),
+        ([PRELIMINARY, FINAL], "", None),
+        ([FINAL, early(2)], ".A2", ""),
+        ([early(1), withdrawn(1)], ".R1", ".A1"),
+        ([PRELIMINARY, early(1), withdrawn(1)], ".R1", ".A1"),
+        ([early(1), early(2), withdrawn(1), withdrawn(2)], ".R2", ".A2"),
+        ([early(1), withdrawn(1), CORRECTION], ".R2", ".R1"),
+        ([PRELIMINARY, early(1), withdrawn(1), CORRECTION], ".R2", ""),
+        ([FINAL, CORRECTION, CORRECTION], ".R2", ".R1"),
+        ([FINAL, CORRECTION, early(1)], ".A1", ".R1"),
+        ([PRELIMINARY, CANCELLATION], "", None),
+        ([PRELIMINARY, FINAL, CANCELLATION, CORRECTION], ".R1", ".N1"),
+        ([PRELIMINARY, CANCELLATION, PRELIMINARY], ".N1", None),
+    ],
+)
+def test_parent_documents(delivered: list[DeliveredEvent], number: str, parent: str | None) -> None:
+    """The parent of a retraction is its addendum, that of a correction is the report."""
+    base = document_names("r", "r:final:1:x", [FINAL]).number
+    names = document_names("r", "r:final:1:x", delivered)
+    assert names.number == base + number
+    assert names.parent == ("" if parent is None else base + parent)

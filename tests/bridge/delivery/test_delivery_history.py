@@ -16,7 +16,7 @@ from mappings.language.definition_files import overlay_settings
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultEvent
 from tests.bridge.delivery.fixtures import SITE, destination
-from tests.bridge.delivery.test_addenda import sign_addendum, texts
+from tests.bridge.delivery.test_order_to_result import sign_addendum, texts
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
 from tests.eventually import eventually_async

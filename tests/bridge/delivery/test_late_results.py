@@ -16,8 +16,8 @@ from mappings.hl7.message import Message
 from mappings.hl7.refusals import AckCode
 from mappings.outbound.results import ResultEvent
 from tests.bridge.delivery.fixtures import Page, accepting, destination
-from tests.bridge.delivery.test_addenda import sign_addendum, texts
 from tests.bridge.delivery.test_delivery_history import compiled
+from tests.bridge.delivery.test_order_to_result import sign_addendum, texts
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import order
 from tests.eventually import eventually_async

@@ -1,4 +1,4 @@
-"""The events of a status record, and the time of the next poll."""
+"""The events of a status record, the time of the next poll, and the size of its batches."""
 
 from pathlib import Path
 
@@ -11,8 +11,12 @@ from bridge.contract.responses import StatusRecordBody
 from bridge.delivery.change_feed import NEVER, ChangeProcessor, KnownReport
 from bridge.delivery.status_poll import (
     FORGET_AFTER,
+    MAX_BATCH,
+    MAX_BLOCKING_SECONDS,
     MAX_INTERVAL,
     MAX_INTERVAL_SIGNED,
+    MIN_BATCH,
+    BatchSize,
     StatusPoller,
     apply_record,
     events_from_record,
@@ -25,7 +29,7 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.store.database import Database
 from mappings.outbound.results import ResultEvent
 from tests.bridge.delivery.fixtures import EVERYTHING, SITE, TOKEN, destination
-from tests.bridge.delivery.test_addenda import sign_addendum, texts
+from tests.bridge.delivery.test_order_to_result import sign_addendum, texts
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.fixture import order
 from tests.bridge.intake.process.test_order_processor import group, message
@@ -250,3 +254,40 @@ async def test_linked_orders_that_are_due_at_different_times(
             await hospital.poller.poll()
         counts = "SELECT event, count(*) FROM delivery GROUP BY event ORDER BY event"
         assert hospital.rows(counts) == [("order-status", 2), ("preliminary", 2)]
+
+
+def last_sizes(way: float, each: float, rounds: int = 200) -> list[int]:
+    """Return the last batch sizes for a service with these response times (seconds)."""
+    pace = BatchSize()
+    sizes = []
+    for _ in range(rounds):
+        sizes.append(pace.size)
+        pace.record(pace.size, way + each * pace.size)
+    return sizes[-10:]
+
+
+@pytest.mark.parametrize("way", [0.0, 0.001, 0.05])
+def test_the_work_of_the_service_is_limited(way: float) -> None:
+    """Only the work of the service counts, not the round trip."""
+    sizes = last_sizes(way, 0.00002)
+    assert max(sizes) * 0.00002 == pytest.approx(MAX_BLOCKING_SECONDS, rel=0.02)
+
+
+def test_a_fast_service_gets_the_largest_batches() -> None:
+    """The size is the maximum, and sometimes less to measure the time per report."""
+    sizes = last_sizes(0.001, 0.000001)
+    assert max(sizes) == MAX_BATCH
+    assert min(sizes) > MAX_BATCH / 2
+
+
+def test_a_slow_service_gets_the_smallest_batches() -> None:
+    """A lower bound lets a round end."""
+    assert max(last_sizes(0.001, 0.001)) == MIN_BATCH
+
+
+def test_one_slow_response_is_forgotten() -> None:
+    """One slow response has no lasting effect."""
+    pace = BatchSize()
+    for each in [0.0005] * 50 + [0.000005] * 200:
+        pace.record(pace.size, 0.001 + each * pace.size)
+    assert pace.size > MAX_BATCH / 2

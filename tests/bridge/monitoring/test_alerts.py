@@ -1,16 +1,23 @@
-"""Conditions raise alerts, which are repeated and cleared."""
+"""Conditions raise alerts, which are sent, repeated and cleared."""
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import replace
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
+import httpx
 import pytest
 
+from bridge.delivery.reply_policy import NO_PROBLEM, ReplyProblem
 from bridge.metrics import Metrics
+from bridge.monitoring import node_files
 from bridge.monitoring.alerts import (
     AlertEvent,
     AlertMonitor,
     AlertNotice,
+    WebhookTarget,
+    call_webhook,
     list_alerts,
     update_alerts,
 )
@@ -27,21 +34,27 @@ from bridge.monitoring.conditions import (
     AlertCondition,
     AlertSeverity,
     AlertThresholds,
+    NodeFiles,
     QueueBacklog,
     SystemSnapshot,
     Validity,
     find_conditions,
     format_duration,
 )
+from bridge.monitoring.node_files import NodeAddress
 from bridge.queue.ledger.arrivals import Arrival
 from bridge.queue.ledger.ledger import Ledger
 from bridge.queue.states import QueueState
+from bridge.runtime.delivery import CircuitRecorder
+from bridge.runtime.schedule import Job, Schedule
 from bridge.store.database import Database
+from bridge.store.migration import upgrade
 from bridge.store.records import exceptions
 from bridge.store.records.exceptions import ExceptionSubject, ProcessingException
 from bridge.store.records.unmapped_codes import UnmappedCodeRecord
 from config.sections import ChannelKind
 from tests.bridge.queue.conftest import accept
+from tests.eventually import PATIENCE
 
 NOW = 100 * DAY
 QUIET = SystemSnapshot(NOW, NOW - DAY, {}, {}, {}, {})
@@ -295,3 +308,156 @@ async def test_the_snapshot(database: Database) -> None:
     assert [each.key for each in looking.check()] == [
         *("circuit:destination d", "refused:listener a", "disk", "concern:message 1")
     ]
+
+
+SOON, FINE, PAST = Validity(0, NOW + 3 * DAY), Validity(0, NOW + 90 * DAY), Validity(0, NOW - 1)
+CERTIFICATE = "certificate of listener a"
+SIGHT = SystemSnapshot(NOW, NOW, {}, {}, {}, {CERTIFICATE: FINE}, disk_free=99, host="one")
+FLAP = AlertCondition("depth:x", AlertSeverity.CRITICAL, "1000 entries wait in x")
+
+
+def texts(*other_nodes: NodeFiles) -> list[str]:
+    sight = replace(SIGHT, other_nodes=other_nodes)
+    return [each.text for each in find_conditions(sight, AlertThresholds(disk_free=50))]
+
+
+def test_files_of_other_nodes(database: Database) -> None:
+    """Conditions of other nodes name their host. The check ignores expired entries and its own."""
+    for number, (node, lives, free) in enumerate(
+        [("b", {CERTIFICATE: SOON}, 10), ("c", {CERTIFICATE: PAST}, None), ("me", {}, 1)]
+    ):
+        node_files.save_node_files(
+            database, NodeAddress(node, f"host-{node}"), lives, free, NOW + number
+        )
+    assert node_files.files_of_other_nodes(database, "me", NOW + 1) == []
+    near, *further = node_files.files_of_other_nodes(database, "me", NOW - 1)
+    assert texts(near) == [
+        f"the {CERTIFICATE} expires in 3 d on host-b",
+        "less than 0 MiB are free on the disk of HOME on host-b",
+    ]
+    assert texts(near, *further)[0] == f"the {CERTIFICATE} has expired on host-c"
+    assert texts() == []
+    assert texts(NodeFiles("one", {CERTIFICATE: SOON}, 99)) == [f"the {CERTIFICATE} expires in 3 d"]
+    node_files.save_node_files(database, NodeAddress("b", "host-b"), {}, 99, NOW + 2 * DAY)
+    assert node_files.files_of_other_nodes(database, "me", 0) == [NodeFiles("host-b", {}, 99)]
+
+
+def test_a_flapping_condition(database: Database) -> None:
+    """A condition is raised three times, then as flapping, and cleared after a longer absence."""
+    notices = []
+    for now in range(40):
+        conditions = [FLAP] if now % 2 == 0 else []
+        notices += update_alerts(database, conditions, now, 0, hold=10)
+    assert [each.event for each in notices] == [AlertEvent.RAISED, AlertEvent.CLEARED] * 3 + [
+        AlertEvent.RAISED
+    ]
+    assert notices[-1].condition.text == f"{FLAP.text}; the condition keeps returning"
+    assert list_alerts(database)[0]["cleared_at"] is None
+    assert update_alerts(database, [], 47, 0, hold=10) == []
+    (router,) = update_alerts(database, [], 48, 0, hold=10)
+    assert router.event is AlertEvent.CLEARED
+    (anew,) = update_alerts(database, [FLAP], 58, 0, hold=10)
+    assert anew.condition.text == FLAP.text
+
+
+@dataclass
+class CourierState:
+    circuit_status: tuple[int | None, int, int, ReplyProblem]
+
+
+def run_job(circuits: CircuitRecorder, meanwhile: Callable[[], None]) -> None:
+    async def run() -> None:
+        schedule = Schedule(Metrics())
+        step = schedule.periodic(Job.CIRCUITS, circuits.store, last=circuits.store)
+        await step.start()
+        meanwhile()
+        await step.stop()
+
+    asyncio.run(run())
+
+
+def test_circuits_and_replies_are_stored(database: Database) -> None:
+    """The job stores changes and replies. It closes a circuit left open by an earlier run."""
+    upgrade(database)
+    now = [1000]
+    near, far = (
+        CourierState((None, 0, 0, NO_PROBLEM)),
+        CourierState((9000, 0, 0, ReplyProblem("tls", "the TLS handshake failed"))),
+    )
+    couriers = {"near": near, "far": far}
+
+    def record_circuits() -> dict[str, tuple[int | None, int | None]]:
+        def meanwhile() -> None:
+            near.circuit_status = (
+                near.circuit_status[0],
+                near.circuit_status[1] + 1,
+                near.circuit_status[2],
+                NO_PROBLEM,
+            )
+
+        run_job(CircuitRecorder(database, couriers, lambda: now[0]), meanwhile)  # type: ignore[arg-type]  # its state alone
+        found = read_channels(database, ChannelKind.DESTINATION)
+        return {name: (found[name].open_until, found[name].active_at) for name in couriers}
+
+    assert record_circuits() == {"near": (None, 1000), "far": (9000, None)}
+    stored = read_channels(database, ChannelKind.DESTINATION)["far"]
+    assert (stored.problem_code, stored.problem) == ("tls", "the TLS handshake failed")
+    far.circuit_status, now[0] = (None, 0, 0, NO_PROBLEM), 2000
+    assert record_circuits() == {"near": (None, 2000), "far": (None, None)}
+
+
+def test_refusals_in_a_row_are_stored(database: Database) -> None:
+    """The job stores the time of the first refusal until a message is accepted."""
+    upgrade(database)
+    courier = CourierState((None, 1, 0, NO_PROBLEM))
+
+    def record_refusals(refused: int) -> int:
+        def meanwhile() -> None:
+            replies = courier.circuit_status[1] + 1
+            courier.circuit_status = (None, replies, refused, NO_PROBLEM)
+
+        run_job(CircuitRecorder(database, {"ris": courier}, lambda: 1000), meanwhile)  # type: ignore[dict-item]  # its state alone
+        return read_channels(database, ChannelKind.DESTINATION)["ris"].refused
+
+    assert [record_refusals(1), record_refusals(2), record_refusals(0)] == [1, 2, 0]
+
+
+@pytest.fixture
+def listening() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(PATIENCE)
+        yield server
+
+
+def target(server: socket.socket) -> WebhookTarget:
+    return WebhookTarget(f"http://127.0.0.1:{server.getsockname()[1]}/", "")
+
+
+@pytest.mark.parametrize(("status", "accepted"), [(b"200 OK", True), (b"500 Fault", False)])
+def test_a_response_that_does_not_end(
+    listening: socket.socket, status: bytes, accepted: bool
+) -> None:
+    """The body of the response is not read: a hostile receiver sends one without an end."""
+    closed = threading.Event()
+
+    def answer() -> None:
+        line, _ = listening.accept()
+        with line:
+            line.settimeout(PATIENCE)
+            line.recv(65536)
+            line.sendall(b"HTTP/1.1 " + status + b"\r\nContent-Type: text/plain\r\n\r\n")
+            try:
+                while True:
+                    line.sendall(bytes(65536))
+            except OSError:
+                closed.set()
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    if accepted:
+        call_webhook(target(listening), "system", [])
+    else:
+        with pytest.raises(httpx.HTTPStatusError):
+            call_webhook(target(listening), "system", [])
+    assert closed.wait(PATIENCE)
+    thread.join()

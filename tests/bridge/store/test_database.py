@@ -1,12 +1,17 @@
 """Transactions behave alike on both databases, and each error is one of ours."""
 
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg import errors
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session
 
 from bridge.store.database import Database
@@ -17,6 +22,8 @@ from bridge.store.errors import (
     StoreError,
     StoreUnavailable,
     UnsupportedStore,
+    is_connection_lost,
+    translate,
 )
 from bridge.store.options import DatabaseOptions
 from tests.conftest import ask_server
@@ -234,3 +241,62 @@ def test_the_last_used_connection_is_reused(database: Database) -> None:
         with database.read() as connection:
             used.add(id(database.driver_connection(connection)))
     assert len(used) == 1
+
+
+POSTGRES = {
+    "23505": Conflict,  # unique_violation
+    "40001": Busy,  # serialization_failure
+    "40P01": Busy,  # deadlock_detected
+    "55P03": Busy,  # lock_not_available
+    "53100": StoreUnavailable,  # disk_full
+    "53300": StoreUnavailable,  # too_many_connections
+    "57P01": StoreUnavailable,  # admin_shutdown
+    "57P03": StoreUnavailable,  # cannot_connect_now
+    "58030": StoreUnavailable,  # io_error
+    "25006": StoreUnavailable,  # read_only_sql_transaction: a standby
+    "25P03": Busy,  # idle_in_transaction_session_timeout
+    "25P04": Busy,  # transaction_timeout
+    "23502": StatementRefused,  # not_null_violation
+    "42601": StatementRefused,  # syntax_error
+}
+
+
+@pytest.mark.parametrize(("state", "expected"), list(POSTGRES.items()))
+def test_postgres(state: str, expected: type[StoreError]) -> None:
+    """Each class of PostgreSQL codes, from the driver and wrapped by SQLAlchemy."""
+    error = errors.lookup(state)("Key (mrn)=(SECRET) is no good")
+    assert type(translate(error)) is expected
+    assert type(translate(DBAPIError("SELECT", {}, error))) is expected
+    assert "SECRET" not in str(translate(error))
+
+
+def test_a_lost_connection() -> None:
+    gone = psycopg.OperationalError("server closed the connection unexpectedly")
+    assert isinstance(translate(gone), StoreUnavailable)
+    assert is_connection_lost(gone)
+    assert is_connection_lost(errors.AdminShutdown())
+    assert is_connection_lost(errors.IdleInTransactionSessionTimeout())
+    assert not is_connection_lost(errors.ReadOnlySqlTransaction())
+    assert not is_connection_lost(errors.DiskFull())
+    assert not is_connection_lost(errors.UniqueViolation())
+
+
+def test_invalid_text() -> None:
+    """Invalid bytes in a text column are reported as damage, without the text."""
+    error = sqlite3.OperationalError("Could not decode to UTF-8 column 'x' with text 'SECRET'")
+    assert str(translate(error)) == (
+        "the database is unavailable (SQLITE_CORRUPT: its file is damaged)"
+    )
+
+
+def test_a_damaged_schema_that_is_not_utf8(tmp_path: Path) -> None:
+    """SQLite's error message quotes bytes that Python cannot decode."""
+    file = tmp_path / "bridge.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE patient (mrn TEXT)")
+    content = file.read_bytes().replace(b"patient", b"patien\xd5")
+    file.write_bytes(content.replace(b"CREATE", b"CREATX"))
+    database = Database(f"sqlite:///{file}")
+    with pytest.raises(StoreUnavailable, match="SQLITE_CORRUPT"), database.read() as connection:
+        connection.exec_driver_sql("SELECT 1")
+    database.dispose()

@@ -1,13 +1,15 @@
 """Checks before the routes, problem responses, quotas and idempotency keys."""
 
+import asyncio
 import hashlib
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from bridge.engine.http.requests.request_limits import QuotaMeter, monotonic_ms
 from bridge.engine.service.sites.site_settings import is_origin
@@ -17,6 +19,7 @@ from parsers.limits import DocumentRefused
 from parsers.readers import read_json as parse
 from tests.bridge.engine.http.engine_service import ADMIN, OTHER, OURS, Clock, Service, identity
 from tests.calls import counted
+from tests.eventually import eventually_async
 from tests.unread import METHODS, UnreadRequest, paths_of
 
 ONE = {"clinicalInfo": identity()}
@@ -378,3 +381,51 @@ def test_a_change_of_the_wall_clock_moves_no_window(monkeypatch: pytest.MonkeyPa
     assert second is not None
     assert (first.remaining, second.remaining) == (1, 0)
     assert monotonic_ms() > 0
+
+
+WAITING = text(
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+    "AND wait_event_type = 'Lock'"
+)
+
+
+@pytest.fixture
+def locked(service: Service) -> Iterator[Connection]:
+    service.launch()
+    with service.database.write() as connection:
+        connection.execute(text("SELECT pk FROM engine_report FOR UPDATE"))
+        yield connection
+
+
+async def wait_for_lock_waits(service: Service, count: int) -> None:
+    """Wait until this many transactions wait for a lock."""
+
+    def are_waiting() -> bool:
+        with service.database.read() as connection:  # a new transaction each time
+            return bool(connection.execute(WAITING).scalar_one() >= count)
+
+    await eventually_async(are_waiting)
+
+
+@pytest.mark.postgres
+def test_concurrent_requests_with_one_key_are_executed_once(
+    service: Service, locked: Connection
+) -> None:
+    headers = {"x-access-token": service.tokens[ADMIN], "idempotency-key": "k1"}
+    body = {"clinicalInfo": identity()}
+
+    async def sending() -> list[int]:
+        async def one() -> int:
+            response = await service.http.post("/api/report/sign", json=body, headers=headers)
+            return response.status_code
+
+        both = []
+        for count in (1, 2):
+            both.append(asyncio.create_task(one()))
+            await wait_for_lock_waits(service, count)
+        locked.commit()
+        return await asyncio.gather(*both)
+
+    assert service.runner.run(sending()) == [200, 200]
+    events = [each["event"] for each in service.get("report/changes").json()["changes"]]
+    assert events.count("report_signed") == 1

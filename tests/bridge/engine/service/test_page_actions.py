@@ -1,4 +1,4 @@
-"""Actions of the report page: one writer, no lost text, permissions."""
+"""Actions of the report page: one writer, no lost text, permissions, shares."""
 
 from typing import Any
 
@@ -7,11 +7,14 @@ import pytest
 from bridge.contract import OrderKey
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
+from bridge.engine.records.tables import Report, Share
+from bridge.engine.rules.lifecycle import ReportOrigin, Status
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.launch.report_updates import open_for
 from bridge.engine.service.report_status import read_report
+from bridge.engine.service.reports import shares
 from bridge.engine.service.reports.export import export_report
 from bridge.engine.service.reports.order_links import link_orders
 from bridge.engine.service.reports.patients import update_patient
@@ -19,6 +22,10 @@ from bridge.engine.service.signing import lease, page_actions
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.signing.sign import unsign
+from bridge.engine.service.sites.preferences import preferences_of
+from bridge.engine.service.work import ActorRef, Work
+from bridge.store.database import Database
+from bridge.store.options import DatabaseOptions
 from tests.bridge.engine.refusals import refused
 from tests.bridge.engine.registrations import register
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
@@ -227,3 +234,52 @@ def test_an_order_change_does_not_stop_the_writer(harness: ServiceHarness) -> No
     harness.do(page_actions.save, ann, loaded["reportId"], loaded["version"], text("typed"))
 
     assert harness.content(order) == "typed"
+
+
+NOW = 1_800_000_000_000
+JUMP = 10**9  # ms
+
+
+@pytest.mark.parametrize("jump", [JUMP, -JUMP])
+def test_a_clock_jump_does_not_end_a_lease(
+    database_url: str, database: Database, jump: int
+) -> None:
+    """A session on a node with a wrong clock does not get the lease."""
+    opened = Database(database_url, DatabaseOptions(lease_clock=True))
+    own, other = (Editor(number, SiteRole.USER, f"session {number}") for number in (1, 2))
+    report = Report(report_id="R", site_id="S", status=Status.DRAFT, origin=ReportOrigin.LAUNCH)
+    with opened.read() as connection:
+        here, there = (Work(connection, ActorRef(1), now) for now in (NOW, NOW + jump))
+        lease.renew(here, own, report)
+        here.close()
+        assert lease.is_held(there, own, report)
+        assert not lease.is_free(there, other, report)
+        report.lease_until = NOW + JUMP * 10  # from an older release, or before a reboot
+        assert lease.is_free(here, other, report)
+    opened.dispose()
+
+
+def test_a_share_ends_when_the_site_requires_it(harness: ServiceHarness) -> None:
+    """A longer lifetime is shortened, a shorter one is kept."""
+    ann = Editor(harness.ann, SiteRole.USER, "s")
+    report_id = harness.record(harness.draft("A1")).report_id
+    with harness.work() as work:
+        longest = preferences_of(work.connection, SITE).shareSeconds
+    for seconds, lifetime in ((longest + 1, longest), (60, 60), (None, longest)):
+        made = harness.do(shares.create_share, ann, report_id, bytes, seconds)
+        assert made.expires_at == harness.now + lifetime * 1000
+        harness.do(shares.revoke, ann, report_id, made.pk)
+        with harness.work() as work:
+            work.session.delete(work.session.get_one(Share, made.pk))
+
+
+def test_a_share_is_revoked_at_its_own_report(harness: ServiceHarness) -> None:
+    """The key of another report's share is unknown, and that share stays valid."""
+    ann = Editor(harness.ann, SiteRole.USER, "s")
+    one, other = (harness.record(harness.draft(each)).report_id for each in ("A1", "A2"))
+    made = harness.do(shares.create_share, ann, one, bytes, None)
+
+    with refused(ErrorCode.NOT_FOUND):
+        harness.do(shares.revoke, ann, other, made.pk)
+
+    assert [each["id"] for each in harness.do(shares.list_shares, ann, one)] == [made.pk]

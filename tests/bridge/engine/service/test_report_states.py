@@ -1,29 +1,39 @@
-"""Unsigned reports: register, open, reset, delete, prelim, assign."""
+"""Unsigned reports: register, open, reset, discard, delete, prelim, assign, files."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import pytest
+import sqlalchemy
 from sqlmodel import select
 
+from bridge.contract import OrderKey
+from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
+from bridge.engine.launch import Attachment
 from bridge.engine.records.tables import (
     PrelimGroup,
+    Report,
     ReportFile,
     SiteMembership,
 )
 from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.launch.registration import MAX_METADATA, OrderInput, Registration
-from bridge.engine.service.launch.report_updates import open_for
-from bridge.engine.service.report_lookup import key_of, lock_report
-from bridge.engine.service.reports.deletion import reset_order
+from bridge.engine.service.launch.report_updates import open_for, unassign
+from bridge.engine.service.report_lookup import key_of, lock_report, orders_of
+from bridge.engine.service.reports.deletion import discard, reset_order
+from bridge.engine.service.reports.files import FILES, attach
 from bridge.engine.service.reports.order_links import link_orders
+from bridge.engine.service.reports.patients import merge_patients
 from bridge.engine.service.signing import lease
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.prelims import list_waiting, prelim, withdraw
 from bridge.engine.service.signing.sign import sign, unsign
+from bridge.engine.service.work import Work
 from bridge.engine.service.worklist import assign_order
+from tests.bridge.engine.refusals import refused
 from tests.bridge.engine.registrations import register, register_many
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
 
@@ -288,3 +298,103 @@ def set_role(harness: ServiceHarness, account_id: int, role: SiteRole) -> None:
         assert member is not None
         member.role = role
         session.add(member)
+
+
+def test_discard(harness: ServiceHarness) -> None:
+    """A launched Draft is deleted, a Draft from an order is reset to Ordered."""
+    launched, ordered = harness.draft("A1"), harness.order("A2")
+    harness.on_report(ordered, open_for, harness.ann)
+
+    harness.on_report(launched, discard)
+    harness.on_report(ordered, discard)
+
+    assert harness.status(ordered) == "Ordered"
+    with refused(ErrorCode.REPORT_NOT_FOUND):
+        harness.status(launched)
+    assert harness.events()[-2:] == ["report_discarded", "report_discarded"]
+
+
+def register_again(harness: ServiceHarness, launched: OrderKey) -> list[OrderKey]:
+    """Register the order of a launched Draft, with the tags that it has."""
+    return [harness.order(launched.accession)]
+
+
+def register_while_signed(harness: ServiceHarness, launched: OrderKey) -> list[OrderKey]:
+    """Register the order while its report is signed, and recall the signature."""
+    harness.delay(60)
+    harness.do(sign, launched)
+    order = harness.order(launched.accession)
+    harness.do(unsign, launched)
+    return [order]
+
+
+def link_another(harness: ServiceHarness, launched: OrderKey) -> list[OrderKey]:
+    """Link a registered order to a launched Draft."""
+    orders = [launched, harness.order("A2")]
+    harness.do(link_orders, orders)
+    return orders
+
+
+def merge_another(harness: ServiceHarness, launched: OrderKey) -> list[OrderKey]:
+    harness.order(launched.accession, mrn="OLD")
+    harness.do(merge_patients, SITE, launched.mrn, "OLD")
+    return [launched]
+
+
+@pytest.mark.parametrize(
+    "arrive", [register_again, register_while_signed, link_another, merge_another]
+)
+def test_a_registered_order_stays_when_a_launched_draft_is_discarded(
+    harness: ServiceHarness, arrive: Callable[[ServiceHarness, OrderKey], list[OrderKey]]
+) -> None:
+    """The report becomes an empty, unassigned order with all its orders."""
+    launched = harness.draft("A1")
+    orders = arrive(harness, launched)
+
+    harness.on_report(launched, discard)
+
+    record = harness.record(launched)
+    assert (record.status, record.user_email, record.has_content) == ("Ordered", "", False)
+    assert harness.group(launched) == orders
+
+
+def test_linked_launched_drafts_are_deleted(harness: ServiceHarness) -> None:
+    """A group without a registered order is no order: discarding its Draft deletes it."""
+    launched = harness.draft("A1")
+    other = harness.draft("A2", text="")
+    harness.do(unassign, other)
+    harness.do(link_orders, [launched, other])
+
+    harness.on_report(launched, discard)
+
+    with refused(ErrorCode.REPORT_NOT_FOUND):
+        harness.status(launched)
+
+
+STORED = Attachment(
+    FileKind.STRUCTURED_REPORT, "a", b"", sop_instance_uid="1.2", details={"text": "Of another."}
+)
+ASIDE = Attachment(
+    FileKind.SET_ASIDE, "a", b"", sop_instance_uid="1.2", details={"contradicts": ["PatientName"]}
+)
+CORRECTED = Attachment(
+    FileKind.STRUCTURED_REPORT, "b", b"", sop_instance_uid="1.2", details={"text": "Corrected."}
+)
+
+
+def add(work: Work, report: Report, files: list[Attachment]) -> list[tuple[str, str]]:
+    attach(work, report, files, orders_of(work.session, key_of(report))[0])
+    kinds = sqlalchemy.select(FILES.c.kind, FILES.c.sha256)
+    query = kinds.where(FILES.c.report_pk == key_of(report))
+    return sorted((row.kind, row.sha256) for row in work.connection.execute(query))
+
+
+@pytest.mark.parametrize("files", [[ASIDE, CORRECTED], [CORRECTED, ASIDE]], ids=["first", "last"])
+@pytest.mark.parametrize("stored", [[], [STORED]], ids=["new", "known"])
+def test_one_instance_with_two_contents(
+    harness: ServiceHarness, stored: list[Attachment], files: list[Attachment]
+) -> None:
+    order = harness.draft("A1")
+    harness.on_report(order, add, stored)
+    found = harness.on_report(order, add, files)
+    assert found == [("dicomSR", "b"), ("setAside", "a")]

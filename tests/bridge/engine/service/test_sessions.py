@@ -1,15 +1,24 @@
-"""Browser sessions end at their absolute end, with their tokens, and with their account."""
+"""Sessions end with their token and account; tokens are limited, and passwords are hashed."""
 
+import secrets
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from sqlmodel import Session, select
 
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import AccessToken, Enrolment, IssuedLink, Site
-from bridge.engine.service.accounts import sessions
+from bridge.engine.service.accounts import passwords, sessions, users
 from bridge.engine.service.accounts.sessions import NewSession
+from bridge.engine.service.accounts.tokens import MAX_TOKENS, create_token, revoke_token
+from bridge.engine.service.sites import site_settings
+from bridge.engine.service.sites.site_settings import SiteSettings
 from bridge.engine.settings import AccessLifetimes
+from bridge.store.database import Database
 from tests.bridge.engine.service.harness import SITE, ServiceHarness
+from tests.databases import fresh_file
 
 LIFE = AccessLifetimes(session=100, session_idle=1000)
 
@@ -92,3 +101,49 @@ def test_a_disabled_account_has_no_enrolment(harness: ServiceHarness) -> None:
         sessions.disable(connection, harness.ann, harness.now)
     with harness.database.session() as session:
         assert session.exec(select(Enrolment)).one().ended_at == harness.now
+
+
+def test_valid_tokens_of_an_account_are_limited(harness: ServiceHarness) -> None:
+    """Expired and revoked tokens do not count, and other accounts have their own limit."""
+    with harness.database.write() as connection:
+
+        def create(account: int, ends: int | None = None) -> int:
+            key, _ = create_token(
+                connection,
+                account,
+                now=harness.now,
+                random_bytes=secrets.token_bytes,
+                expires_at=ends,
+            )
+            return key
+
+        create(harness.ann, harness.now - 1)
+        last = [create(harness.ann) for _ in range(MAX_TOKENS)][-1]
+        with pytest.raises(EngineError) as refused:
+            create(harness.ann)
+        assert (refused.value.code, refused.value.status) == ("too_many_tokens", 400)
+        create(harness.bob)
+        revoke_token(connection, last, harness.now)
+        create(harness.ann)
+
+
+LEAST = "$argon2id$v=19$m=65536,t=3,p=4$"  # RFC 9106 4, second choice: 64 MiB, three passes
+
+
+@pytest.fixture(scope="module")
+def quick_passwords() -> None:
+    """Hash passwords with the product's cost here."""
+
+
+def test_passwords_are_argon2id_hashes(tmp_path: Path) -> None:
+    """The hash is Argon2id with 64 MiB and three passes, and does not contain the password."""
+    database = Database(fresh_file(tmp_path / "engine.db"))
+    with database.write() as connection:
+        site_settings.add_site(connection, SiteSettings("SITE1", "First"), 0)
+        account = users.register(connection, "SITE1", "rea@site1.test", "Rea", 0)
+        passwords.store_hash(connection, account.id, passwords.hash_password("correct horse"), 1)
+        stored = connection.execute(text("SELECT password_hash FROM engine_account")).scalar_one()
+    database.dispose()
+
+    assert stored.startswith(LEAST)
+    assert "correct horse" not in stored

@@ -1,17 +1,26 @@
-"""The worklist query and the change feed."""
+"""The worklist query, its order by priority, prior reports, and the change feed."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import WorklistResponse
 from bridge.engine.errors import EngineError
+from bridge.engine.records.tables import Site
 from bridge.engine.rules.lifecycle import Status
+from bridge.engine.rules.order import Priority
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service import change_feed
+from bridge.engine.service.accounts.users import SiteUser
 from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.launch.report_updates import open_for
-from bridge.engine.service.reports.order_links import link_orders
+from bridge.engine.service.reports import priors
+from bridge.engine.service.reports.order_links import link_orders, unlink_orders
 from bridge.engine.service.reports.patients import merge_patients
+from bridge.engine.service.reports.priors import list_priors, read_prior
+from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.prelims import list_waiting, prelim
 from bridge.engine.service.signing.sign import sign
 from bridge.engine.service.work import Work
@@ -19,11 +28,13 @@ from bridge.engine.service.worklist import (
     MAX_WORDS,
     RowsQuery,
     Sort,
+    SortColumn,
     WorklistQuery,
     read_rows,
     read_worklist,
 )
-from tests.bridge.engine.registrations import register
+from tests.bridge.engine.refusals import refused
+from tests.bridge.engine.registrations import create_draft, register
 from tests.bridge.engine.service.harness import PATIENT, SITE, ServiceHarness
 from tests.peak_memory import peak_memory
 
@@ -184,3 +195,131 @@ def test_words_of_a_search_are_limited(harness: ServiceHarness) -> None:
     with pytest.raises(EngineError) as refused:
         ask(harness, WorklistQuery(SITE, text=many))
     assert (refused.value.code, refused.value.pointer) == ("too_many_words", "/q")
+
+
+SENT = {
+    "ROUTINE": "R",
+    "NONE": None,
+    "STAT": "S",
+    "LATER": "prn",
+    "PREOP": "Preop",
+    "SOON": " asap ",
+    "UNKNOWN": "U-7",
+    "URGENT": "Urgent",
+    "STAT2": "stat",
+    "NUMBER": 1,
+}
+BY_PRIORITY = [
+    *("STAT", "STAT2", "SOON", "URGENT", "PREOP", "ROUTINE", "NONE", "UNKNOWN", "NUMBER", "LATER"),
+]
+
+
+def add(harness: ServiceHarness, accession: str, priority: Any) -> None:
+    metadata = {} if priority is None else {"Priority": priority}
+    order = OrderInput("M1", accession, tags=PATIENT, metadata=metadata)
+    harness.do(register, SITE, order)
+    harness.later(60)
+
+
+@pytest.fixture
+def sent(harness: ServiceHarness) -> ServiceHarness:
+    for accession, priority in SENT.items():
+        add(harness, accession, priority)
+    return harness
+
+
+def rows(harness: ServiceHarness, **query: Any) -> list[str]:
+    """Return the accessions of the app's list, most urgent first."""
+    wanted = RowsQuery(SITE, sort=SortColumn.PRIORITY, **{"descending": False, **query})
+    with harness.work() as work:
+        found = read_rows(work.session, wanted, 1, harness.now)
+    return [row["clinicalInfo"][0]["Accession"] for row in found.items]
+
+
+def pages(harness: ServiceHarness, limit: int = 3, **query: Any) -> list[str]:
+    found, cursor = [], ""
+    while True:
+        wanted = WorklistQuery(SITE, limit=limit, cursor=cursor, **query)
+        with harness.work() as work:
+            page = read_worklist(work.session, wanted, harness.now)
+        found += [item["clinicalInfo"][0]["Accession"] for item in page.items]
+        if page.next is None:
+            return found
+        cursor = page.next
+
+
+def test_the_most_urgent_comes_first_then_the_oldest(sent: ServiceHarness) -> None:
+    """An order without a priority, or with an unknown one, is routine."""
+    assert rows(sent) == BY_PRIORITY
+    assert pages(sent, sort=Sort.PRIORITY) == BY_PRIORITY
+    assert rows(sent, descending=True)[0] == "LATER"
+    assert pages(sent, sort=Sort.LEAST_URGENT)[0] == "LATER"
+
+
+def test_filters_by_priority_and_modality(sent: ServiceHarness) -> None:
+    """Routine includes orders without a known priority."""
+    assert rows(sent, priority=Priority.STAT) == ["STAT", "STAT2"]
+    assert rows(sent, priority=Priority.ROUTINE) == ["ROUTINE", "NONE", "UNKNOWN", "NUMBER"]
+    urgent = [Priority.STAT, Priority.ASAP]
+    assert pages(sent, sort=Sort.CREATED, priorities=urgent) == ["STAT", "SOON", "URGENT", "STAT2"]
+    tags = {**PATIENT, "Modality": "mr"}
+    sent.do(register, SITE, OrderInput("M1", "MR", tags=tags, metadata={"Priority": "S"}))
+    assert rows(sent, modality="MR", priority=Priority.STAT) == ["MR"]
+
+
+def test_a_group_has_its_most_urgent_priority(harness: ServiceHarness) -> None:
+    """The urgent order of a group counts, also if it is not the anchor."""
+    for accession, priority in (("A1", "R"), ("A2", "A"), ("A3", "S")):
+        add(harness, accession, priority)
+    group = [harness.identity("A1"), harness.identity("A3")]
+    harness.do(link_orders, group)
+    assert rows(harness) == ["A1", "A2"]
+    harness.do(unlink_orders, group[1:])
+    assert rows(harness) == ["A3", "A2", "A1"]
+
+
+def test_a_changed_priority_moves_the_order(harness: ServiceHarness) -> None:
+    """An order change (XO) with another priority is sorted by it; one without keeps it."""
+    add(harness, "A1", "R")
+    add(harness, "A2", "R")
+    add(harness, "A2", "S")
+    assert rows(harness) == ["A2", "A1"]
+    add(harness, "A2", None)
+    assert rows(harness) == ["A2", "A1"]
+    add(harness, "A2", "R")
+    assert rows(harness) == ["A1", "A2"]
+
+
+def test_reports_of_another_site_are_no_priors(harness: ServiceHarness) -> None:
+    """Another site's patient with the same identifier is another patient."""
+    ann = Editor(harness.ann, SiteRole.USER, "s")
+    present, prior = harness.draft("A1"), harness.draft("A2")
+    harness.do(sign, prior)
+    with harness.database.session() as session:
+        session.add(Site(site_id="SITE2", name="Other Clinic", created_at=harness.now))
+    with harness.work() as work:
+        owner = SiteUser(harness.ann, "ann@example.org", "Ann")
+        foreign = create_draft(work, "SITE2", OrderInput("M1", "X9", tags=PATIENT), owner, "Text.")
+        foreign.status, foreign.signed_at = Status.FINAL, work.now
+        work.session.add(foreign)
+        foreign_id = foreign.report_id
+
+    report_id, prior_id = (harness.record(each).report_id for each in (present, prior))
+    assert [each["reportId"] for each in harness.do(list_priors, ann, report_id)] == [prior_id]
+    with refused(ErrorCode.REPORT_NOT_FOUND):
+        harness.do(read_prior, ann, report_id, foreign_id)
+
+
+def test_only_the_newest_reports_are_examined(
+    harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A placeholder of a patient may have any number of reports; each can still be opened."""
+    monkeypatch.setattr(priors, "EXAMINED", 2)
+    ann = Editor(harness.ann, SiteRole.USER, "s")
+    orders = [harness.draft(f"A{number}") for number in range(4)]
+    for order in orders[1:]:
+        harness.do(sign, order)
+    present, *earlier = (harness.record(each).report_id for each in orders)
+    listed = {each["reportId"] for each in harness.do(list_priors, ann, present)}
+    assert listed == set(earlier[1:])
+    assert harness.do(read_prior, ann, present, earlier[0])["document"]

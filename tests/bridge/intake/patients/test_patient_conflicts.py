@@ -1,4 +1,4 @@
-"""A message with another patient for a known order."""
+"""A message with another patient for a known order; messages about one patient take turns."""
 
 import asyncio
 import json
@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from bridge.contract import OrderKey
-from bridge.intake.process.order_processor import OrderProcessor
+from bridge.intake.process.jobs import MessageJob
+from bridge.intake.process.order_processor import OrderProcessor, PatientLocks
 from bridge.intake.process.order_repository import OrderRepository
 from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.handler import FrameOffload
@@ -19,13 +20,15 @@ from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.patient_check import merged_patient_check
 from bridge.metrics import Metrics
 from bridge.orders.order import Order, OrderState
-from bridge.queue.claims import MessageOutcome
+from bridge.orders.rules import SourceMessage
+from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.records import order_index
 from config.listeners import PatientConflict
 from mappings.hl7.refusals import AckCode
+from mappings.inbound.events import OrderAction, OrderEvent
 from tests.bridge.delivery.fixtures import SITE, inbound
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.fixture import LISTENING, open_intake
@@ -229,3 +232,57 @@ async def test_two_nodes_at_the_same_moment(
         assert await listed(hospital) == {"M1": "A1 CT Head"}
         for each in (one, two):
             each.database.dispose()
+
+
+def job(number: int, *mrns: str, accession: str = "") -> MessageJob:
+    """Return a message about patients, by default with its own order."""
+    order = accession or f"A{number}"
+    events = [OrderEvent(OrderAction.CHANGE, "S", "", mrn, order, {}, {}, "ORC") for mrn in mrns]
+    claimed = ClaimedMessage(number, b"", "ris", "orders", "1", (), 1, 0, 0, "ORM^O01")
+    return MessageJob(claimed, SourceMessage(number, None), events)
+
+
+def numbers(jobs: list[MessageJob]) -> list[int]:
+    return [each.claimed.message_id for each in jobs]
+
+
+def test_the_older_of_two_is_first() -> None:
+    """The later message is read again. Messages about other patients do not wait."""
+    turns = PatientLocks()
+    now, later = turns.lock([job(3, "M2"), job(2, "M1", "M2"), job(1, "M3")], turns.begin_read())
+    assert (numbers(now), numbers(later)) == ([1, 2], [3])
+
+
+def test_another_patient_for_an_order_waits_for_the_first() -> None:
+    """A message with another patient for an order is read again after the earlier one."""
+    turns = PatientLocks()
+    jobs = [job(1, "M1", accession="A1"), job(2, "M2", accession="A1"), job(3, "M3")]
+    now, later = turns.lock(jobs, turns.begin_read())
+    assert (numbers(now), numbers(later)) == ([1, 3], [2])
+
+
+async def test_a_locked_patient() -> None:
+    """A batch about a locked patient waits."""
+    turns = PatientLocks()
+    first, second = turns.begin_read(), turns.begin_read()
+    now, _ = turns.lock([job(1, "M1")], first)
+    held, later = turns.lock([job(2, "M1")], second)
+    turns.release(held, second)
+    assert (numbers(held), numbers(later)) == ([], [2])
+    waiting = asyncio.create_task(turns.wait(later))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    turns.release(now, first)
+    await waiting
+
+
+def test_a_message_read_before_the_release() -> None:
+    """A message read before the release is read again. Later ones are current."""
+    turns = PatientLocks()
+    first, second = turns.begin_read(), turns.begin_read()
+    now, _ = turns.lock([job(1, "M1")], first)
+    turns.release(now, first)
+    held, later = turns.lock([job(2, "M1")], second)
+    turns.release(held, second)
+    assert numbers(later) == [2]
+    assert numbers(turns.lock([job(2, "M1")], turns.begin_read())[0]) == [2]

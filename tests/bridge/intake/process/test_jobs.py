@@ -1,17 +1,26 @@
-"""Messages are mapped with the definition version that accepted them, if it is stored."""
+"""Messages are mapped with the definition version that accepted them, on each node."""
 
-from collections.abc import Collection
+import asyncio
+import threading
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bridge.intake.process.jobs import DefinitionMissingError, MessageJob, read, read_inline
-from bridge.intake.process.order_processor import outcome_of_error
+from bridge.intake.process.order_processor import OrderProcessor, outcome_of_error
+from bridge.intake.process.order_repository import OrderRepository
+from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.listener_policy import ListenerPolicy
+from bridge.metrics import Metrics
 from bridge.queue.claims import ClaimedMessage
-from bridge.queue.states import QueueEvent
+from bridge.queue.inbox import Inbox
+from bridge.queue.states import QueueEvent, QueueState
+from bridge.runtime.listener_definitions import ListenerDefinitions
+from bridge.store.database import Database
 from bridge.workers.hooks import WorkerHookRunner, install
 from bridge.workers.pool import WorkerPool
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
@@ -19,6 +28,9 @@ from mappings.inbound.definition import InboundMapping
 from mappings.language.code_tables import UnmappedCode
 from mappings.language.diagnostics import HookNotCalled
 from mappings.language.hooks import set_hook_executor
+from tests.bridge.delivery.fixtures import SITE, inbound
+from tests.bridge.delivery.whole_bridge import open_hospital
+from tests.bridge.intake.fixture import order
 
 RAW = (
     b"MSH|^~\\&|RISA|NORTH|BRIDGE|SITE1|20260302080500||ORM^O01|C1|P|2.5.1\r"
@@ -160,3 +172,39 @@ def test_unmapped_codes_are_counted_once() -> None:
     assert len(missing_codes) == 4
     assert read_inline(claimed_of(listening, unknown), {"ris": listening}) is None
     assert len(missing_codes) == 4
+
+
+@pytest.mark.parametrize("adopts", [False, True], ids=["start", "activation"])
+async def test_a_listener_that_is_not_loaded_yet(
+    tmp_path: Path, database: Database, adopts: bool
+) -> None:
+    """Its definitions are loaded on a thread, and the order is registered."""
+    loaded_on: list[threading.Thread] = []
+
+    def load_newer() -> Mapping[str, ListenerPolicy]:
+        loaded_on.append(threading.current_thread())
+        return {"ris": ListenerPolicy("ris", inbound(), SITE)}
+
+    async with open_hospital(tmp_path, database) as hospital:
+        await hospital.worker.stop()
+        await hospital.hand_over(order("ID1", "A1"))
+        repository = OrderRepository(database, hospital.time)
+        inbox = Inbox(database, "one", write_records=repository.write)
+        definitions = ListenerDefinitions({}, load_newer)
+        node = OrderProcessor(
+            hospital.client,
+            repository,
+            {} if adopts else definitions,
+            CompletionWaiter(lambda _: asyncio.sleep(0, QueueState.DONE)),
+            Metrics(),
+        )
+        if adopts:
+            node.use(definitions)
+        events = []
+        async for outcomes in node.apply(inbox.claim(hospital.time(), 1)):
+            events += [each.event for each in outcomes]
+            inbox.settle(outcomes, hospital.time())
+        assert events == [QueueEvent.ACCEPTED]
+        assert loaded_on
+        assert threading.main_thread() not in loaded_on
+        assert await hospital.report("A1", "M1") is not None

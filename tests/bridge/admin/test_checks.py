@@ -1,23 +1,41 @@
-"""`bridge check --live` reports each peer that differs from the settings, with a remedy."""
+"""`bridge check` names each mistake with its place; `--live` asks each peer."""
 
 import os
+import select
 import socket
+import sqlite3
 import ssl
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from shutil import copytree
 from threading import Event, Thread
 
 import pytest
 import trustme
+from typer.testing import CliRunner
 from typing_extensions import override
 
-from bridge.admin.checks.checks import check_home
+from bridge.admin.checks.checks import (
+    check_home,
+    check_protections,
+    check_sign_in,
+    protection_findings,
+)
 from bridge.admin.checks.findings import CheckFinding, CheckSeverity
 from bridge.admin.checks.live import PeerCheck, check_live, run_checks
 from bridge.admin.data_directory import create_data_directory
+from bridge.cli.application import application
+from bridge.engine.service.accounts.sign_in_limit import SignInLimiter
+from bridge.engine.settings import Quota
+from bridge.monitoring import tracing
+from bridge.store.databases import migrate_all, open_engine_database
+from bridge.workers.confinement import ALL_PROTECTIONS, FILTER, LANDLOCK, NAMESPACES
+from config import SettingsError, load
+from mappings.compiler import DEFINITIONS
 from tests.conftest import ask_server
 from tests.eventually import PATIENCE
 
@@ -242,3 +260,184 @@ def test_database_server(
     assert any(f"role {name} may not create tables: GRANT" in each for each in weak)
     assert any(f"role {name} may not use " in each for each in weak)
     assert errors_with(postgres_url) == []
+
+
+HOME = """[database]
+url = "sqlite:///none.db"
+[[listener]]
+name = "ris"
+bind = "127.0.0.1:0"
+mappings = ["orders", "nowhere"]
+  charset = "klingon"
+tls = { certificate = "missing.pem", key = "missing.key" }
+[[listener]]
+name = "other"
+bind = "127.0.0.1:0"
+mappings = ["results"]
+[[destination]]
+name = "pacs"
+address = "127.0.0.1:9"
+mapping = "orders"
+"""
+
+
+def home_with(folder: Path, text: str) -> Path:
+    copytree(DEFINITIONS, folder / "mappings")
+    (folder / "bridge.toml").write_text(text, "utf-8")
+    return folder
+
+
+def test_listeners_and_destinations(tmp_path: Path) -> None:
+    """A finding has its own line where it is known, else the line of the connection."""
+    text = f'{HOME}tls = {{ ca = "missing-ca.pem" }}\n'
+    found = [(each.place, each.message) for each in check_home(home_with(tmp_path, text))]
+    file = tmp_path / "bridge.toml"
+    for place, expected in (
+        ("2:1: database.url", "does not exist"),
+        ("6:1: listener ris", "nowhere"),
+        ("7:3: listener ris", "charset"),
+        ("8:9: listener ris", "tls.certificate"),
+        ("12:1: listener other", "not a mapping of incoming"),
+        ("16:1: destination pacs", "not a mapping of outgoing"),
+        ("17:9: destination pacs", "tls.ca"),
+    ):
+        assert any(each[0] == f"{file}:{place}" and expected in each[1] for each in found), place
+
+
+@pytest.mark.parametrize(
+    ("text", "place"), [("[http]\nbind = = 1\n", "2:8"), ('[http]\nbind = "', "2:9")]
+)
+def test_invalid_toml(tmp_path: Path, text: str, place: str) -> None:
+    """A syntax error has the line and column of the parser."""
+    with pytest.raises(SettingsError) as raised:
+        load(home_with(tmp_path, text))
+    (mistake,) = raised.value.mistakes
+    assert mistake.place == f"{tmp_path / 'bridge.toml'}:{place}"
+
+
+@pytest.mark.parametrize("more", [[], ["--live"]])
+def test_only_a_live_check_contacts_peers(tmp_path: Path, more: list[str]) -> None:
+    """Only `--live` opens a connection, and reports an unreachable peer once with its place."""
+    home = home_with(tmp_path, HOME)
+    with socket.create_server(("127.0.0.1", 0)) as receiver:
+        port = receiver.getsockname()[1]
+        settings = home / "bridge.toml"
+        ris = f'name = "ris"\naddress = "127.0.0.1:{port}"\nmapping = "results"\n'
+        settings.write_text(f"{HOME}[[destination]]\n{ris}", "utf-8")
+        output = CliRunner().invoke(application, ["check", "--home", str(home), *more]).stdout
+        was_contacted = bool(select.select([receiver], [], [], 0)[0])
+
+    place = f"{home / 'bridge.toml'}:15:1: destination pacs: no response from 127.0.0.1:9"
+    assert was_contacted is bool(more)
+    assert [line for line in output.splitlines() if "no response" in line] == (
+        [f"error   {place}: Connection refused"] if more else []
+    )
+
+
+def test_tracing_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check names the package to install for tracing, because the service would not start."""
+    home = home_with(tmp_path, '[tracing]\nendpoint = "http://127.0.0.1:4318"\n')
+    monkeypatch.setattr(tracing, "_NEEDED", ("opentelemetry.no_such.part",))
+    findings = [each for each in check_home(home) if each.place.endswith(": tracing.endpoint")]
+    assert [each.message for each in findings] == [
+        "install report-bridge[tracing], or leave it empty"
+    ]
+
+
+def test_a_damaged_database(tmp_path: Path) -> None:
+    """The check finds an index that differs from its table, and a damaged page."""
+    home = home_with(tmp_path, '[database]\nurl = "sqlite:///bridge.db"\n')
+    file = home / "bridge.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE t (x)")
+        connection.execute("CREATE INDEX i ON t (x)")
+        connection.execute("INSERT INTO t VALUES ('abcdef')")
+        connection.commit()
+    intact = file.read_bytes()
+    assert not [each for each in check_home(home) if "damaged" in each.message]
+    for damaged in (intact.replace(b"abcdef", b"abcdeg", 1), intact[:4096] + bytes(4096)):
+        file.write_bytes(damaged)
+        assert [each for each in check_home(home) if "damaged" in each.message]
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ({}, []),
+        ({"BRIDGE_HTTP__PUBLIC_URL": "https://reports.example"}, ["http.trusted_proxies"]),
+        (
+            {
+                "BRIDGE_HTTP__PUBLIC_URL": "https://reports.example",
+                "BRIDGE_HTTP__TRUSTED_PROXIES": '["127.0.0.1/32"]',
+            },
+            [],
+        ),
+        ({"BRIDGE_SIGN_IN__SECOND_FACTOR": "optional"}, ["sign_in.second_factor"]),
+    ],
+)
+def test_weak_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, str], place: list[str]
+) -> None:
+    """The check reports an undeclared proxy and console roles with a password only."""
+    home = tmp_path / "home"
+    create_data_directory(home)
+    for name, value in more.items():
+        monkeypatch.setenv(name, value)
+    found = list(check_sign_in(load(home)))
+    assert [each.place for each in found] == place
+    assert all(each.severity is CheckSeverity.WARNING for each in found)
+
+
+def test_an_undeclared_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check reports an undeclared proxy beside a declared one, until it is declared too."""
+    home = tmp_path / "home"
+    create_data_directory(home)
+    settings = load(home)
+    migrate_all(settings)
+    database = open_engine_database(settings)
+    SignInLimiter(database, Quota(20, 900)).record_undeclared_proxy("127.0.0.1")
+    database.dispose()
+    for declared, places in (
+        ("[]", ["http.trusted_proxies"]),
+        ('["10.0.0.1"]', ["http.trusted_proxies"]),
+        ('["10.0.0.1", "127.0.0.1"]', []),
+    ):
+        monkeypatch.setenv("BRIDGE_HTTP__TRUSTED_PROXIES", declared)
+        assert [each.place for each in check_sign_in(load(home))] == places
+
+
+def test_all_are_listed() -> None:
+    """With all protections the check has one note and no warning."""
+    (note,) = protection_findings(ALL_PROTECTIONS)
+    assert note.severity is CheckSeverity.NOTE
+    assert all(each in note.message for each in ALL_PROTECTIONS)
+
+
+def test_none_is_a_warning() -> None:
+    """Without protections the check warns, because hooks have the rights of the service."""
+    (warning,) = protection_findings([])
+    assert (warning.severity, "no protection is active" in warning.message) == (
+        CheckSeverity.WARNING,
+        True,
+    )
+
+
+def test_missing_protections_are_named() -> None:
+    """The note names missing protections, but not namespaces if the filter allows no socket."""
+    _, warning = protection_findings(
+        [each for each in ALL_PROTECTIONS if each not in (LANDLOCK, NAMESPACES)]
+    )
+    assert LANDLOCK in warning.message
+    assert NAMESPACES not in warning.message
+    _, warning = protection_findings(
+        [each for each in ALL_PROTECTIONS if each not in (FILTER, NAMESPACES)]
+    )
+    assert NAMESPACES in warning.message
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other kernels have other protections")
+def test_the_command_lists_them(tmp_path: Path) -> None:
+    create_data_directory(tmp_path / "home")
+    printed = CliRunner().invoke(application, ["check", "--home", str(tmp_path / "home")]).stdout
+    for each in check_protections():
+        assert f"{each.severity:<7} worker processes: {each.message}" in printed
