@@ -1,5 +1,6 @@
 """
-The HTTP interface of the report engine: terms here, bodies of responses in `responses`.
+The HTTP interface of the report engine: terms here; `requests` and `responses` have the bodies,
+`errors` the error codes.
 
 The engine and `bridge.engine_client` share it, and do not import each other.
 """

@@ -19,6 +19,7 @@ from pydantic_core import to_json
 
 from bridge.contract import OrderKey
 from bridge.contract.errors import ErrorCode
+from bridge.contract.requests import has_invisible
 from bridge.engine.documents.errors import BadImage
 from bridge.engine.documents.uploads.images import ImageLimits, accept
 from bridge.engine.errors import EngineError
@@ -31,7 +32,6 @@ from bridge.engine.launch import (
     supported_language,
 )
 from bridge.engine.rules.lifecycle import FileKind
-from bridge.engine.rules.order import has_invisible
 from bridge.engine.settings import SizeLimits
 from bridge.workers.pool import DocumentTooCostly, DocumentUnparsable, ParsingBudget, parse
 from parsers.limits import STRUCTURED_REPORT

@@ -2,16 +2,14 @@
 The body of an HTTP request, read within the limit of its route and the budget of the process.
 
 The engine and the console read a body after they have authenticated the request. Before they parse
-a JSON body, they refuse it if its values would need much more memory than its text. `Model` limits
-the number of reported mistakes. `has_nul` examines the request line, `is_own_page` the origin.
+a JSON body, they refuse it if its values would need much more memory than its text. `has_nul`
+examines the request line, `is_own_page` the origin.
 """
 
 import re
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
-from pydantic import BaseModel, ModelWrapValidatorHandler, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
 from starlette.requests import Request
 from starlette.types import Scope
 from typing_extensions import override
@@ -30,9 +28,6 @@ SMALL: Final = 64 * 2**10
 
 IN_PROCESS: Final = "bridge.in_process"
 """The key of the ASGI scope's extensions that marks a call of this process to itself."""
-
-MAX_MISTAKES: Final = 100
-"""Mistakes of a body that are reported individually."""
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 """A complete or unterminated string. No character is examined twice."""
@@ -193,23 +188,3 @@ def require_few_values(text: bytes) -> None:
 
 def _openings(text: bytes, start: int, end: int) -> int:
     return sum(text.count(sign, start, end) for sign in _OPENING)
-
-
-class Model(BaseModel):
-    """
-    A request body, or a part of one.
-
-    If a body has more than MAX_MISTAKES mistakes, only one is reported: each reported mistake costs
-    a thousand bytes, and a hostile body can have a mistake in every value.
-    """
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _limit_mistakes(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        try:
-            return handler(value)
-        except ValidationError as error:
-            if error.error_count() <= MAX_MISTAKES:
-                raise
-        message = f"more than {MAX_MISTAKES} members are wrong"
-        raise PydanticCustomError("too_many_mistakes", message)

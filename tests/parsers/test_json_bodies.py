@@ -3,7 +3,8 @@
 import pytest
 from pydantic import ConfigDict, Field, ValidationError
 
-from bridge.web.bodies import MAX_MISTAKES, MAX_VALUES, Model, TooManyValues, require_few_values
+from bridge.contract.requests import MAX_MISTAKES, Model
+from bridge.web.bodies import MAX_VALUES, TooManyValues, require_few_values
 from parsers.limits import DocumentRefused
 from parsers.readers import read_json
 

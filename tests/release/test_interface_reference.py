@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from fastapi.routing import APIRoute
 
+from bridge.contract.requests import ClinicalInfo, ReportingApp
 from bridge.engine.http.engine_application import ROUTERS
-from bridge.engine.http.models.launch import ClinicalInfo, ReportingApp
 from bridge.engine.launch import LANGUAGES
 
 ROOT = Path(__file__).parents[2]

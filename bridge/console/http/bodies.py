@@ -10,8 +10,8 @@ from bridge.admin.access.permissions import ALL_SITES_ROLES, ConsoleRole, Grant
 from bridge.admin.audit_events import ConsoleEventQuery
 from bridge.admin.search.message_index import NumberKind
 from bridge.admin.search.queue_search import AcceptedDeliveryQuery, DeliveryQuery, MessageQuery
+from bridge.contract.requests import Model
 from bridge.queue.states import QueueState
-from bridge.web.bodies import Model
 from mappings.hl7.batch import MAX_MESSAGES, count_messages
 
 Text = Annotated[str, Field(max_length=200)]

@@ -38,9 +38,9 @@ from bridge.console.http.guard import (
     await_audited,
     run_audited,
 )
+from bridge.contract.requests import Model
 from bridge.executors import Threads
 from bridge.monitoring import channels as channel_records
-from bridge.web.bodies import Model
 from config.sections import ChannelKind
 
 channel_router = APIRouter(prefix="/api/channels", route_class=ConsoleRoute)

@@ -39,13 +39,7 @@ from bridge.console.errors import ForeignOrigin, InvalidJson, RequestTooLarge, S
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import BridgeError
 from bridge.executors import PoolFull, Threads
-from bridge.web.bodies import (
-    BodyTooLarge,
-    BoundedRequest,
-    BudgetExhausted,
-    has_nul,
-    is_own_page,
-)
+from bridge.web.bodies import BodyTooLarge, BoundedRequest, BudgetExhausted, has_nul, is_own_page
 from parsers.limits import DocumentRefused
 
 T = TypeVar("T")

@@ -6,25 +6,10 @@ of pixels: a resampled code of 80 pixels cannot be read.
 """
 
 from base64 import b64encode
-from enum import StrEnum
 from io import BytesIO
 
+from bridge.contract.requests import QrMode, QrSize
 from bridge.engine.documents.errors import QrTooLong
-
-
-class QrSize(StrEnum):
-    """The width of a QR code: 400 or 80 pixels."""
-
-    STANDARD = "standard"
-    MINI = "mini"
-
-
-class QrMode(StrEnum):
-    """The background of a QR code; `dark` has inverted colours."""
-
-    LIGHT = "light"
-    DARK = "dark"
-
 
 QUIET_ZONE = 4  # modules on each side, ISO/IEC 18004 §6.3.8
 

@@ -13,19 +13,19 @@ from fastapi import Request
 from pydantic import ValidationError
 
 from bridge.contract.errors import ErrorCode
-from bridge.contract.responses import InitResponse, LaunchResponse
-from bridge.engine.documents.errors import QrTooLong
-from bridge.engine.documents.qr import data_uri
-from bridge.engine.errors import EngineError
-from bridge.engine.http.engine_state import EngineState, engine_of
-from bridge.engine.http.models.fields import ResponseType
-from bridge.engine.http.models.launch import (
+from bridge.contract.requests import (
     ClinicalInfo,
     InitBody,
     LaunchBody,
     QrCodeOptions,
     ResponseOptions,
+    ResponseType,
 )
+from bridge.contract.responses import InitResponse, LaunchResponse
+from bridge.engine.documents.errors import QrTooLong
+from bridge.engine.documents.qr import data_uri
+from bridge.engine.errors import EngineError
+from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.requests.audit_events import audit_event, request_origin
 from bridge.engine.http.requests.error_handlers import problem_of, validation_problem
 from bridge.engine.http.requests.use_cases import actor_of

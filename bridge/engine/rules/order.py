@@ -19,20 +19,7 @@ from bridge.engine.rules.patients import folded_name
 from bridge.index_key import keyed_text
 from mappings.language.transforms import age_at
 
-_INVISIBLE = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]"
-)
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
-
-
-def has_invisible(text: str) -> bool:
-    """
-    True if an identifier has invisible characters.
-
-    These are control characters, line ends and direction marks. Two identifiers that differ only in
-    them look the same.
-    """
-    return _INVISIBLE.search(text) is not None
 
 
 def looks_like_email(text: str) -> bool:

@@ -21,7 +21,6 @@ from typing_extensions import override
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import EngineState, engine_of, is_loopback
-from bridge.engine.http.models.descriptions import problems
 from bridge.engine.http.report_page import authenticate_page
 from bridge.engine.http.requests.audit_events import note_person, record_refusal
 from bridge.engine.http.requests.request_limits import Allowance
@@ -30,6 +29,7 @@ from bridge.engine.http.requests.response_bodies import (
     HttpProblem,
     Problem,
     bad_request,
+    problems,
     too_large,
     unauthorized,
 )

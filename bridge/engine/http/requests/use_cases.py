@@ -19,9 +19,9 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.contract import OrderKey
 from bridge.contract.errors import ErrorCode
+from bridge.contract.requests import OrderIdentity
 from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import engine_of
-from bridge.engine.http.models.report_requests import OrderIdentity
 from bridge.engine.http.requests.audit_events import access_events, audit_event
 from bridge.engine.http.requests.response_bodies import FieldError, bad_request
 from bridge.engine.launch import ResponseWarning, warnings_header

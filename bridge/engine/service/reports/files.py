@@ -13,7 +13,6 @@ page shows a notice.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Any, cast
 
 from sqlalchemy import delete
@@ -23,6 +22,7 @@ from sqlmodel import col, select
 
 from bridge.contract import OrderKey
 from bridge.contract.errors import ErrorCode
+from bridge.contract.requests import UpdateMode
 from bridge.engine.errors import EngineError
 from bridge.engine.launch import Attachment, FileWarning, LaunchInput, LaunchWarning, file_lists
 from bridge.engine.launch_parser import fill_tags
@@ -42,13 +42,6 @@ from bridge.engine.service.work import ChangeEvent, Work
 FILES = metadata.tables[str(ReportFile.__tablename__)]
 _KnownFiles = dict[tuple[str, ...], ReportFile]
 _BYTES = cast("QueryableAttribute[bytes]", ReportFile.data)
-
-
-class UpdateMode(StrEnum):
-    """Whether new structured reports replace the existing ones."""
-
-    REPLACE = "replace"
-    APPEND = "append"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ import cv2
 import numpy as np
 import pytest
 
+from bridge.contract.requests import QrMode, QrSize
 from bridge.engine.documents.errors import QrTooLong
-from bridge.engine.documents.qr import QrMode, QrSize, data_uri, qr_png
+from bridge.engine.documents.qr import data_uri, qr_png
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 

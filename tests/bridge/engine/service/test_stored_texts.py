@@ -5,12 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
+from bridge.contract.requests import UpdateMode
 from bridge.engine.errors import EngineError
 from bridge.engine.launch import Attachment
 from bridge.engine.rules.lifecycle import FileKind
 from bridge.engine.rules.text.document import MAX_NODES, from_text, to_json
 from bridge.engine.service import stored_texts
-from bridge.engine.service.reports.files import UpdateMode, update_structured_reports
+from bridge.engine.service.reports.files import update_structured_reports
 from bridge.engine.service.signing import addenda
 from bridge.engine.service.signing.prelims import MAX_TAGS, prelim
 from bridge.engine.service.signing.sign import sign, unsign

@@ -17,10 +17,10 @@ from bridge.contract.errors import ErrorCode
 from bridge.engine.documents.uploads.mrrt import BadTemplate, write_template
 from bridge.engine.documents.uploads.mrrt import import_template as read_template
 from bridge.engine.errors import EngineError
-from bridge.engine.http.engine_state import engine_of
-from bridge.engine.http.models.administration import (
+from bridge.engine.http.app_bodies import (
     AuditQuery,
     CodeMapBody,
+    MacroBody,
     MrrtBody,
     NewSiteBody,
     PrelimGroupBody,
@@ -29,13 +29,13 @@ from bridge.engine.http.models.administration import (
     SiteChangeBody,
     TemplateBody,
     TokenBody,
+    Trigger,
     UserBody,
 )
-from bridge.engine.http.models.descriptions import problems
-from bridge.engine.http.models.fields import MacroBody, Trigger
+from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.http.requests.guard import AdminRoute
-from bridge.engine.http.requests.response_bodies import FieldError, bad_request
+from bridge.engine.http.requests.response_bodies import FieldError, bad_request, problems
 from bridge.engine.http.requests.use_cases import (
     RequestSite,
     actor_of,

@@ -16,20 +16,19 @@ from sqlalchemy import Connection
 from starlette.responses import JSONResponse, Response
 
 from bridge.contract.errors import ErrorCode
+from bridge.contract.requests import Body, Identifier, OptionalIdentifier
 from bridge.email import is_email
 from bridge.engine.errors import EngineError
-from bridge.engine.http.engine_state import EngineState, engine_of
-from bridge.engine.http.models.administration import (
+from bridge.engine.http.app_bodies import (
     AccountBody,
     EnrolmentBody,
     SecondFactorBody,
     SignatureBody,
 )
-from bridge.engine.http.models.descriptions import problems
-from bridge.engine.http.models.fields import Body, Identifier, OptionalIdentifier
+from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.http.requests.guard import AdminRoute
-from bridge.engine.http.requests.response_bodies import FieldError, bad_request
+from bridge.engine.http.requests.response_bodies import FieldError, bad_request, problems
 from bridge.engine.http.requests.use_cases import actor_of
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.accounts import second_factor, sessions, system_accounts, tokens, users

@@ -15,8 +15,8 @@ from pydantic import StrictInt
 from sqlalchemy import Connection
 from starlette.responses import JSONResponse, Response
 
+from bridge.contract.requests import Body
 from bridge.engine.http.engine_state import engine_of
-from bridge.engine.http.models.fields import Body
 from bridge.engine.http.requests.guard import AdminRoute
 from bridge.engine.service import change_feed, idempotency
 from bridge.engine.service.accounts import audit_queries, second_factor, sessions

@@ -20,15 +20,14 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from bridge.contract.errors import ErrorCode
+from bridge.contract.requests import ExportBody, RtfBody, RtfResponse
 from bridge.contract.responses import HtmlResponse
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.exports import file_names, html, json_record, pdf, rtf
 from bridge.engine.documents.exports.model import ExportedReport
-from bridge.engine.http.models.descriptions import problems
-from bridge.engine.http.models.report_requests import ExportBody, RtfBody, RtfResponse
 from bridge.engine.http.requests import response_bodies
 from bridge.engine.http.requests.guard import ExportRoute
-from bridge.engine.http.requests.response_bodies import bad_request
+from bridge.engine.http.requests.response_bodies import bad_request, problems
 from bridge.engine.http.requests.use_cases import (
     order_id_of,
     read_as_administrator,

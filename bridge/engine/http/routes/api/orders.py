@@ -13,23 +13,31 @@ from starlette.responses import Response
 
 from bridge.contract import OrderKey
 from bridge.contract.errors import ErrorCode
-from bridge.contract.responses import InitResponse, LaunchResponse, ProblemBody, StatusRecordBody
-from bridge.engine.errors import EngineError
-from bridge.engine.http import launch_requests
-from bridge.engine.http.engine_state import engine_of
-from bridge.engine.http.models.descriptions import NO_BODY, WARNINGS, problems
-from bridge.engine.http.models.launch import EXAMPLE, InitBody, LaunchBody
-from bridge.engine.http.models.report_requests import (
+from bridge.contract.requests import (
+    LAUNCH_EXAMPLE,
     AssignOrderBody,
     DeleteBody,
     FlatIdentity,
+    InitBody,
+    LaunchBody,
     LinkBody,
     PatientMergeBody,
     PatientUpdateBody,
     UpdateStructuredReports,
 )
+from bridge.contract.responses import InitResponse, LaunchResponse, ProblemBody, StatusRecordBody
+from bridge.engine.errors import EngineError
+from bridge.engine.http import launch_requests
+from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.requests.guard import FileRoute, LaunchRoute, WriteRoute
-from bridge.engine.http.requests.response_bodies import FastJsonResponse, FieldError, bad_request
+from bridge.engine.http.requests.response_bodies import (
+    NO_BODY,
+    WARNINGS,
+    FastJsonResponse,
+    FieldError,
+    bad_request,
+    problems,
+)
 from bridge.engine.http.requests.use_cases import (
     CommittedRefusal,
     ReportResult,
@@ -164,7 +172,7 @@ async def launch_batch(
         Body(
             description="Launch requests, each as for a single launch",
             min_length=1,
-            examples=[[EXAMPLE]],
+            examples=[[LAUNCH_EXAMPLE]],
         ),
     ],
 ) -> Response:

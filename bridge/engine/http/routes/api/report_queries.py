@@ -12,6 +12,13 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from bridge.contract.errors import ErrorCode
+from bridge.contract.requests import (
+    TAG_LENGTH,
+    OptionalQueryText,
+    OrderIdentity,
+    QueryText,
+    StatusBody,
+)
 from bridge.contract.responses import (
     ChangesResponse,
     ContentResponse,
@@ -23,12 +30,14 @@ from bridge.contract.responses import (
 )
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.long_poll import wait_for_changes
-from bridge.engine.http.models.descriptions import problems
-from bridge.engine.http.models.fields import TAG_LENGTH, OptionalQueryText, QueryText
-from bridge.engine.http.models.report_requests import OrderIdentity, StatusBody
 from bridge.engine.http.requests.audit_events import access_events
 from bridge.engine.http.requests.guard import GuardedRoute, QuotaName, consume_quota
-from bridge.engine.http.requests.response_bodies import FastJsonResponse, FieldError, bad_request
+from bridge.engine.http.requests.response_bodies import (
+    FastJsonResponse,
+    FieldError,
+    bad_request,
+    problems,
+)
 from bridge.engine.http.requests.use_cases import (
     RequestSite,
     order_id_of,

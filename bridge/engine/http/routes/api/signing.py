@@ -4,14 +4,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from bridge.contract import OrderKey
-from bridge.engine.http.models.descriptions import NO_BODY, WARNINGS, problems
-from bridge.engine.http.models.report_requests import (
-    AddendumSignBody,
-    OneReport,
-    PrelimBody,
-    SignBody,
-)
+from bridge.contract.requests import AddendumSignBody, OneReport, PrelimBody, SignBody
 from bridge.engine.http.requests.guard import WriteRoute
+from bridge.engine.http.requests.response_bodies import NO_BODY, WARNINGS, problems
 from bridge.engine.http.requests.use_cases import ReportResult, change_report, zone_of
 from bridge.engine.launch import OpenBracketsWarning
 from bridge.engine.rules.text.plain_text import open_brackets

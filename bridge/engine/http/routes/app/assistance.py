@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
-from bridge.engine.http.models.fields import FindingsBody
+from bridge.engine.http.app_bodies import FindingsBody
 from bridge.engine.http.outgoing_requests import RequestFailed, request_object
 from bridge.engine.http.report_page import ReportPageDep
 from bridge.engine.http.requests.guard import RecordingRoute, session_router

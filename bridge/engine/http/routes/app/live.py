@@ -22,8 +22,8 @@ from pydantic import Field, StrictInt
 from sqlmodel import Session
 from starlette.responses import Response, StreamingResponse
 
+from bridge.contract.requests import Body
 from bridge.engine.http import window_handover
-from bridge.engine.http.models.fields import Body
 from bridge.engine.http.report_page import ReportPage, ReportPageDep
 from bridge.engine.http.requests.guard import session_router
 from bridge.engine.http.requests.response_bodies import HttpProblem

@@ -13,12 +13,12 @@ from pydantic import Field, StrictBool, StrictInt
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from bridge.contract.requests import Body, Identifier
+from bridge.engine.http.app_bodies import ChoicesBody, TextBody
 from bridge.engine.http.launch_requests import link_address
-from bridge.engine.http.models.administration import ChoicesBody
-from bridge.engine.http.models.descriptions import PAGE_LEFT
-from bridge.engine.http.models.fields import Body, Identifier, TextBody
 from bridge.engine.http.report_page import ReportPageDep
 from bridge.engine.http.requests.guard import session_router
+from bridge.engine.http.requests.response_bodies import PAGE_LEFT
 from bridge.engine.http.window_handover import wait_for_handover
 from bridge.engine.links import Purpose
 from bridge.engine.rules.timestamps import iso

@@ -22,7 +22,7 @@ from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.exports import file_names, html, pdf, rtf
 from bridge.engine.documents.exports.model import ExportedReport
 from bridge.engine.errors import EngineError
-from bridge.engine.http.models.fields import MacroBody, MappingBody, Trigger
+from bridge.engine.http.app_bodies import MacroBody, MappingBody, Trigger
 from bridge.engine.http.report_page import ReportPageDep
 from bridge.engine.http.requests import response_bodies
 from bridge.engine.http.requests.guard import session_router

@@ -9,10 +9,10 @@ from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
 
 from bridge.contract.errors import ErrorCode
+from bridge.contract.requests import TAG_LENGTH, QueryText
 from bridge.engine.errors import EngineError
+from bridge.engine.http.app_bodies import AssignBody
 from bridge.engine.http.engine_state import EngineDep, engine_of
-from bridge.engine.http.models.administration import AssignBody
-from bridge.engine.http.models.fields import TAG_LENGTH, QueryText
 from bridge.engine.http.requests.audit_events import access_events, audit_event
 from bridge.engine.http.sign_in.account_session import AccountRoute, SignedInDep
 from bridge.engine.live.change_notifier import wait_notified

@@ -1,16 +1,31 @@
-"""Bodies of the administrative endpoints (sites, users, tokens, templates) and of accounts."""
+"""Bodies of the administrative endpoints (sites, users, tokens, templates), accounts and pages."""
 
 # ruff: noqa: N815  # the spelling of the interface reference
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, StrictBool, StrictInt, model_validator
+from fastapi import Path
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    StrictBool,
+    StrictInt,
+    StringConstraints,
+    model_validator,
+)
+from typing_extensions import override
 
 from bridge.audit.trail import TrailQuery
-from bridge.engine.http.models.fields import Body, Identifier, OptionalIdentifier
+from bridge.contract.errors import ErrorCode
+from bridge.contract.requests import Body, Identifier, OptionalIdentifier
+from bridge.engine.errors import EngineError
 from bridge.engine.rules.site_roles import SiteRole
+from bridge.engine.rules.text.document import MAX_NODES, Document, from_text, to_json
+from bridge.engine.rules.text.plain_text import from_lines
 from bridge.engine.rules.timestamps import parse_iso
 from bridge.engine.service.caller import TokenScope
+from bridge.engine.service.signing.page_actions import read_document
 from bridge.engine.service.sites.preferences import Language, Preferences
 from bridge.engine.service.sites.site_settings import (
     MAX_SIGN_DELAY,
@@ -245,3 +260,64 @@ class SecondFactorBody(AccountBody):
     """Whether an account needs a second factor."""
 
     required: StrictBool
+
+
+Trigger = Annotated[
+    str, StringConstraints(pattern=r"^[^\s\x85/]{1,32}$"), Path(description="One word, no slash")
+]
+"""The word that a user types for a macro."""
+
+
+class TextBody(Body):
+    """A text, as a structured document or as plain text."""
+
+    document: dict[str, Any] | None = None
+    text: str | None = Field(default=None, max_length=4_000_000)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "TextBody":
+        if (self.document is None) == (self.text is None):
+            message = "either document or text is needed"
+            raise ValueError(message)
+        return self
+
+    def sent(self) -> dict[str, Any]:
+        """Return the JSON of the document; not validated. Raise EngineError for too many lines."""
+        if self.document is not None:
+            return self.document
+        text = self.text or ""
+        # Counted first: a document of millions of lines needs seconds and a gigabyte.
+        if text.count("\n") + text.count("\r") - text.count("\r\n") >= MAX_NODES:
+            raise EngineError(ErrorCode.BAD_DOCUMENT, pointer="/document/content")
+        return to_json(self.read_text(text))
+
+    def read_text(self, text: str) -> Document:
+        """Return the document of a plain text."""
+        return from_text(text)
+
+    def content(self) -> Document:
+        """Return the document in either form; raise `EngineError`."""
+        return read_document(self.sent())
+
+
+class MacroBody(TextBody):
+    """A macro: its text, and its name in lists."""
+
+    name: OptionalIdentifier = ""
+
+    @override
+    def read_text(self, text: str) -> Document:
+        """Return the document of a plain text whose brackets are fields, as in a template."""
+        return from_lines(text)
+
+
+class MappingBody(Body):
+    """Key findings to be mapped into a template."""
+
+    findings: str = Field(default="", max_length=100_000)
+
+
+class FindingsBody(TextBody):
+    """The current text, and key findings to insert into its sections."""
+
+    findings: str = Field(max_length=100_000)
