@@ -142,7 +142,7 @@ def _compile_kind(
     plan: OrderRules | PatientRules
     compile_plan = compile_orders if kind == "orders" else compile_patients
     plan = compile_plan(root, entries, context)
-    return InboundMapping(name, "", acceptance, plan, takes_long=context.diagnostics.takes_long)
+    return InboundMapping(name, "", acceptance, plan, needs_thread=context.diagnostics.needs_thread)
 
 
 def _version(sources: Sources, files: Sequence[str]) -> str:

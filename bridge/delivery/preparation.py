@@ -269,12 +269,12 @@ class Preparation:
                 ready.append((plan, content))
             else:
                 results[plan.delivery.delivery_id] = self._failed(plan, content)
-        slow = [each for each in ready if each[0].mapping.takes_long]
+        slow = [each for each in ready if each[0].mapping.needs_thread]
         written = await asyncio.gather(*(Threads.HOOKS.run(self._write, *each) for each in slow))
         messages = {
             plan.delivery.delivery_id: one for (plan, _), one in zip(slow, written, strict=True)
         }
-        quick = [each for each in ready if not each[0].mapping.takes_long]
+        quick = [each for each in ready if not each[0].mapping.needs_thread]
         self._storing = asyncio.create_task(
             Threads.DELIVERY.run(self._finish, quick, messages, plans)
         )

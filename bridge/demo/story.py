@@ -335,9 +335,9 @@ async def settle(context: DemoContext, service: DemoService) -> list[tuple[str, 
         command = ("deliveries", "list", "--home", str(service.home), "--json")
         rows: list[dict[str, Any]] = json.loads(await service.bridge(*command))
         # A cancelled order is not reported to receivers that got no result of it.
-        owed = [row["state"] for row in rows if row["state"] != "ignored"]
-        expect("deliveries", len(ids), len(owed))
-        return set(owed)
+        wanted = [row["state"] for row in rows if row["state"] != "ignored"]
+        expect("deliveries", len(ids), len(wanted))
+        return set(wanted)
 
     await until("deliveries done", states, lambda found: found == {"done"})
     context.narrator.done(

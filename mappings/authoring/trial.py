@@ -286,7 +286,7 @@ def try_message(
         issues = (*issues, Issue("", "parked", "the message is acknowledged, and parked"))
     issues += tuple(code.issue for code in dict.fromkeys(unmapped))
     used, unused = _fields(tracked)
-    if components and accepted and not mapping.takes_long:
+    if components and accepted and not mapping.needs_thread:
         whole = [replace(event, echo=()) for event in events]
         known = (message.encoding, defaults)
         used_parts, unused_parts = sort_parts(

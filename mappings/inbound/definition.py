@@ -263,7 +263,7 @@ class InboundMapping:
     """The names of the files of which it was compiled."""
     sources: Sources = field(default_factory=dict, repr=False, compare=False)
     """The texts of these files, with which another process can compile the same mapping."""
-    takes_long: bool = False
+    needs_thread: bool = False
     """Whether a rule is a hook or a complex pattern, so that messages are read on a thread."""
 
     @property

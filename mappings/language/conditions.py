@@ -107,7 +107,7 @@ def compile_pattern(node: YamlNode, diagnostics: Diagnostics) -> Search:
     except ValueError as error:
         diagnostics.error(node, "pattern", str(error))
         return lambda value: None
-    diagnostics.takes_long |= found.programsize > _FEW_STEPS
+    diagnostics.needs_thread |= found.programsize > _FEW_STEPS
     return _search(found)
 
 

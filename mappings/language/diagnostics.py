@@ -103,7 +103,7 @@ class Diagnostics:
         """The files that were included."""
         self.conditions: dict[tuple[str, str], Callable[[Any], bool]] = {}
         """Compiled conditions, by path and pattern."""
-        self.takes_long = False
+        self.needs_thread = False
         """Whether a rule is a hook or a complex pattern, which must not run on the event loop."""
 
     @property

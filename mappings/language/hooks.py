@@ -89,7 +89,7 @@ def find_hook(
         diagnostics.error(node, "hook", "a hook is written as module:function, both plain names")
         return None
     module, function = name.groups()
-    diagnostics.takes_long = True
+    diagnostics.needs_thread = True
     file = f"{module}{SUFFIX}"
     if file not in sources:
         known = [each.removesuffix(SUFFIX) for each in sources if each.endswith(SUFFIX)]

@@ -87,7 +87,7 @@ class OutboundMapping:
     """The names of the files of which it was compiled."""
     base: tuple[str, str] | None = None
     """Name and version of the definition on which the settings of a destination are overlaid."""
-    takes_long: bool = False
+    needs_thread: bool = False
     """Whether a rule is a hook or a complex pattern."""
 
     @property
@@ -150,8 +150,8 @@ def compile_outbound(
         _check_parts(root, entries["parts"], context)
     if entries["kind"].value != STATUS:  # status messages contain no text
         check_style_has_effect(root, entries, context)
-    long = context.diagnostics.takes_long
-    return OutboundMapping(name, "", style, statuses, writers, takes_long=long)
+    long = context.diagnostics.needs_thread
+    return OutboundMapping(name, "", style, statuses, writers, needs_thread=long)
 
 
 def _check_parts(root: YamlNode, parts: YamlNode, context: CompilationContext) -> None:

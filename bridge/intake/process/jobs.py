@@ -160,7 +160,7 @@ def read_inline(
         return None
     policy = listeners[claimed.listener]
     definition = _active_version(policy, claimed.mapping, claimed.mapping_version)
-    if definition is None or definition.takes_long:
+    if definition is None or definition.needs_thread:
         return None
     unmapped: list[UnmappedCode] = []
     defaults = _defaults(claimed, policy, unmapped)

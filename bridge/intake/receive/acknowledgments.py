@@ -274,7 +274,7 @@ class AcknowledgmentBuilder:
             mapping=definition.name if definition else "",
             mapping_version=definition.version if definition else "",
             ack=self._build(verdict, codes, payload, now),
-            # If no acknowledgment is owed, this is the code that the sender would have got.
+            # If no acknowledgment is required, this is the code that the sender would have got.
             ack_code=(codes[0] if codes else verdict.code).value,
             state=_state(verdict),
             received_at=int(now.timestamp() * 1000),
@@ -356,7 +356,7 @@ class AcknowledgmentBuilder:
         return self.refuse(verdict, payload, DuplicateKeyIdentifier("MSH-10"), now)
 
     def application_reply(self, verdict: Verdict, payload: bytes, now: datetime) -> list[bytes]:
-        """Return the application acknowledgment alone, if one is owed."""
+        """Return the application acknowledgment alone, if one is required."""
         header = verdict.header
         code = None if header is None else deferred_application_code(header, verdict.code)
         return [] if code is None else [self._build(verdict, [code], payload, now)]

@@ -156,7 +156,7 @@ class IntakeHandler:
         one.
         """
         self._policy = policy
-        self.takes_long = any(each.takes_long for each in policy.definitions)
+        self.needs_thread = any(each.needs_thread for each in policy.definitions)
         """Whether every frame must be evaluated on a thread."""
         self._evaluator = FrameEvaluator(policy, self._report_error)
         evaluate = self._evaluator.evaluate
@@ -503,7 +503,7 @@ class FrameOffload:
 
     def _handle_now(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> bool:
         """Handle a frame unless it is slow; return whether it was handled."""
-        if self._takes_long(frame):
+        if self._needs_thread(frame):
             return False
         try:
             with bounded_patterns():
@@ -518,15 +518,15 @@ class FrameOffload:
         prepared = await loop.run_in_executor(threads, self._handler.prepare, frame, peer)
         self._handler.store(frame, prepared, reply)
 
-    def _takes_long(self, frame: Frame) -> bool:
+    def _needs_thread(self, frame: Frame) -> bool:
         is_large = len(frame.payload) >= self._min_bytes
-        return self._handler.takes_long or is_large or self._reads_database(frame)
+        return self._handler.needs_thread or is_large or self._reads_database(frame)
 
     def _reads_database(self, frame: Frame) -> bool:
         return self._needs_lookup is not None and self._needs_lookup(frame.payload)
 
     def _threads_for(self, frame: Frame) -> Executor:
-        if not self._handler.takes_long:
+        if not self._handler.needs_thread:
             if len(frame.payload) >= self._min_bytes:
                 return self._threads
             if self._reads_database(frame):

@@ -154,7 +154,7 @@ def test_messages_that_are_not_read_at_once(changes: dict[str, Any]) -> None:
 
 def test_slow_definitions_are_not_read_at_once() -> None:
     """A hook waits for another process, and a large pattern computes for long."""
-    slow = ListenerPolicy("ris", (replace(version("slow"), takes_long=True),), "SITE1")
+    slow = ListenerPolicy("ris", (replace(version("slow"), needs_thread=True),), "SITE1")
     assert read_inline(claimed_of(slow), {"ris": slow}) is None
 
 

@@ -392,7 +392,7 @@ async def test_a_frame_whose_patterns_take_long_is_evaluated_on_a_thread(
     text = f"include: orders.yaml\ntags: {{PatientMRN: {rule}}}\n"
     made = compile_sources({**SOURCES, "slow.yaml": text}, "slow")
     assert isinstance(made, InboundMapping)
-    assert not made.takes_long
+    assert not made.needs_thread
     evaluated_in: list[int] = []
     before = InboundMapping.pre_check
 
@@ -420,8 +420,8 @@ async def test_a_frame_whose_patterns_take_long_is_evaluated_on_a_thread(
 
 def test_large_patterns_use_a_thread() -> None:
     """A thread matches large patterns, the loop small ones."""
-    assert listening("large").takes_long
-    assert not any(each.takes_long for each in LISTENING.definitions)
+    assert listening("large").needs_thread
+    assert not any(each.needs_thread for each in LISTENING.definitions)
 
 
 class States:
