@@ -35,8 +35,7 @@ def check(
     ] = False,
 ) -> None:
     """Check settings, mappings, keys, databases and connections; list every mistake."""
-    from bridge.admin.checks.checks import check_home, check_protections, fix_home
-    from bridge.admin.checks.findings import CheckSeverity
+    from bridge.admin.checks.checks import CheckSeverity, check_home, check_protections, fix_home
 
     if fix:
         fix_home(home)  # the check below lists the rest

@@ -17,7 +17,6 @@ from typing import Any
 import httpx
 
 from bridge.demo import script, story
-from bridge.demo.checks import DemoError, Interrupted, run_until_end
 from bridge.demo.installation import (
     HOST,
     OPERATOR,
@@ -28,7 +27,7 @@ from bridge.demo.installation import (
     Ports,
     free_ports,
 )
-from bridge.demo.narration import Narrator
+from bridge.demo.narration import DemoError, Interrupted, Narrator, run_until_end
 from bridge.demo.participants import Hospital, Radiologist, Result
 from bridge.demo.script import DemoContext
 from bridge.runtime.loop import run

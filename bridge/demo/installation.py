@@ -23,7 +23,7 @@ from typing import IO, Final, Self
 import httpx
 
 import bridge
-from bridge.demo.checks import CommandFailed, NotReady, TooLate, until
+from bridge.demo.narration import CommandFailed, NotReady, TooLate, until
 
 HOST: Final = "127.0.0.1"
 _READY_SECONDS: Final = 300.0  # a small or busy machine compiles everything at the first start

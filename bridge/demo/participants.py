@@ -19,8 +19,8 @@ from typing import Any, Final, Self
 
 import httpx
 
-from bridge.demo.checks import CallRefused, NoReply, TooLate, Unexpected
 from bridge.demo.installation import HOST, SITE
+from bridge.demo.narration import CallRefused, NoReply, TooLate, Unexpected
 from bridge.mllp_peers import AcknowledgingReceiver, ReceivedMessage, send
 from mappings.hl7.acknowledgment import ReceivedAck, read_ack
 from mappings.hl7.message import Message

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bridge.demo.checks import SamplesMissing
-from bridge.demo.narration import Narrator
+from bridge.demo.narration import Narrator, SamplesMissing
 from bridge.demo.participants import Hospital, Order, Radiologist, System
 
 SAMPLES: Final = Path(__file__).parents[2] / "sample_messages"

@@ -11,7 +11,6 @@ from statistics import median
 from typing import Any, Final
 
 from bridge.demo import script
-from bridge.demo.checks import TIMEOUT_SECONDS, Unexpected, expect, until
 from bridge.demo.installation import (
     HOST,
     SIGN_DELAY,
@@ -22,7 +21,7 @@ from bridge.demo.installation import (
     Ports,
     settings,
 )
-from bridge.demo.narration import Narrator
+from bridge.demo.narration import TIMEOUT_SECONDS, Narrator, Unexpected, expect, until
 from bridge.demo.participants import (
     Exchange,
     Hospital,

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.admin.checks.checks import check_home
-from bridge.admin.checks.findings import CheckSeverity
+from bridge.admin.checks.checks import CheckSeverity, check_home
 from config.example import render_new
 from config.settings import further_mistakes, valid_settings
 

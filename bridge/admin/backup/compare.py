@@ -17,7 +17,7 @@ from sqlalchemy.engine import make_url
 
 from bridge import active_settings
 from bridge.active_settings import all_sources
-from bridge.admin.backup.copies import urls_of
+from bridge.admin.backup.backup import urls_of
 from bridge.admin.report_engine import CommandEngine, EngineNotReady, internal_engine
 from bridge.store import migration
 from bridge.store.database import Database

@@ -18,8 +18,10 @@ from typing import Any, Final
 
 from bridge import __version__, active_settings
 from bridge.admin.audit_events import audited
-from bridge.admin.backup.backup import DIGESTS, FORMAT, MANIFEST
-from bridge.admin.backup.copies import (
+from bridge.admin.backup.backup import (
+    DIGESTS,
+    FORMAT,
+    MANIFEST,
     BackupFailed,
     DatabaseCopy,
     NotRestored,

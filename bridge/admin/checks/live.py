@@ -22,8 +22,12 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from bridge.admin.checks.checks import active_or_file_settings
-from bridge.admin.checks.findings import CheckFinding, CheckSeverity, with_positions
+from bridge.admin.checks.checks import (
+    CheckFinding,
+    CheckSeverity,
+    active_or_file_settings,
+    with_positions,
+)
 from bridge.contract import TOKEN_HEADER
 from bridge.transports import TransportError
 from bridge.transports.connection_paths import (

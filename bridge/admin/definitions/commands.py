@@ -15,7 +15,8 @@ from bridge.admin.checks.checks import is_missing
 from bridge.admin.checks.connection_checks import used_definitions
 from bridge.admin.definitions import activation, drafts
 from bridge.admin.definitions.activation import ActivationResult, Author
-from bridge.admin.definitions.comparison import (
+from bridge.admin.definitions.result_previews import ResultPreviews
+from bridge.admin.definitions.trials import (
     MessageSample,
     OrderReader,
     compare_samples,
@@ -25,7 +26,6 @@ from bridge.admin.definitions.comparison import (
     order_reader,
     stored_samples,
 )
-from bridge.admin.definitions.result_previews import ResultPreviews
 from bridge.audit.events import operator
 from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError

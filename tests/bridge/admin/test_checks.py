@@ -20,12 +20,13 @@ from typer.testing import CliRunner
 from typing_extensions import override
 
 from bridge.admin.checks.checks import (
+    CheckFinding,
+    CheckSeverity,
     check_home,
     check_protections,
     check_sign_in,
     protection_findings,
 )
-from bridge.admin.checks.findings import CheckFinding, CheckSeverity
 from bridge.admin.checks.live import PeerCheck, check_live, run_checks
 from bridge.admin.data_directory import create_data_directory
 from bridge.cli.application import application

@@ -14,8 +14,7 @@ from bridge.active_settings import (
     make_connection_record,
     origin_of,
 )
-from bridge.admin.checks.checks import check_home
-from bridge.admin.checks.findings import CheckSeverity
+from bridge.admin.checks.checks import CheckSeverity, check_home
 from bridge.admin.checks.live import check_live
 from bridge.admin.connection_settings import ConnectionChange, Connections, ProposedConnection
 from bridge.admin.errors import ChangeConflict, InvalidContent, InvalidState, NoSuchItem

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from bridge.active_settings import current, make_connection_record
-from bridge.admin.backup import copies
+from bridge.admin.backup import backup as backups
 from bridge.admin.backup.backup import back_up
 from bridge.cli.application import application
 from bridge.store.databases import bridge_database
@@ -289,7 +289,7 @@ def test_the_copies_of_both_databases_are_of_one_moment(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is written while the first database is copied is in neither copy."""
-    original = copies._copy_file
+    original = backups._copy_file
 
     def copy_file(name: str, *arguments: Any) -> Any:
         for stem in ("bridge", "bridge-engine"):
@@ -297,7 +297,7 @@ def test_the_copies_of_both_databases_are_of_one_moment(
                 other.execute("CREATE TABLE IF NOT EXISTS later (x)")
         return original(name, *arguments)
 
-    monkeypatch.setattr(copies, "_copy_file", copy_file)
+    monkeypatch.setattr(backups, "_copy_file", copy_file)
     ok("backup", tmp_path / "a.backup", "--home", home)
     manifest = json.loads(members(tmp_path / "a.backup")["manifest.json"])
     assert [each["name"] for each in manifest["databases"]] == ["bridge", "engine"]
@@ -313,7 +313,7 @@ def test_ctrl_c_leaves_nothing(
     def interrupt(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(copies, "verify_file", interrupt)
+    monkeypatch.setattr(backups, "verify_file", interrupt)
     monkeypatch.setattr("bridge.admin.backup.restore.verify_file", interrupt)
     target = tmp_path / "target"
     result = (
@@ -419,16 +419,16 @@ def test_a_failed_restore_leaves_the_database_empty(
     home, empty = postgres_home
     file, again = tmp_path / "a.backup", tmp_path / "again"
     ok("backup", file, "--home", home)
-    original = copies._read_table
+    original = backups._read_table
 
     def fail(server: Any, table: str, *more: Any) -> None:
         if table == "engine_site":
             raise KeyboardInterrupt
         original(server, table, *more)
 
-    monkeypatch.setattr(copies, "_read_table", fail)
+    monkeypatch.setattr(backups, "_read_table", fail)
     result = bridge("restore", file, again, "--database-url", empty)
     assert result.exit_code == 130
     assert not again.exists()
-    monkeypatch.setattr(copies, "_read_table", original)
+    monkeypatch.setattr(backups, "_read_table", original)
     ok("restore", file, again, "--database-url", empty)

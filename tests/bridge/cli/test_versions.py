@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 from typing_extensions import override
 
 from bridge.admin.data_directory import create_data_directory
-from bridge.admin.definitions import comparison, drafts
+from bridge.admin.definitions import drafts, trials
 from bridge.admin.definitions.activation import activate_at_start
 from bridge.cli.application import application
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, ControlIds
@@ -258,7 +258,7 @@ def test_large_messages_are_compared_until_a_limit(
     home.ok("activate", "orders")
     store(home, *(ORDER.replace("|C1|", f"|C{number}|") for number in range(5)))
     assert len(json.loads(home.ok("try", "orders", "--last", "9", "--json"))) == 5
-    monkeypatch.setattr(comparison, "MAX_SAMPLE_BYTES", 2 * len(ORDER))
+    monkeypatch.setattr(trials, "MAX_SAMPLE_BYTES", 2 * len(ORDER))
     assert len(json.loads(home.ok("try", "orders", "--last", "9", "--json"))) == 2
 
 

@@ -153,9 +153,9 @@ class SlowMapping(OutboundMapping):
         return super().render(context)
 
 
-@pytest.mark.parametrize("takes_long", [False, True])
+@pytest.mark.parametrize("needs_thread", [False, True])
 async def test_other_work_is_not_blocked(
-    tmp_path: Path, database: Database, takes_long: bool
+    tmp_path: Path, database: Database, needs_thread: bool
 ) -> None:
     """While a hook runs, frames are acknowledged and other destinations get their messages."""
     SlowMapping.called, SlowMapping.may_finish, SlowMapping.threads = (
@@ -164,7 +164,7 @@ async def test_other_work_is_not_blocked(
         (),
     )
     made = {each.name: getattr(outbound()[0], each.name) for each in fields(OutboundMapping)}
-    mapping = SlowMapping(**{**made, "takes_long": takes_long})
+    mapping = SlowMapping(**{**made, "needs_thread": needs_thread})
     slow, quick = destination("slow", mappings=(mapping,)), destination("quick")
     async with open_hospital(tmp_path, database, slow, quick) as hospital:
         await hospital.send(order("ID1", "A1"))

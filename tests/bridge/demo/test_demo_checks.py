@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.demo.checks import (
+from bridge.demo.narration import (
     Interrupted,
     SamplesMissing,
     ServiceEnded,
