@@ -8,8 +8,6 @@ from contextvars import copy_context
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
-from pydantic import ValidationError
-
 from bridge.admin.access.grants import GrantedRoles
 from bridge.admin.errors import EngineRefusal, EngineUnreachable
 from bridge.contract.responses import AccountInfo, EnrolmentLink, iso, moment
@@ -45,13 +43,10 @@ class ReportEngine:
         """
         site = path[1] if len(path) > 1 else ""
         quoted = "".join(f"/{quote(each, safe='')}" for each in path)
-        try:
-            status, answer = await self.client.administer(
-                method, quoted, site, body=body, query=query
+        with _answered():
+            return _successful(
+                *await self.client.administer(method, quoted, site, body=body, query=query)
             )
-        except EngineFailure:
-            raise EngineUnreachable from None
-        return _successful(status, answer)
 
     async def audit_events(self, site: str, criteria: Mapping[str, Any]) -> list[dict[str, Any]]:
         """
@@ -61,10 +56,8 @@ class ReportEngine:
         """
         span = {name: iso(criteria[name]) for name in ("since", "until") if name in criteria}
         answer = await self.call("GET", "sites", site, "audit", query={**criteria, **span})
-        try:
+        with _answered():
             return [{**event, "at": moment(event["at"])} for event in answer["events"]]
-        except ValueError:
-            raise EngineUnreachable from None
 
     async def verify_audit(self) -> dict[str, Any]:
         """Verify the whole hash chain of the audit trail."""
@@ -75,23 +68,19 @@ class ReportEngine:
         """Find an account by its e-mail address or its id."""
         is_id = email_or_id.isascii() and email_or_id.isdigit()  # else an e-mail address
         query = {"accountId": email_or_id} if is_id else {"email": email_or_id}
-        try:
+        with _answered():
             status, answer = await self.client.administer_account("GET", query=query)
             if status == _NOT_FOUND:
                 return None
             return AccountInfo.model_validate(_successful(status, answer))
-        except (EngineFailure, ValidationError):
-            raise EngineUnreachable from None
 
     async def enrol(
         self, account_id: str, *, second_factor: bool, end_tokens: bool
     ) -> EnrolmentLink:
         """End password, second factor and sessions of an account; return an enrolment link."""
         body = {"accountId": account_id, "secondFactor": second_factor, "endTokens": end_tokens}
-        try:
+        with _answered():
             return EnrolmentLink.model_validate(await self._account("/enrolment", body))
-        except ValidationError:
-            raise EngineUnreachable from None
 
     async def require_second_factor(self, account_id: str, *, required: bool) -> None:
         await self._account("/second-factor", {"accountId": account_id, "required": required})
@@ -108,18 +97,22 @@ class ReportEngine:
 
         Raises EngineRefusal except for a command with the internal engine.
         """
-        try:
-            answer = await self.call("POST", "operator", "accounts", body={"email": email})
+        answer = await self.call("POST", "operator", "accounts", body={"email": email})
+        with _answered():
             return AccountInfo.model_validate(answer)
-        except ValidationError:
-            raise EngineUnreachable from None
 
     async def _account(self, path: str, body: Mapping[str, Any]) -> Any:
-        try:
-            status, answer = await self.client.administer_account("POST", path, body=body)
-        except EngineFailure:
-            raise EngineUnreachable from None
-        return _successful(status, answer)
+        with _answered():
+            return _successful(*await self.client.administer_account("POST", path, body=body))
+
+
+@contextmanager
+def _answered() -> Iterator[None]:
+    """Raise EngineUnreachable without a response, and for one that cannot be read."""
+    try:
+        yield
+    except (EngineFailure, ValueError):  # of pydantic, or of a time
+        raise EngineUnreachable from None
 
 
 def _successful(status: int, answer: Any) -> Any:
