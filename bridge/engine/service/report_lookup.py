@@ -61,6 +61,14 @@ _LOCK_KEYS: Final = (
     .subquery()
 )
 _LOCK_PATIENTS: Final = select_columns(func.pg_advisory_xact_lock(_LOCK_KEYS.c.key))
+_LOCK_ORDERS: Final = (
+    select(ReportOrder, Report)
+    .join(Report, col(Report.pk) == col(ReportOrder.report_pk))
+    .where(*_WANTED)
+    .order_by(col(Report.pk))
+    .with_for_update(of=Report)
+    .execution_options(populate_existing=True)
+)
 _LOCK_REPORTS: Final = (
     select(Report)
     .where(col(Report.pk).in_(bindparam("keys", expanding=True)))
@@ -138,22 +146,16 @@ def current_identity(connection: Connection, identity: OrderKey) -> OrderKey:
     return OrderKey(identity.site, pointers.get(identity.mrn, identity.mrn), identity.accession)
 
 
-def find_orders(
-    session: Session, identities: Sequence[OrderKey], *, current: bool = False
-) -> dict[OrderKey, ReportOrder]:
+def find_orders(session: Session, identities: Sequence[OrderKey]) -> dict[OrderKey, ReportOrder]:
     """
-    Return the stored orders with these identities, without a lock. Merged identifiers are followed.
+    Return the stored orders with these identities, without a lock.
 
-    `current` says that the caller has already followed them.
+    Merged patient identifiers are followed.
     """
-    followed = (
-        {identity: identity for identity in identities}
-        if current
-        else current_identities(session.connection(), identities)
-    )
+    followed = current_identities(session.connection(), identities)
     stored = _stored(session, sorted(set(followed.values())))
     found = {identity: stored[valid] for identity, valid in followed.items() if valid in stored}
-    missing = [] if current else [identity for identity in followed if identity not in found]
+    missing = [identity for identity in followed if identity not in found]
     moved = _merged_since(session.connection(), missing, followed)
     return found | find_orders(session, moved) if moved else found
 
@@ -244,30 +246,40 @@ def lock_orders(
     orders.
 
     Orders that move or appear while this transaction waits for a lock are looked up again. Raise
-    `changed` if they still change after `ATTEMPTS` attempts. `current` is as for `find_orders`.
+    `changed` if they still change after `ATTEMPTS` attempts. `current`: the caller has followed
+    merged patient identifiers already.
     """
     if current and not current_report_keys(work.connection, identities):
         return [None] * len(identities)  # the usual case of a registration
-    seen = find_orders(work.session, identities, current=current)
     for _ in range(ATTEMPTS):
-        if not seen:  # nothing to lock; the unique key refuses a concurrent insert
-            return [None] * len(identities)
-        reports = lock_reports(work, (order.report_pk for order in seen.values()))
-        before = _places(seen)
-        if work.connection.dialect.name != _ONE_WRITER:  # an order may have moved
-            seen = find_orders(work.session, identities)
-        if _places(seen) == before:  # the locks prevent changes until the commit
-            return [
-                LockedOrder(seen[identity], reports[seen[identity].report_pk])
-                if identity in seen
-                else None
-                for identity in identities
-            ]
-    raise EngineError(ErrorCode.CHANGED)
+        followed = (
+            {identity: identity for identity in identities}
+            if current
+            else current_identities(work.connection, identities)
+        )
+        locked = _lock(work, set(followed.values()))
+        found = {identity: locked[valid] for identity, valid in followed.items() if valid in locked}
+        if work.connection.dialect.name == _ONE_WRITER:
+            break
+        # An order may have changed or moved before the locks; they prevent it until the commit.
+        places = {identity: key_of(place.report) for identity, place in found.items()}
+        again = find_orders(work.session, identities)
+        if places == {identity: order.report_pk for identity, order in again.items()}:
+            break
+        current = False
+    else:
+        raise EngineError(ErrorCode.CHANGED)
+    return [found.get(identity) for identity in identities]
 
 
-def _places(orders: Mapping[OrderKey, ReportOrder]) -> dict[OrderKey, int]:
-    return {identity: order.report_pk for identity, order in orders.items()}
+def _lock(work: Work, identities: Iterable[OrderKey]) -> dict[OrderKey, LockedOrder]:
+    """Lock the reports of orders under current identities."""
+    found: dict[OrderKey, LockedOrder] = {}
+    for some in _parameters(identities):
+        for order, report in work.session.exec(_LOCK_ORDERS, params=some):
+            identity = OrderKey(order.site_id, order.mrn, order.accession)
+            found[identity] = LockedOrder(order, report)
+    return found
 
 
 def lock_report(work: Work, identity: OrderKey) -> LockedOrder:

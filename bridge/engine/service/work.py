@@ -158,19 +158,26 @@ class Work:
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """Run a block in a savepoint. An error rolls back the block and drops what it announced."""
-        lists: tuple[list[Any], ...] = (self.announced, self.audit_events)
-        lengths = [len(each) for each in lists]
+        self.flush()
+        announced, audited = len(self.announced), len(self.audit_events)
         try:
-            with self.session.begin_nested():
-                self.session.connection()  # sets the savepoint now, not with the first query
+            with self.connection.begin_nested():
                 yield
+                self.flush()
         except BaseException:
-            for each, length in zip(lists, lengths, strict=True):
-                del each[length:]
+            del self.announced[announced:]
+            del self.audit_events[audited:]
             kept = self._announced_once.items()
-            self._announced_once = {key: each for key, each in kept if each[0] < lengths[0]}
-            self.session.expire_all()
+            self._announced_once = {key: change for key, change in kept if change[0] < announced}
+            self._forget_changes()
             raise
+
+    def _forget_changes(self) -> None:
+        """Drop ORM changes that were rolled back; other rows are loaded again on their next use."""
+        if self._session is not None:
+            for row in (*self._session.new, *self._session.deleted):
+                self._session.expunge(row)
+            self._session.expire_all()
 
 
 def event_kinds(announced: Iterable[Mapping[str, Any]]) -> frozenset[str]:

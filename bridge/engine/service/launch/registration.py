@@ -40,6 +40,9 @@ MAX_METADATA = 2**19
 
 REPORTS = metadata.tables[str(Report.__tablename__)]
 ORDERS = metadata.tables[str(ReportOrder.__tablename__)]
+# Built once: building a statement costs more than executing it.
+_INSERT_REPORTS: Final = insert(REPORTS).returning(REPORTS.c.report_id, REPORTS.c.pk)
+_INSERT_ORDERS: Final = insert(ORDERS)
 _CREATED: Final = {
     Status.ORDERED: ChangeEvent.ORDER_REGISTERED,
     Status.DRAFT: ChangeEvent.REPORT_CREATED,
@@ -183,7 +186,7 @@ def create_reports(work: Work, new: Sequence[NewReport]) -> list[str]:
     groups = _by_report(new)
     ids = report_ids(len(groups))
     inserted = work.connection.execute(
-        insert(REPORTS).returning(REPORTS.c.report_id, REPORTS.c.pk),
+        _INSERT_REPORTS,
         [_report_values(work, *pair) for pair in zip(ids, groups, strict=True)],
     )
     keys = {row.report_id: row.pk for row in inserted}
@@ -191,7 +194,7 @@ def create_reports(work: Work, new: Sequence[NewReport]) -> list[str]:
         [_order_values(work, order, keys[report_id], place) for place, order in enumerate(group)]
         for report_id, group in zip(ids, groups, strict=True)
     ]
-    work.connection.execute(insert(ORDERS), [row for group in rows for row in group])
+    work.connection.execute(_INSERT_ORDERS, [row for group in rows for row in group])
     for report_id, group, stored in zip(ids, groups, rows, strict=True):
         _announce(work, report_id, group, stored)
     found = {

@@ -8,8 +8,9 @@ any more, and receivers of results count the released addenda.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
-from sqlalchemy import Connection, bindparam, func, insert
+from sqlalchemy import BigInteger, Connection, bindparam, func, insert
 from sqlalchemy import select as select_columns
 from sqlmodel import col, select
 
@@ -26,8 +27,15 @@ from bridge.store.errors import StoreUnavailable
 
 RELEASES = metadata.tables[str(ReportRelease.__tablename__)]
 
-_LAST_SEQUENCE = select_columns(func.max(RELEASES.c.sequence)).where(
-    RELEASES.c.report_pk == bindparam("report"), RELEASES.c.kind == bindparam("kind")
+_NEXT_SEQUENCE: Final = (
+    select_columns(func.coalesce(func.max(RELEASES.c.sequence), 0) + 1)
+    .where(RELEASES.c.report_pk == bindparam("report"), RELEASES.c.kind == bindparam("of_kind"))
+    .scalar_subquery()
+)
+_INSERT: Final = (
+    insert(RELEASES)
+    .values(sequence=func.coalesce(bindparam("number", type_=BigInteger), _NEXT_SEQUENCE))
+    .returning(RELEASES.c.sequence)
 )
 _NEXT_DUE = select_columns(func.min(RELEASES.c.due_at)).where(RELEASES.c.released_at.is_(None))
 
@@ -54,20 +62,17 @@ def schedule(
     transaction.
     """
     report_pk = key_of(report)
-    if addendum is None:
-        last = work.connection.execute(_LAST_SEQUENCE, {"report": report_pk, "kind": kind})
-        sequence = (last.scalar_one() or 0) + 1
-    else:
-        sequence = addendum.number
-    row = {
+    values = {
         "report_pk": report_pk,
         "addendum_pk": addendum.pk if addendum else None,
         "kind": kind,
-        "sequence": sequence,
         "due_at": work.now if due_at is None else due_at,
         "released_at": work.now if due_at is None else None,
+        "number": addendum.number if addendum else None,
+        "report": report_pk,
+        "of_kind": kind,
     }
-    work.connection.execute(insert(RELEASES), row)
+    sequence = work.connection.execute(_INSERT, values).scalar_one()
     if due_at is None:
         _announce(work, report, kind, sequence, addendum, context)
 

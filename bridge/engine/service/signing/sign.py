@@ -6,7 +6,7 @@ billing codes and shares that were made after signing. The signed text stays in 
 feed announces the retraction of each addendum that was already released.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import delete, insert
 from sqlmodel import col, select
@@ -36,6 +36,7 @@ from bridge.engine.service.stored_texts import require_room_for_states
 from bridge.engine.service.work import ChangeEvent, Work
 
 SIGNATURES = metadata.tables[str(Signature.__tablename__)]
+_INSERT: Final = insert(SIGNATURES)
 
 
 def sign(
@@ -114,7 +115,7 @@ def _add_signature(
         "content_hash": report.content_hash,
         "cleared": [],
     }
-    work.connection.execute(insert(SIGNATURES), row)
+    work.connection.execute(_INSERT, row)
 
 
 def unsign(work: Work, identity: OrderKey) -> Report:
