@@ -24,7 +24,7 @@ from bridge.engine.http.engine_state import EngineState
 from bridge.engine.http.report_page import ReportPage
 from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.launch import AwaitedWindow, LaunchOutcome, LaunchWarning
-from bridge.engine.live.change_notifier import wait_notified
+from bridge.engine.live.database_executor import wait_notified
 from bridge.engine.rules.sync_launch import FollowAnswer
 from bridge.engine.service.launch.link_visits import HandoverNeeded, OpenedReport, follow_launch
 from bridge.engine.service.live.windows import (

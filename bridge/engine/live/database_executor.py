@@ -6,12 +6,17 @@ savepoint, so one that fails is rolled back alone. Their audit events and feed c
 once, at the end.
 
 A use case that lost a race (a unique key, a lock) is repeated in a new transaction. After
-`ATTEMPTS` attempts it is refused with `changed`. Every successful write notifies the waiters
-of this process.
+`ATTEMPTS` attempts it is refused with `changed`.
+
+Every successful write notifies the waiters of this process: readers of the feed, event streams, the
+release scheduler. A notification says only that something changed, and the kinds of events if they
+are known; the waiter then reads the database. Writers of other processes notify through PostgreSQL.
+A waiter also polls, so a missed notification only delays it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +27,6 @@ from sqlmodel import Session
 
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
-from bridge.engine.live.change_notifier import ChangeNotifier
 from bridge.engine.service.work import (
     ActorRef,
     CommitRecords,
@@ -183,6 +187,58 @@ CONCURRENCY = {"sqlite": 1, "postgresql": 4}
 
 POLL_SECONDS = {"sqlite": 0.5, "postgresql": 2.0}
 """Seconds between checks for writes of other processes. On PostgreSQL they also notify."""
+
+
+class ChangeNotifier:
+    """Notifies all waiters of this process; thread-safe."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Future[None], frozenset[str]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+
+    def notify(self, events: frozenset[str] = frozenset()) -> None:
+        """
+        Wake all waiters except those that exclude all of these events. Without events, wake all.
+
+        Waking the event loop costs the calling thread time, so it is skipped if nobody waits. A
+        waiter that registers later reads the change from the database.
+        """
+        if self._loop is None or self._loop.is_closed():
+            return
+        if events and all(events <= without for without in tuple(self._waiting.values())):
+            return
+        if self._thread == threading.get_ident():
+            self._wake(events)
+        else:
+            self._loop.call_soon_threadsafe(self._wake, events)
+
+    def notification(self, without: Collection[str] = ()) -> asyncio.Future[None]:
+        """
+        Return a future that the next notification resolves, unless all its events are in `without`.
+
+        Call it before reading the database, so that no change is missed in between.
+        """
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waiting[future] = frozenset(without)
+        future.add_done_callback(lambda done: self._waiting.pop(done, None))
+        return future
+
+    def _wake(self, events: frozenset[str]) -> None:
+        for future, without in tuple(self._waiting.items()):
+            if not future.done() and not (events and events <= without):
+                future.set_result(None)
+
+
+async def wait_notified(notification: asyncio.Future[None], seconds: float) -> bool:
+    """Wait for a notification, at most so many seconds; return whether it came."""
+    try:
+        async with asyncio.timeout(max(0.0, seconds)):
+            await notification
+    except TimeoutError:
+        return False
+    return True
 
 
 class DatabaseExecutor:

@@ -12,8 +12,7 @@ from functools import partial
 import structlog
 from sqlalchemy import Connection
 
-from bridge.engine.live.change_notifier import wait_notified
-from bridge.engine.live.database_executor import DatabaseExecutor
+from bridge.engine.live.database_executor import DatabaseExecutor, wait_notified
 from bridge.engine.service.accounts.sessions import purge_sessions
 from bridge.engine.service.idempotency import purge_responses
 from bridge.engine.service.launch.links import purge as purge_links

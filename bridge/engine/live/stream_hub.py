@@ -14,8 +14,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, func, select
 
-from bridge.engine.live.change_notifier import wait_notified
-from bridge.engine.live.database_executor import DatabaseExecutor
+from bridge.engine.live.database_executor import DatabaseExecutor, wait_notified
 from bridge.engine.service.accounts.sessions import SESSIONS, BrowserSession
 from bridge.engine.service.live.windows import (
     HANDOVER,

@@ -36,18 +36,6 @@ _ORDERS = (
     .where(col(ReportOrder.report_pk).in_(bindparam("keys", expanding=True)))
     .order_by(col(ReportOrder.position), col(ReportOrder.pk))
 )
-_GROUP: Final = (
-    select_columns(
-        col(ReportOrder.site_id),
-        col(ReportOrder.location),
-        col(ReportOrder.mrn),
-        col(ReportOrder.accession),
-        col(ReportOrder.tags),
-        col(ReportOrder.order_metadata),
-    )
-    .where(col(ReportOrder.report_pk) == bindparam("report"))
-    .order_by(col(ReportOrder.position), col(ReportOrder.pk))
-)
 
 
 def has_content(report: Report) -> bool:
@@ -91,57 +79,57 @@ class GroupOrder(Protocol):
 
 
 _REPORT: Final[BindParameter[int]] = bindparam("report")
-_SUMMARY: Final = select_columns(
-    col(Site.sign_delay),
-    select(Account.email)
-    .where(col(Account.id) == bindparam("owner"))
-    .scalar_subquery()
-    .label("email"),
-    exists().where(col(PrelimRead.report_pk) == _REPORT).label("prelims"),
-    exists().where(col(Addendum.report_pk) == _REPORT).label("addenda"),
-).where(col(Site.site_id) == bindparam("site"))
-
-
-@dataclass(frozen=True, slots=True)
-class ReportSummary:
-    """
-    Facts about a report from several tables, read with one statement.
-
-    Sign delay of the site in seconds, e-mail address of the owner (or ''), and whether there are
-    preliminary reads and addenda.
-    """
-
-    sign_delay: int
-    user_email: str
-    has_prelims: bool
-    has_addenda: bool
-
-    @classmethod
-    def of(cls, connection: Connection, report: Report) -> "ReportSummary":
-        values = {"site": report.site_id, "owner": report.owner_id, "report": report.pk}
-        row = connection.execute(_SUMMARY, values).one()
-        return cls(row.sign_delay or 0, row.email or "", row.prelims, row.addenda)
+_CONTEXT: Final = (
+    select_columns(
+        col(Site.sign_delay),
+        select(Account.email)
+        .where(col(Account.id) == bindparam("owner"))
+        .scalar_subquery()
+        .label("email"),
+        exists().where(col(PrelimRead.report_pk) == _REPORT).label("prelims"),
+        exists().where(col(Addendum.report_pk) == _REPORT).label("addenda"),
+        col(ReportOrder.site_id),
+        col(ReportOrder.location),
+        col(ReportOrder.mrn),
+        col(ReportOrder.accession),
+        col(ReportOrder.tags),
+        col(ReportOrder.order_metadata),
+    )
+    .select_from(Site)
+    .outerjoin(ReportOrder, col(ReportOrder.report_pk) == _REPORT)
+    .where(col(Site.site_id) == bindparam("site"))
+    .order_by(col(ReportOrder.position), col(ReportOrder.pk))
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ReportContext:
-    """The parts of a status record that are not in the report's own row."""
+    """What belongs to a report and is not in its own row; `sign_delay` (seconds) is the site's."""
 
     orders: Sequence[GroupOrder] = field(repr=False)
     user_email: str
+    sign_delay: int
+    has_prelims: bool
+    has_addenda: bool
     addendum_unsign_until: int | None
 
     @classmethod
-    def of(
-        cls, session: Session, report: Report, now: int, summary: ReportSummary | None = None
-    ) -> "ReportContext":
-        """Read the context of one report; `summary` must be from the same transaction."""
+    def of(cls, session: Session, report: Report, now: int) -> "ReportContext":
         session.flush()
         connection, key = session.connection(), key_of(report)
-        summary = summary or ReportSummary.of(connection, report)
-        orders: Sequence[Any] = connection.execute(_GROUP, {"report": key}).all()
-        ends = _addendum_cooling_ends(connection, [key], now) if summary.has_addenda else {}
-        return cls(orders, summary.user_email, ends.get(key))
+        values = {"site": report.site_id, "owner": report.owner_id, "report": key}
+        rows: Sequence[Any] = connection.execute(_CONTEXT, values).all()
+        orders = [row for row in rows if row.accession is not None]  # one row without an order
+        first = rows[0]
+        ends = _addendum_cooling_ends(connection, [key], now) if first.addenda else {}
+        return cls(
+            orders,
+            first.email or "",
+            first.sign_delay or 0,
+            first.prelims,
+            first.addenda,
+            ends.get(key),
+        )
 
     def record(self, report: Report, now: int) -> StatusRecordBody:
         return StatusRecordBody.model_construct(

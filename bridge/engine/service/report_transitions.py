@@ -39,7 +39,7 @@ from bridge.engine.rules.signing import is_cooling
 from bridge.engine.rules.site_roles import ReportAction, SiteRole, permits
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.report_lookup import bump_version, key_of
-from bridge.engine.service.report_status import ReportSummary, has_content
+from bridge.engine.service.report_status import ReportContext, has_content
 from bridge.engine.service.work import Work
 
 # Built once: building a statement costs more than executing it.
@@ -141,19 +141,18 @@ def prelim_reads(work: Work, report: Report) -> list[PrelimRead]:
 
 
 def collect_facts(
-    work: Work, report: Report, *, ignores_delay: bool = False, summary: ReportSummary | None = None
+    work: Work, report: Report, context: ReportContext, *, ignores_delay: bool = False
 ) -> frozenset[ReportFact]:
-    """Return the facts that the state table needs; `summary` is read if it is not given."""
-    summary = summary or ReportSummary.of(work.connection, report)
-    return frozenset(_facts(work, report, summary, ignores_delay=ignores_delay))
+    """Return the facts that the state table needs; `context` must be from this transaction."""
+    return frozenset(_facts(work, report, context, ignores_delay=ignores_delay))
 
 
 def _facts(
-    work: Work, report: Report, summary: ReportSummary, *, ignores_delay: bool
+    work: Work, report: Report, context: ReportContext, *, ignores_delay: bool
 ) -> Iterator[ReportFact]:
     if ignores_delay:
         yield ReportFact.IGNORES_DELAY
-    if summary.sign_delay > 0:
+    if context.sign_delay > 0:
         yield ReportFact.SITE_HAS_DELAY
     if is_cooling(report.cooling_until, work.now):
         yield ReportFact.COOLING
@@ -161,13 +160,13 @@ def _facts(
         yield ReportFact.FROM_ORDER
     if has_content(report):
         yield ReportFact.CONTENT
-    reads = prelim_reads(work, report) if summary.has_prelims else []
+    reads = prelim_reads(work, report) if context.has_prelims else []
     active = sum(read.withdrawn_at is None for read in reads)
     if active:
         yield ReportFact.PRELIM_READ
     if active > 1:
         yield ReportFact.OTHER_PRELIM_READ
-    if summary.has_addenda:
+    if context.has_addenda:
         yield from _addendum_facts(work, report)
 
 
@@ -206,7 +205,9 @@ def apply_event(
     `facts` are collected if they are not given. The caller applies the transition's `clears`, and
     deletes the report if its `to` is None.
     """
-    outcome = decide(report.status, event, collect_facts(work, report) if facts is None else facts)
+    if facts is None:
+        facts = collect_facts(work, report, ReportContext.of(work.session, report, work.now))
+    outcome = decide(report.status, event, facts)
     if isinstance(outcome, ErrorCode):
         raise EngineError(outcome)
     if outcome.to is not None:

@@ -22,52 +22,29 @@ on one machine, and the server's clock for PostgreSQL.
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Connection, text
+from sqlalchemy import BigInteger, Connection, case, cast, delete, func, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
+from bridge.engine.records.tables import SignInBucket, metadata
 from bridge.engine.settings import Quota
 from bridge.network_source import source_of
 from bridge.store.database import Database
 
 _BOOT_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-_SERVER_TIME: Final = text("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)")
-_TAKE: Final = text("""
-    INSERT INTO engine_sign_in_bucket AS b (name, full_at) VALUES (:name, :now + :cost)
-    ON CONFLICT (name) DO UPDATE SET full_at = :cost + CASE
-        WHEN b.full_at < :now OR b.full_at > :now + 2 * :span THEN :now ELSE b.full_at END
-    WHERE b.full_at + :cost <= :now + :span OR b.full_at > :now + 2 * :span
-    RETURNING name
-""")
-"""
-Takes an attempt from a bucket; returns no row if the bucket is empty.
-
-A `full_at` more than two spans ahead was written before the clock was reset: the bucket is full.
-"""
-_SELECT_FULL_AT: Final = text("SELECT full_at FROM engine_sign_in_bucket WHERE name = :name")
-_GIVE_BACK: Final = text(
-    "UPDATE engine_sign_in_bucket SET full_at = full_at - :cost WHERE name = :name"
-)
-# The rows of `_ADD_PROXY` have a `full_at` of 0 and are kept.
-_FORGET: Final = text("""
-    DELETE FROM engine_sign_in_bucket WHERE name IN (
-        SELECT name FROM engine_sign_in_bucket
-        WHERE (full_at < :past OR full_at > :future) AND full_at > 0 LIMIT 20
-    )
-""")
-
+_SERVER_TIME: Final = select(cast(func.extract("epoch", func.clock_timestamp()) * 1000, BigInteger))
+_BUCKETS: Final = metadata.tables[str(SignInBucket.__tablename__)]
+_FULL_AT: Final = _BUCKETS.c.full_at
+_INSERT: Final[Mapping[str, Any]] = {
+    "sqlite": sqlite.insert(_BUCKETS),
+    "postgresql": postgresql.insert(_BUCKETS),
+}
 _PROXY: Final = "undeclared proxy "
 _MAX_PROXIES: Final = 16
-_ADD_PROXY: Final = text("""
-    INSERT INTO engine_sign_in_bucket (name, full_at) SELECT :name, 0
-    WHERE (SELECT count(*) FROM engine_sign_in_bucket WHERE name LIKE :pattern) < :maximum
-    ON CONFLICT (name) DO NOTHING
-""")
-_SELECT_PROXIES: Final = text(
-    "SELECT name FROM engine_sign_in_bucket WHERE name LIKE :pattern ORDER BY name"
-)
+_PROXIES: Final = _BUCKETS.c.name.startswith(_PROXY)
 
 Moment = Callable[[Connection], int]
 
@@ -119,8 +96,8 @@ class SignInLimiter:
     def give_back(self, connection: Connection, attempt: SignInAttempt) -> None:
         """Remove a successful attempt from the count."""
         for bucket in attempt.buckets:
-            values = {"name": bucket.name, "cost": self._cost(bucket)}
-            connection.execute(_GIVE_BACK, values)
+            own = update(_BUCKETS).where(_BUCKETS.c.name == bucket.name)
+            connection.execute(own.values(full_at=_FULL_AT - self._cost(bucket)))
 
     def is_new_proxy(self, address: str) -> bool:
         """True if a proxy is new and fewer than 16 are recorded in this process."""
@@ -128,21 +105,35 @@ class SignInLimiter:
 
     def record_undeclared_proxy(self, address: str) -> None:
         """Record for `bridge check` a proxy that is not in `http.trusted_proxies`."""
-        row = {"name": f"{_PROXY}{address}", "pattern": f"{_PROXY}%", "maximum": _MAX_PROXIES}
         with self._database.write_without_sync() as connection:
-            connection.execute(_ADD_PROXY, row)
+            if len(undeclared_proxies(connection)) < _MAX_PROXIES:
+                row = _INSERT[connection.dialect.name].values(name=f"{_PROXY}{address}", full_at=0)
+                connection.execute(row.on_conflict_do_nothing())
         self._proxies.add(address)
 
     def _take(self, connection: Connection, bucket: Bucket) -> None:
-        now = self.moment(connection)
-        span = self._limit.seconds * 1000
-        connection.execute(_FORGET, {"past": now, "future": now + 2 * span})
-        values = {"name": bucket.name, "now": now, "cost": self._cost(bucket), "span": span}
-        if connection.execute(_TAKE, values).first() is None:
+        now, span, cost = self.moment(connection), self._limit.seconds * 1000, self._cost(bucket)
+        # Written before the clock was reset: the bucket is full.
+        is_reset = now + 2 * span < _FULL_AT
+        # The rows of proxies have a `full_at` of 0 and are kept.
+        old = select(_BUCKETS.c.name).where(or_(now > _FULL_AT, is_reset), _FULL_AT > 0).limit(20)
+        connection.execute(delete(_BUCKETS).where(_BUCKETS.c.name.in_(old)))
+        take = (
+            _INSERT[connection.dialect.name]
+            .values(name=bucket.name, full_at=now + cost)
+            .on_conflict_do_update(
+                index_elements=[_BUCKETS.c.name],
+                set_={"full_at": cost + case((or_(now > _FULL_AT, is_reset), now), else_=_FULL_AT)},
+                where=or_(_FULL_AT + cost <= now + span, is_reset),
+            )
+            .returning(_BUCKETS.c.name)
+        )
+        if connection.execute(take).first() is None:
             raise _Denied
 
     def _is_empty(self, connection: Connection, bucket: Bucket) -> bool:
-        full_at = connection.execute(_SELECT_FULL_AT, {"name": bucket.name}).scalar_one_or_none()
+        query = select(_FULL_AT).where(_BUCKETS.c.name == bucket.name)
+        full_at = connection.execute(query).scalar_one_or_none()
         if full_at is None:
             return False
         now, span = self.moment(connection), self._limit.seconds * 1000
@@ -154,8 +145,10 @@ class SignInLimiter:
 
 def undeclared_proxies(connection: Connection) -> list[str]:
     """List the addresses that `record_undeclared_proxy` has recorded on any node."""
-    rows = connection.execute(_SELECT_PROXIES, {"pattern": f"{_PROXY}%"}).scalars()
-    return [str(row).removeprefix(_PROXY) for row in rows]
+    names = connection.execute(
+        select(_BUCKETS.c.name).where(_PROXIES).order_by(_BUCKETS.c.name)
+    ).scalars()
+    return [name.removeprefix(_PROXY) for name in names]
 
 
 def buckets_of_account(limit: Quota, account: str, source: str) -> tuple[Bucket, ...]:

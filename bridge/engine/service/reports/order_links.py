@@ -15,7 +15,7 @@ from bridge.contract.responses import StatusRecordBody
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Report, ReportOrder
 from bridge.engine.rules.lifecycle import ReportOrigin
-from bridge.engine.rules.order_relations import (
+from bridge.engine.rules.order import (
     MIN_LINKED_ORDERS,
     Candidate,
     already_linked,

@@ -20,7 +20,7 @@ from bridge.engine.rules.signing import cooling_end, fingerprint
 from bridge.engine.rules.site_roles import ReportAction
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import key_of, lock_report
-from bridge.engine.service.report_status import ReportContext, ReportSummary, identity_of
+from bridge.engine.service.report_status import ReportContext, identity_of
 from bridge.engine.service.report_transitions import (
     addenda_of,
     apply_event,
@@ -64,10 +64,9 @@ def sign_report(
 ) -> Report:
     """Sign a locked report, or end the cooling period of one that is already signed."""
     was_signed = report.status in SIGNED
-    summary = ReportSummary.of(work.connection, report)
-    facts = collect_facts(work, report, ignores_delay=ignore_delay, summary=summary)
     # Read before anything changes, so that the session writes the report once.
-    context = ReportContext.of(work.session, report, work.now, summary)
+    context = ReportContext.of(work.session, report, work.now)
+    facts = collect_facts(work, report, context, ignores_delay=ignore_delay)
     apply_event(work, report, LifecycleEvent.SIGN, facts=facts)
     if was_signed:
         releases.release_now(work, report)
@@ -81,7 +80,7 @@ def sign_report(
     _add_signature(work, report, signer_id, signer, context, time_zone)
     if ReportFact.PRELIM_READ in facts:
         review(work, report, signer_id)
-    ends = cooling_end(work.now, summary.sign_delay, ignore_delay=ignore_delay)
+    ends = cooling_end(work.now, context.sign_delay, ignore_delay=ignore_delay)
     report.cooling_until = ends
     change_feed.announce(work, report, ChangeEvent.REPORT_SIGNED, context=context)
     releases.schedule(work, report, ReleaseKind.FINAL, due_at=ends, context=context)

@@ -13,7 +13,7 @@ from bridge.contract import OrderKey
 from bridge.engine.http.engine_application import create_application
 from bridge.engine.http.requests.request_limits import WaitingRequests
 from bridge.engine.http.requests.response_bodies import HttpProblem
-from bridge.engine.live.change_notifier import wait_notified
+from bridge.engine.live.database_executor import wait_notified
 from bridge.engine.service.accounts import users
 from bridge.engine.service.accounts.sessions import SESSIONS
 from bridge.engine.service.live.windows import HANDOVER

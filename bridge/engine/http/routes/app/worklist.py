@@ -15,7 +15,7 @@ from bridge.engine.http.app_bodies import AssignBody
 from bridge.engine.http.engine_state import EngineDep, engine_of
 from bridge.engine.http.requests.audit_events import access_events, audit_event
 from bridge.engine.http.sign_in.account_session import AccountRoute, SignedInDep
-from bridge.engine.live.change_notifier import wait_notified
+from bridge.engine.live.database_executor import wait_notified
 from bridge.engine.rules.lifecycle import Status
 from bridge.engine.rules.order import Priority
 from bridge.engine.rules.site_roles import SiteRole
