@@ -26,9 +26,10 @@ from bridge.engine.rules.text.plain_text import from_lines
 from bridge.engine.rules.timestamps import parse_iso
 from bridge.engine.service.caller import TokenScope
 from bridge.engine.service.signing.page_actions import read_document
-from bridge.engine.service.sites.preferences import Language, Preferences
 from bridge.engine.service.sites.site_settings import (
     MAX_SIGN_DELAY,
+    Language,
+    Preferences,
     SiteSettings,
     apply_changes,
     prepare,

@@ -55,7 +55,7 @@ from bridge.engine.service.launch.link_visits import (
 )
 from bridge.engine.service.launch.links import InitRequest, PrewarmedSession, begin_prewarmed
 from bridge.engine.service.reports import shares
-from bridge.engine.service.sites.preferences import preferences_of
+from bridge.engine.service.sites.site_settings import preferences_of
 from bridge.engine.service.work import ActorRef, Work
 from bridge.executors import Threads
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Row,
     Select,
     Text,
     bindparam,
@@ -35,8 +36,8 @@ from sqlalchemy.dialects.postgresql import REGCLASS
 from bridge.contract import MAX_MARKS, mark_cursor, split_cursor
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
-from bridge.engine.records.tables import Report
-from bridge.engine.service.report_status import GroupOrder, ReportContext
+from bridge.engine.records.tables import Report, ReportOrder
+from bridge.engine.service.report_status import ReportContext
 from bridge.engine.service.work import CHANGES, ChangeEvent, Work
 
 MAX_PAGE_CHARACTERS: Final = 16_000_000
@@ -124,7 +125,7 @@ def _mark(change: Any) -> int:
     return int.from_bytes(blake2b(content, digest_size=8).digest()) % MAX_MARKS
 
 
-def order_json(order: GroupOrder) -> dict[str, Any]:
+def order_json(order: ReportOrder | Row[Any]) -> dict[str, Any]:
     """Return all tags of an order, its identity and its Metadata."""
     return {
         **order.tags,

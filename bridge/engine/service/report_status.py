@@ -5,11 +5,11 @@ Nothing is locked or changed (interface reference: status, content). `status_rec
 of a unit of work, `query_status` for orders of a request.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from sqlalchemy import BindParameter, Connection, bindparam, exists, func, or_
+from sqlalchemy import BindParameter, Connection, Row, bindparam, exists, func, or_
 from sqlalchemy import select as select_columns
 from sqlalchemy.orm import defer
 from sqlmodel import Session, col, select
@@ -50,34 +50,6 @@ def status_records(session: Session, reports: Sequence[Report], now: int) -> lis
     return [records[key] for key in keys]
 
 
-class GroupOrder(Protocol):
-    """The members of an order that status records and the change feed contain."""
-
-    @property
-    def site_id(self) -> str:
-        """The order's SiteID."""
-
-    @property
-    def location(self) -> str:
-        """The order's SiteLocation, or ''."""
-
-    @property
-    def mrn(self) -> str:
-        """The order's PatientMRN."""
-
-    @property
-    def accession(self) -> str:
-        """The order's Accession."""
-
-    @property
-    def tags(self) -> Mapping[str, Any]:
-        """The order's clinicalInfo tags that have a value."""
-
-    @property
-    def order_metadata(self) -> Mapping[str, Any]:
-        """The order's Metadata."""
-
-
 _REPORT: Final[BindParameter[int]] = bindparam("report")
 _CONTEXT: Final = (
     select_columns(
@@ -106,7 +78,7 @@ _CONTEXT: Final = (
 class ReportContext:
     """What belongs to a report and is not in its own row; `sign_delay` (seconds) is the site's."""
 
-    orders: Sequence[GroupOrder] = field(repr=False)
+    orders: Sequence[Row[Any]] = field(repr=False)
     user_email: str
     sign_delay: int
     has_prelims: bool
@@ -118,7 +90,7 @@ class ReportContext:
         session.flush()
         connection, key = session.connection(), key_of(report)
         values = {"site": report.site_id, "owner": report.owner_id, "report": key}
-        rows: Sequence[Any] = connection.execute(_CONTEXT, values).all()
+        rows = connection.execute(_CONTEXT, values).all()
         orders = [row for row in rows if row.accession is not None]  # one row without an order
         first = rows[0]
         ends = _addendum_cooling_ends(connection, [key], now) if first.addenda else {}
@@ -143,7 +115,7 @@ class ReportContext:
         )
 
 
-def identity_of(order: GroupOrder) -> OrderKey:
+def identity_of(order: Row[Any]) -> OrderKey:
     return OrderKey(order.site_id, order.mrn, order.accession)
 
 

@@ -26,7 +26,7 @@ from bridge.engine.service.accounts.sessions import (
 )
 from bridge.engine.service.accounts.users import ACCOUNTS, AccountRef
 from bridge.engine.service.caller import MEMBERSHIPS, SITES, BrowserUser
-from bridge.engine.service.sites.preferences import preferences_of
+from bridge.engine.service.sites.site_settings import preferences_of
 from bridge.engine.settings import AccessLifetimes
 
 CHOICES = ("AppLanguage", "SpeechLanguage", "theme", "signatureText")

@@ -22,7 +22,7 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, insert, or_, s
 from bridge.engine.links import RandomBytes
 from bridge.engine.records.tables import Report, Share, metadata
 from bridge.engine.service.accounts import tokens
-from bridge.engine.service.sites.preferences import read_preferences
+from bridge.engine.service.sites.site_settings import read_preferences
 from bridge.engine.settings import AccessLifetimes
 
 SITES = metadata.tables["engine_site"]

@@ -18,7 +18,7 @@ from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service.accounts.tokens import authenticate
 from bridge.engine.service.accounts.users import SiteUser, find_member, register
 from bridge.engine.service.caller import Caller, SiteAccess, TokenScope, read_site_access, role_on
-from bridge.engine.service.sites.preferences import Preferences, read_preferences
+from bridge.engine.service.sites.site_settings import Preferences, read_preferences
 from bridge.engine.settings import AccessLifetimes
 
 _AUTH: Final = "/userInfo/Auth"

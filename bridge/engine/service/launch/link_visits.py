@@ -62,8 +62,7 @@ from bridge.engine.service.report_lookup import (
 from bridge.engine.service.reports.files import screen_launch
 from bridge.engine.service.signing import lease
 from bridge.engine.service.signing.lease import Editor
-from bridge.engine.service.sites.preferences import preferences_of, read_preferences
-from bridge.engine.service.sites.site_settings import get_site
+from bridge.engine.service.sites.site_settings import get_site, preferences_of, read_preferences
 from bridge.engine.service.work import Work
 from bridge.engine.settings import AccessLifetimes
 

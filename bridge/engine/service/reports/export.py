@@ -23,7 +23,7 @@ from bridge.engine.records.tables import Addendum, PrelimRead, Report, ReportFil
 from bridge.engine.rules.lifecycle import AddendumState, FileKind
 from bridge.engine.rules.text.document import Document, from_text, restore
 from bridge.engine.service.report_lookup import key_of, orders_of
-from bridge.engine.service.sites.preferences import read_preferences
+from bridge.engine.service.sites.site_settings import read_preferences
 
 IMAGES, IMAGE_BYTES = 50, 32 * 2**20
 """The maximum number of printed key images, and their maximum total size in bytes."""

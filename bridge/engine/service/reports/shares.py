@@ -19,7 +19,7 @@ from bridge.engine.rules.site_roles import ReportAction, permits
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id
 from bridge.engine.service.reports.export import export_report
 from bridge.engine.service.signing.lease import Editor
-from bridge.engine.service.sites.preferences import preferences_of
+from bridge.engine.service.sites.site_settings import preferences_of
 from bridge.engine.service.work import Work
 
 

@@ -46,7 +46,7 @@ from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.prelims import prelim_report
 from bridge.engine.service.signing.sign import sign_report, unsign_report
 from bridge.engine.service.sites import billing
-from bridge.engine.service.sites.preferences import SignChecks, preferences_of
+from bridge.engine.service.sites.site_settings import SignChecks, preferences_of
 from bridge.engine.service.work import ChangeEvent, Work
 
 DRAFT_KEYS = metadata.tables[str(DraftKey.__tablename__)]
