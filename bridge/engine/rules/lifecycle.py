@@ -49,7 +49,7 @@ class AddendumState(StrEnum):
 class ReleaseKind(StrEnum):
     FINAL = "final"
     ADDENDUM = "addendum"
-    RETRACTION = "retraction"  # a delivered addendum was recalled with its report
+    RETRACTION = "retraction"  # a delivered addendum was unsigned with its report
 
 
 class FileKind(StrEnum):

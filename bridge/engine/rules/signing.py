@@ -43,7 +43,7 @@ def cooling_end(signed_at: int, sign_delay: int, *, ignore_delay: bool) -> int |
 
 
 def is_cooling(cooling_until: int | None, now: int) -> bool:
-    """True if a signature can still be recalled."""
+    """True if a report or addendum can still be unsigned."""
     return cooling_until is not None and now < cooling_until
 
 

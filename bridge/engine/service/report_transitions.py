@@ -22,7 +22,6 @@ from bridge.engine.records.tables import (
     Report,
     ReportFile,
     Share,
-    Site,
     SiteMembership,
 )
 from bridge.engine.rules.lifecycle import (
@@ -50,7 +49,6 @@ _ADDENDA = (
     .with_for_update()
     .execution_options(populate_existing=True)
 )
-_SIGN_DELAY = select(Site.sign_delay).where(col(Site.site_id) == bindparam("site"))
 _PERSON: Final = (
     select_columns(
         col(SiteMembership.name),
@@ -72,12 +70,6 @@ _PRELIM_READS = (
     .where(col(PrelimRead.report_pk) == bindparam("report"))
     .order_by(col(PrelimRead.read_at), col(PrelimRead.pk))
 )
-
-
-def sign_delay(work: Work, report: Report) -> int:
-    """Return the site's sign delay in seconds."""
-    found = work.session.execute(_SIGN_DELAY, {"site": report.site_id}).scalar()
-    return int(found or 0)
 
 
 def describe_person(work: Work, site_id: str, account_id: int | None) -> dict[str, Any]:

@@ -19,13 +19,14 @@ from bridge.engine.rules.text.document import Document, to_json
 from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import key_of, lock_report, orders_of
+from bridge.engine.service.report_status import ReportContext
 from bridge.engine.service.report_transitions import (
     addenda_of,
     apply_event,
+    collect_facts,
     describe_person,
     document_json,
     open_addendum,
-    sign_delay,
     signed_addenda,
 )
 from bridge.engine.service.signing import releases
@@ -130,11 +131,13 @@ def sign_addendum(
 ) -> Addendum:
     """Sign the open addendum of a locked report; it is released at once, or after cooling."""
     addendum = open_addendum(addenda_of(work, report))
-    apply_event(work, report, LifecycleEvent.ADDENDUM_SIGN)
+    context = ReportContext.of(work.session, report, work.now)
+    facts = collect_facts(work, report, context)
+    apply_event(work, report, LifecycleEvent.ADDENDUM_SIGN, facts=facts)
     if addendum is None or not addendum.content_text.strip():
         raise EngineError(ErrorCode.EMPTY_ADDENDUM)
     signer = describe_person(work, report.site_id, signer_id)
-    ends = cooling_end(work.now, sign_delay(work, report), ignore_delay=ignore_delay)
+    ends = cooling_end(work.now, context.sign_delay, ignore_delay=ignore_delay)
     addendum.state = AddendumState.SIGNED
     addendum.signed_at = work.now
     addendum.signed_by = signer

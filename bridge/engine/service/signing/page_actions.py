@@ -37,7 +37,6 @@ from bridge.engine.service.report_transitions import (
     document_json,
     open_addendum,
     prelim_reads,
-    sign_delay,
 )
 from bridge.engine.service.reports.deletion import discard
 from bridge.engine.service.reports.files import list_file_notices
@@ -131,7 +130,7 @@ def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
         ),
         "signChecks": preferences.signChecks.model_dump(),
         # Without a sign delay a report cannot be unsigned, so a shortcut alone must not sign.
-        "confirmSigning": preferences.confirmSigning and not sign_delay(work, report),
+        "confirmSigning": preferences.confirmSigning and not context.sign_delay,
         "journalKey": _draft_key(work, key_of(report), editor.account_id),
         "now": work.now,
     }
