@@ -22,7 +22,7 @@ from bridge.engine.service.signing import lease, page_actions
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.prelims import prelim
 from bridge.engine.service.signing.sign import unsign
-from bridge.engine.service.sites.preferences import preferences_of
+from bridge.engine.service.sites.site_settings import preferences_of
 from bridge.engine.service.work import ActorRef, Work
 from bridge.store.database import Database
 from bridge.store.options import DatabaseOptions
