@@ -21,7 +21,7 @@ from bridge.intake.process.order_repository import resume_parked, undo_merge
 from bridge.orders.patients import MergePointer
 from bridge.store.database import Database
 from bridge.store.databases import bridge_database
-from bridge.store.records import merged_patients
+from bridge.store.records import patient_records
 from config import load
 
 MAX_REASON: Final = 500
@@ -56,7 +56,7 @@ def reference_of(site: str, prior_mrn: str) -> str:
 def list_merges(home: Path, site: str, number: str, limit: int) -> list[dict[str, Any]]:
     """List merges, newest first; of one site or one number, unless that is ''."""
     with bridge_database(home) as database, database.read() as connection:
-        found = merged_patients.list_pointers(connection, site, number, limit)
+        found = patient_records.list_merges(connection, site, number, limit)
     return [_as_json(pointer) for pointer in found]
 
 
@@ -85,7 +85,7 @@ def find(database: Database, number: str, site: str) -> MergePointer:
     with database.read() as connection:
         found = [
             pointer
-            for pointer in merged_patients.list_pointers(connection, site, number, 1000)
+            for pointer in patient_records.list_merges(connection, site, number, 1000)
             if pointer.prior_mrn == number
         ]
     if not found:

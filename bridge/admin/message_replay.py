@@ -18,11 +18,11 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Final
 
-from sqlalchemy import func, select, text
+from sqlalchemy import func, insert, select
 
 from bridge import active_settings
 from bridge.active_settings import ActiveSettings, active_sources, version_finder
-from bridge.admin.search.message_index import MessageOrigin, NumberKind
+from bridge.admin.search.message_index import INDEXED_TO, MessageOrigin, NumberKind
 from bridge.admin.search.queue_search import MessageQuery, find_orders_and_messages, search_messages
 from bridge.errors import BridgeError
 from bridge.index_key import signed64
@@ -40,6 +40,7 @@ from bridge.queue.statements import MESSAGE
 from bridge.queue.states import AcknowledgmentState, QueueState
 from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
+from bridge.store.tables import MESSAGE_EDITS
 from bridge.workers.host import WorkerError
 from bridge.workers.offload import LARGE, Offload
 from config import Settings
@@ -167,11 +168,6 @@ def requeue_each(
             yield RequeueResult(row_id, str(error))
 
 
-_SELECT_INDEXED_TO = text(
-    "SELECT max(message_id) FROM message_number_cursor WHERE name = 'console'"
-)
-
-
 def messages_by_number(
     database: Database, kind: str, number: str, filter_: queries.Filter
 ) -> Sequence[MessageRow]:
@@ -197,8 +193,8 @@ def messages_by_number(
 def count_not_indexed(database: Database) -> int:
     """Count the newest messages that the service has not indexed yet."""
     with database.read() as connection:
-        newest = connection.execute(select(func.max(MESSAGE.c.id))).scalar() or 0
-        indexed = connection.execute(_SELECT_INDEXED_TO).scalar() or 0
+        newest = connection.scalar(select(func.max(MESSAGE.c.id))) or 0
+        indexed = connection.scalar(INDEXED_TO) or 0
     return max(0, newest - indexed)
 
 
@@ -279,11 +275,6 @@ class MessageSubjects:
 FRESH_SECONDS = 2.0
 """Seconds after which a command reads the definitions again, as a running service does."""
 
-_INSERT_EDIT = text("""
-    INSERT INTO message_edit (message_id, origin_id, at, email, reason)
-    VALUES (:message_id, :origin_id, :at, :email, :reason)
-""")
-
 
 class StillRefused(BridgeError):
     """The active definitions refuse the message too."""
@@ -351,7 +342,7 @@ class StoredMessageReplay:
                     "email": email,
                     "reason": reason,
                 }
-                connection.execute(_INSERT_EDIT, edit)
+                connection.execute(insert(MESSAGE_EDITS), edit)
                 self._database.notify(connection, CHANNEL)
         return receipt.message_id
 

@@ -25,7 +25,7 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from sqlalchemy import text
+from sqlalchemy import func, select
 
 from bridge import active_settings
 from bridge.admin.progress import NOT_SHOWN, Report
@@ -36,7 +36,8 @@ from bridge.queue.payload_blobs import delete_orphans
 from bridge.queue.retention.policy import find_size_cutoff, prune
 from bridge.store.database import Database
 from bridge.store.databases import bridge_database_of
-from bridge.store.records import patient_demographics, visit_transfers
+from bridge.store.records import patient_records
+from bridge.store.tables import FEED_CURSORS
 from config import Settings
 from config.private_files import make_folder, open_private, sync_folder
 
@@ -233,8 +234,7 @@ def prune_home(
         found = prune(bridge, end, archive=keep, patience=patience, pause=removing.pause)
         counts = asdict(found)
         delete_orphans(bridge, now)
-        patient_demographics.delete_old(bridge, before)
-        visit_transfers.delete_old(bridge, before)
+        patient_records.delete_old(bridge, before)
         event = command_event("prune", target=("retention", str(end)), after=counts)
         if prunes_engine:
             report("removing changes, sessions and links", 0, 0)
@@ -269,9 +269,7 @@ class _Batches:
 def _feed_position(bridge: Database) -> int | None:
     """Return the lowest cursor of the bridge in the change feed; None before the first read."""
     with bridge.read() as connection:
-        found: int | None = connection.execute(
-            text("SELECT MIN(cursor) FROM feed_cursor")
-        ).scalar_one()
+        found: int | None = connection.scalar(select(func.min(FEED_CURSORS.c.cursor)))
     return found
 
 

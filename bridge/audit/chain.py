@@ -14,17 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic_core import to_json
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Column,
-    Connection,
-    MetaData,
-    SmallInteger,
-    String,
-    Table,
-    select,
-)
+from sqlalchemy import Connection, MetaData, Table, insert, select
 
 from bridge.audit.events import (
     COLUMNS,
@@ -35,17 +25,11 @@ from bridge.audit.events import (
     split_canonical_form,
 )
 from bridge.store.database import Database
-from bridge.store.statements import (
-    BoundStatement,
-    bind_insert,
-    dialect_statement,
-    execute,
-    prepare_insert,
-)
+from bridge.store.statements import BoundStatement
+from bridge.store.tables import AUDIT_EVENTS
 
 LOCK: Final = "engine audit"
 _PAGE: Final = 1000
-_INTEGERS: Final = ("at", "account_id", "token_id")
 _DOCUMENTS: Final = ("details", "before", "after")
 
 
@@ -64,15 +48,9 @@ class Chain:
     """One table of chained events."""
 
     def __init__(self, name: str) -> None:
-        self.table = Table(
-            name,
-            MetaData(),
-            Column("sequence", BigInteger, primary_key=True),
-            *(Column(column, _type_of(column)) for column in COLUMNS if column != "sequence"),
-        )
-        self._insert = prepare_insert(self.table, COLUMNS)
-        newest = f"SELECT hash, sequence FROM {name} ORDER BY sequence DESC LIMIT 1"  # noqa: S608  # our own name
-        self._newest = dialect_statement(newest)
+        self.table = AUDIT_EVENTS.to_metadata(MetaData(), name=name)
+        newest = select(self.table.c.sequence, self.table.c.hash)
+        self._newest = newest.order_by(self.table.c.sequence.desc()).limit(1)
         self._append_one = _append_one(self.table)
 
     def record(
@@ -94,10 +72,9 @@ class Chain:
             return
         if connection.dialect.name == "postgresql":
             statements = [_bind_event(self._append_one, event.members(at)) for at, event in events]
+            database.append_at_commit(connection, LOCK, statements)
         else:
-            rows = self._rows(connection, events)
-            statements = [bind_insert(connection, self._insert, rows)]
-        database.append_at_commit(connection, LOCK, statements)
+            connection.execute(insert(self.table), self._rows(connection, events))
 
     def _rows(
         self, connection: Connection, events: Sequence[tuple[int, AuditEvent]]
@@ -114,7 +91,7 @@ class Chain:
 
     def head(self, connection: Connection) -> tuple[int, str]:
         """Return the number and the hash of the newest event; 0 and GENESIS of an empty chain."""
-        last = execute(connection, self._newest).first()
+        last = connection.execute(self._newest).first()
         return (0, GENESIS) if last is None else (last.sequence, last.hash)
 
     def verify(self, connection: Connection) -> ChainVerification:
@@ -199,15 +176,7 @@ def _bind_event(statement: str, members: Mapping[str, Any]) -> BoundStatement:
 def _sql_type_of(name: str) -> str:
     if name in _DOCUMENTS:
         return "json"
-    return "bigint" if name in (*_INTEGERS, "version") else "text"
-
-
-def _type_of(name: str) -> Any:
-    if name in _DOCUMENTS:
-        return JSON(none_as_null=True)
-    if name == "version":
-        return SmallInteger
-    return BigInteger if name in _INTEGERS else String
+    return "bigint" if name in ("at", "account_id", "token_id", "version") else "text"
 
 
 ENGINE_CHAIN: Final = Chain("engine_audit_event")

@@ -15,12 +15,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, delete, func, select
+from sqlalchemy.dialects.postgresql import insert
 
 from bridge.audit.chain import Chain
 from bridge.audit.events import AuditEvent, Outcome, code_of
 from bridge.errors import BridgeError
 from bridge.store.database import Database, before_commit
+from bridge.store.tables import AUDIT_OUTBOX
 from config.toml_text import SettingsError
 from mappings.language.diagnostics import MappingErrors
 from parsers.limits import DocumentRefused
@@ -28,13 +30,7 @@ from parsers.limits import DocumentRefused
 _BATCH: Final = 500
 _REFUSALS: Final = (BridgeError, DocumentRefused, MappingErrors, SettingsError)
 """Errors that a rule raised; any other error is a failure."""
-_ENQUEUE = text("""
-    INSERT INTO audit_outbox (event_id, at, body) VALUES (:event_id, :at, :body)
-    ON CONFLICT (event_id) DO NOTHING
-""")
-_OLDEST = text("SELECT id, event_id, at, body FROM audit_outbox ORDER BY id LIMIT :most")
-_REMOVE = text("DELETE FROM audit_outbox WHERE id <= :last AND event_id = :event_id")
-_COUNT = text("SELECT count(*) FROM audit_outbox")
+_EVENT = AUDIT_OUTBOX.c
 
 
 @dataclass(slots=True)
@@ -123,13 +119,13 @@ def add(connection: Connection, event: AuditEvent, at: int) -> None:
     event_id = event.event_id or secrets.token_hex(16)
     body = {**event.members(at), "event_id": event_id}
     row = {"event_id": event_id, "at": at, "body": json.dumps(body)}
-    connection.execute(_ENQUEUE, row)
+    connection.execute(insert(AUDIT_OUTBOX).on_conflict_do_nothing(), row)
 
 
 def pending(database: Database) -> int:
     """Return how many events wait for `relay`."""
     with database.read() as connection:
-        return int(connection.execute(_COUNT).scalar_one())
+        return int(connection.execute(select(func.count(_EVENT.id))).scalar_one())
 
 
 def relay(database: Database, chain: Chain, chained: Database) -> int:
@@ -142,7 +138,8 @@ def _relay(database: Database, chain: Chain, chained: Database) -> int:
     done = 0
     while True:
         with database.read() as connection:
-            rows = connection.execute(_OLDEST, {"most": _BATCH}).all()
+            oldest = select(AUDIT_OUTBOX).order_by(_EVENT.id).limit(_BATCH)
+            rows = connection.execute(oldest).all()
         if not rows:
             return done
         with chained.write() as connection:
@@ -150,8 +147,9 @@ def _relay(database: Database, chain: Chain, chained: Database) -> int:
             new = [(row.at, _event(row.body)) for row in rows if row.event_id not in known]
             chain.record_all(connection, chained, new)  # PostgreSQL ignores events of other nodes
         with database.write() as connection:
-            for row in rows:
-                connection.execute(_REMOVE, {"last": row.id, "event_id": row.event_id})
+            # By event id: after a restore, other events may have these row ids.
+            done_ids = [row.event_id for row in rows]
+            connection.execute(delete(AUDIT_OUTBOX).where(_EVENT.event_id.in_(done_ids)))
         done += len(new)
 
 

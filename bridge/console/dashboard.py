@@ -15,13 +15,10 @@ from sqlalchemy import (
     Connection,
     TableClause,
     and_,
-    column,
     false,
     func,
     or_,
     select,
-    table,
-    text,
 )
 
 from bridge.admin.errors import NoSuchItem
@@ -36,6 +33,7 @@ from bridge.admin.search.message_index import (
 from bridge.admin.search.queue_search import exception_reason
 from bridge.index_key import keyed64
 from bridge.queue import queries
+from bridge.queue.attempts import AttemptKind
 from bridge.queue.errors import NoSuchRow
 from bridge.queue.listing_rows import Depth
 from bridge.queue.retention.rows import id_at, newest_id
@@ -43,6 +41,7 @@ from bridge.queue.statements import DELIVERY, MESSAGE, MESSAGE_NUMBER
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.records.exceptions import ExceptionSubject
+from bridge.store.tables import DELIVERY_ATTEMPTS, EXCEPTIONS, ORDERS
 
 MINUTE, HOUR = 60_000, 3_600_000
 STEPS = 12
@@ -122,19 +121,18 @@ def _last_minute(
     return found
 
 
-_FAILED = text("""
-    SELECT d.destination AS name, count(*) AS number FROM delivery_attempt AS a
-    JOIN delivery AS d ON d.id = a.delivery_id
-    WHERE a.id > (SELECT coalesce(max(id), 0) FROM delivery_attempt) - :most
-        AND a.at >= :since AND a.kind = 'attempt'
-    GROUP BY d.destination
-""")
-
-
 def _failed_attempts(connection: Connection, now: int) -> dict[str, int]:
     """Count the attempts of the last minute that were not accepted, by destination."""
-    rows = connection.execute(_FAILED, {"most": _MAX_COUNTED, "since": now - MINUTE})
-    return {row.name: row.number for row in rows}
+    attempt = DELIVERY_ATTEMPTS.c
+    newest = connection.scalar(select(func.max(attempt.id))) or 0
+    failed = (
+        select(DELIVERY.c.destination, func.count())
+        .join_from(DELIVERY_ATTEMPTS, DELIVERY, DELIVERY.c.id == attempt.delivery_id)
+        .where(attempt.id > newest - _MAX_COUNTED, attempt.at >= now - MINUTE)
+        .where(attempt.kind == AttemptKind.ATTEMPT.value)
+        .group_by(DELIVERY.c.destination)
+    )
+    return {row[0]: row[1] for row in connection.execute(failed)}
 
 
 def _last_hour(connection: Connection, rows: TableClause, time_column: str, now: int) -> list[int]:
@@ -153,18 +151,12 @@ def _last_hour(connection: Connection, rows: TableClause, time_column: str, now:
 
 
 MAX_OPEN, MAX_SEEN = 100, 20
-_EXCEPTION = table(
-    "exception", *map(column, ("kind", "row_id", "code", "noted_at", "seen_at", "seen_by"))
-)
-_ORDER = table(
-    "bridge_order", *map(column, ("id", "site", "accession", "report_id", "last_message"))
-)
-_OPEN = _EXCEPTION.c.seen_at.is_(None)
+_OPEN = EXCEPTIONS.c.seen_at.is_(None)
 
 
 def count_exceptions(database: Database, visible_sites: Collection[str] | None) -> int:
     """Count the exceptions of these sites that are not marked as seen; None: of all sites."""
-    statement = select(func.count()).select_from(_EXCEPTION).where(_OPEN, *_within(visible_sites))
+    statement = select(func.count()).select_from(EXCEPTIONS).where(_OPEN, *_within(visible_sites))
     with database.read() as connection:
         return connection.execute(statement).scalar_one()
 
@@ -182,10 +174,10 @@ def list_exceptions(
 
     `with_texts`: with the texts of receivers, for users who may read content.
     """
-    visible = select(_EXCEPTION).where(*_within(visible_sites))
-    row_id = _EXCEPTION.c.row_id.desc()
-    open_ = visible.where(_OPEN).order_by(_EXCEPTION.c.noted_at.desc(), row_id)
-    seen = visible.where(~_OPEN).order_by(_EXCEPTION.c.seen_at.desc(), row_id)
+    visible = select(EXCEPTIONS).where(*_within(visible_sites))
+    row_id = EXCEPTIONS.c.row_id.desc()
+    open_ = visible.where(_OPEN).order_by(EXCEPTIONS.c.noted_at.desc(), row_id)
+    seen = visible.where(~_OPEN).order_by(EXCEPTIONS.c.seen_at.desc(), row_id)
     with database.read() as connection:
         rows = [dict(row) for row in connection.execute(open_.limit(MAX_OPEN)).mappings()]
         rows += [dict(row) for row in connection.execute(seen.limit(MAX_SEEN)).mappings()]
@@ -203,7 +195,7 @@ def list_exceptions(
 def site_of_order(database: Database, order_id: int) -> list[str]:
     """Return the site of an order. Raises NoSuchItem."""
     with database.read() as connection:
-        statement = select(_ORDER.c.site).where(_ORDER.c.id == order_id)
+        statement = select(ORDERS.c.site).where(ORDERS.c.id == order_id)
         found = connection.execute(statement).scalar()
     if found is None:
         raise NoSuchItem
@@ -224,23 +216,23 @@ def _within(visible_sites: Collection[str] | None) -> list[ColumnElement[bool]]:
         return []
     of_message = select(MESSAGE_NUMBER.c.message_id).where(
         MESSAGE_NUMBER.c.number.in_(map(keyed64, visible_sites_hashes(visible_sites))),
-        MESSAGE_NUMBER.c.message_id == _EXCEPTION.c.row_id,
+        MESSAGE_NUMBER.c.message_id == EXCEPTIONS.c.row_id,
     )
-    of_order = select(_ORDER.c.id).where(
-        _ORDER.c.id == _EXCEPTION.c.row_id, _ORDER.c.site.in_(sorted(visible_sites))
+    of_order = select(ORDERS.c.id).where(
+        ORDERS.c.id == EXCEPTIONS.c.row_id, ORDERS.c.site.in_(sorted(visible_sites))
     )
     # As JSON text: `orders` of a delivery has the sites of all its orders.
     texts = [f'"SiteID": {json.dumps(each, ensure_ascii=False)}' for each in sorted(visible_sites)]
     contained = [DELIVERY.c.orders.contains(text, autoescape=True) for text in texts]
     of_delivery = select(DELIVERY.c.id).where(
-        DELIVERY.c.id == _EXCEPTION.c.row_id, or_(false(), *contained)
+        DELIVERY.c.id == EXCEPTIONS.c.row_id, or_(false(), *contained)
     )
     kinds = (
         (ExceptionSubject.MESSAGE, of_message),
         (ExceptionSubject.ORDER, of_order),
         (ExceptionSubject.DELIVERY, of_delivery),
     )
-    return [or_(*(and_(_EXCEPTION.c.kind == kind.value, rows.exists()) for kind, rows in kinds))]
+    return [or_(*(and_(EXCEPTIONS.c.kind == kind.value, rows.exists()) for kind, rows in kinds))]
 
 
 def _message_id(database: Database, row: Mapping[str, Any]) -> int | None:
@@ -285,7 +277,7 @@ def _orders_of_delivery(database: Database, row_id: int) -> list[dict[str, Any]]
 
 def _order(database: Database, row_id: int) -> Mapping[str, Any] | None:
     with database.read() as connection:
-        statement = select(_ORDER).where(_ORDER.c.id == row_id)
+        statement = select(ORDERS).where(ORDERS.c.id == row_id)
         row = connection.execute(statement).mappings().first()
         return None if row is None else dict(row)
 

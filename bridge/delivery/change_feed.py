@@ -1,16 +1,20 @@
 """
-Known reports: the last known status, release and addenda of each report, by its orders.
+Change feed: reads changes of reports by long polling, stores them, and queues deliveries.
 
-`change_feed` and `status_poll` compare changes with it, in their own transactions.
+`ChangeProcessor` stores the known state of reports and queues deliveries in one transaction, also
+for the status poll, which replaces the feed for a service without one. It blocks: call it from a
+thread. The courier composes the messages when it sends them.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Any
 
 import structlog
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select, update
+from sqlalchemy.dialects.postgresql import insert
 
 from bridge.contract import OrderKey, split_cursor
 from bridge.contract.errors import ErrorCode
@@ -27,65 +31,20 @@ from bridge.executors import Threads
 from bridge.metrics import Metrics
 from bridge.queue.deliveries import DeliveryRequest
 from bridge.queue.outbox import Outbox
+from bridge.queue.statements import DELIVERY
 from bridge.queue.states import RetryPolicy
 from bridge.redaction import describe, stack_frames
 from bridge.store.database import Database
 from bridge.store.records import exceptions, order_index
 from bridge.store.records.exceptions import ExceptionSubject
-from bridge.store.statements import (
-    BoundStatement,
-    BulkStatement,
-    StatementResult,
-    bind,
-    bind_keys,
-    bind_rows,
-    dialect_statement,
-    execute,
-    execute_all,
-    execute_keys,
-    key_statement,
-    unnest,
-)
+from bridge.store.statements import execute_bound
+from bridge.store.tables import FEED_CURSORS, KNOWN_REPORTS, upsert
 from mappings.outbound.results import ResultEvent
+
+_CURSOR, _DELIVERY, _KNOWN = FEED_CURSORS.c, DELIVERY.c, KNOWN_REPORTS.c
 
 NEVER = 2**62
 """`check_at` of a report that needs no further status poll, in ms."""
-
-_SELECT_KNOWN = key_statement(
-    """
-    SELECT site, accession, mrn, report_id, status, final, addenda, changed_at, check_at
-    FROM known_report WHERE site = :site AND accession IN :accessions
-    """,
-    "accessions",
-    "text",
-)
-
-_RELEASED = key_statement(
-    """
-    SELECT report_id FROM known_report
-    WHERE site = :site AND accession IN :accessions AND final = 1
-    """,
-    "accessions",
-    "text",
-)
-
-_COLUMNS = (
-    *((name, "text") for name in ("site", "mrn", "accession", "report_id", "status")),
-    *((name, "bigint") for name in ("final", "addenda", "changed_at", "check_at")),
-)
-_NAMES = ", ".join(name for name, _ in _COLUMNS)
-_KINDS = tuple(kind for _, kind in _COLUMNS)
-_UPSERT = """
-    ON CONFLICT (site, accession, mrn) DO UPDATE SET
-        report_id = excluded.report_id, status = excluded.status, final = excluded.final,
-        addenda = excluded.addenda, changed_at = excluded.changed_at,
-        check_at = excluded.check_at
-"""
-_SAVE = BulkStatement(
-    _KINDS,
-    f"INSERT INTO known_report ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))}) {_UPSERT}",  # noqa: S608  # our own names
-    f"INSERT INTO known_report ({_NAMES}) SELECT * FROM {unnest(_KINDS)} {_UPSERT}",  # noqa: S608  # our own names
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,109 +64,64 @@ class KnownReport:
     check_at: int = NEVER
 
 
-@dataclass(frozen=True, slots=True)
-class KnownReportQuery:
-    """The statements that read the known reports of orders, and the reader of their results."""
-
-    keys: Collection[OrderKey]
-    statements: Sequence[BoundStatement]
-
-    def read(self, answers: Sequence[StatementResult]) -> dict[OrderKey, KnownReport]:
-        found = [
-            KnownReport(
-                OrderKey(row.site, row.mrn, row.accession),
-                row.report_id,
-                row.status,
-                bool(row.final),
-                row.addenda,
-                row.changed_at,
-                row.check_at,
-            )
-            for answer in answers
-            for row in answer
-        ]
-        return {each.key: each for each in found if each.key in self.keys}
-
-
-def query_known_reports(connection: Connection, keys: Sequence[OrderKey]) -> KnownReportQuery:
-    """Make the query for the known reports of orders; it reads by site and accession."""
-    wanted = frozenset(keys)
-    return KnownReportQuery(
-        wanted,
-        [
-            bind_keys(connection, _SELECT_KNOWN, accessions, site=site)
-            for site, accessions in order_index.accessions_by_site(wanted)
-        ],
+def known_report(row: Any) -> KnownReport:
+    """Return the known report of a row of `KNOWN_REPORTS`."""
+    return KnownReport(
+        OrderKey(row.site, row.mrn, row.accession),
+        row.report_id,
+        row.status,
+        bool(row.final),
+        row.addenda,
+        row.changed_at,
+        row.check_at,
     )
 
 
 def known_reports(connection: Connection, keys: Sequence[OrderKey]) -> dict[OrderKey, KnownReport]:
     """Read the known reports of orders; unknown ones are absent."""
-    query = query_known_reports(connection, keys)
-    return query.read(execute_all(connection, query.statements))
+    wanted = frozenset(keys)
+    found = (
+        known_report(row)
+        for site, accessions in order_index.accessions_by_site(wanted)
+        for row in connection.execute(
+            select(KNOWN_REPORTS).where(_KNOWN.site == site, _KNOWN.accession.in_(accessions))
+        )
+    )
+    return {report.key: report for report in found if report.key in wanted}
 
 
 def released_reports(connection: Connection, keys: Sequence[OrderKey]) -> frozenset[str]:
     """Return the ids of these orders' reports whose release is known; the MRN may differ."""
     return frozenset(
-        row.report_id
+        report_id
         for site, accessions in order_index.accessions_by_site(keys)
-        for row in execute_keys(connection, _RELEASED, accessions, site=site)
+        for report_id in connection.scalars(
+            select(_KNOWN.report_id).where(
+                _KNOWN.site == site, _KNOWN.accession.in_(accessions), _KNOWN.final == 1
+            )
+        )
     )
 
 
 def save(connection: Connection, reports: Sequence[KnownReport]) -> None:
-    execute_all(connection, save_statements(connection, reports))
-
-
-def save_statements(connection: Connection, reports: Sequence[KnownReport]) -> list[BoundStatement]:
-    """
-    Return the statements of `save`, to run with others; of several states of an order the last is
-    stored.
-    """
-    last = {each.key: each for each in reports}
+    """Store states of reports; of several states of an order the last."""
+    last = {report.key: report for report in reports}
     rows = [
-        (
-            each.key.site,
-            each.key.mrn,
-            each.key.accession,
-            each.report_id,
-            each.status,
-            int(each.final),
-            each.addenda,
-            each.changed_at,
-            each.check_at,
-        )
-        for each in last.values()
+        {
+            "site": report.key.site,
+            "mrn": report.key.mrn,
+            "accession": report.key.accession,
+            "report_id": report.report_id,
+            "status": report.status,
+            "final": int(report.final),
+            "addenda": report.addenda,
+            "changed_at": report.changed_at,
+            "check_at": report.check_at,
+        }
+        for report in last.values()
     ]
-    return [bind_rows(connection, _SAVE, rows)] if rows else []
-
-
-_CURSOR = dialect_statement(
-    "SELECT cursor, marked, replaced_at FROM feed_cursor WHERE feed = :feed"
-)
-
-_ADVANCE = dialect_statement(
-    """
-    INSERT INTO feed_cursor (feed, cursor, marked) VALUES (:feed, :cursor, :marked)
-    ON CONFLICT (feed) DO UPDATE SET cursor = excluded.cursor, marked = excluded.marked
-    WHERE feed_cursor.cursor < excluded.cursor
-    """
-)
-_RESTART = dialect_statement(
-    """
-    UPDATE feed_cursor SET cursor = 0, marked = NULL, replaced_at = :now
-    WHERE feed = :feed AND cursor = :cursor
-    """
-)
-_QUEUED = key_statement(
-    """
-    SELECT release_key, release_at FROM delivery
-    WHERE destination = :destination AND release_key IN :keys
-    """,
-    "keys",
-    "text",
-)
+    if rows:
+        connection.execute(upsert(KNOWN_REPORTS), rows)
 
 
 class ChangeProcessor:
@@ -234,7 +148,7 @@ class ChangeProcessor:
     def cursor(self, feed: str) -> int:
         """Return the position up to which a feed was read; 0 at first."""
         with self.database.read_committed() as connection:
-            row = execute(connection, _CURSOR, feed=feed).first()
+            row = connection.execute(select(FEED_CURSORS).where(_CURSOR.feed == feed)).first()
         if row is None:
             return 0
         if row.replaced_at is not None:
@@ -253,7 +167,12 @@ class ChangeProcessor:
         with self.database.write() as connection:
             self.database.serialize(connection, f"feed {feed}")
             now = self.clock()
-            if execute(connection, _RESTART, feed=feed, cursor=position, now=now).rowcount:
+            restarted = connection.execute(
+                update(FEED_CURSORS)
+                .where(_CURSOR.feed == feed, _CURSOR.cursor == position)
+                .values(cursor=0, marked=None, replaced_at=now)
+            )
+            if restarted.rowcount:
                 exceptions.add(connection, ExceptionSubject.FEED, [(now, code)], now)
 
     def process(self, feed: str, page: ChangesResponse, after: int = 0) -> int:
@@ -267,17 +186,15 @@ class ChangeProcessor:
         # If a power failure undoes this commit, it undoes the cursor, too: the page is read again.
         with self.database.write_without_sync() as connection:
             known = self._lock_feed(connection, feed, changes)
-            row = execute(connection, _CURSOR, feed=feed).first()
-            if (0 if row is None else row.cursor) < split_cursor(after)[0]:
+            read_to = connection.scalar(select(_CURSOR.cursor).where(_CURSOR.feed == feed))
+            if (read_to or 0) < split_cursor(after)[0]:
                 return 0
             requests, reports = self._plan_deliveries(changes, known)
             if feed in self._replaced:
                 requests = _with_unused_keys(connection, requests)
             queued = self._outbox.enqueue(connection, requests, self.clock())
-            position = split_cursor(page.cursor)[0]
-            marked = None if position == page.cursor else page.cursor
-            advance = bind(connection, _ADVANCE, feed=feed, cursor=position, marked=marked)
-            execute_all(connection, [*save_statements(connection, reports), advance])
+            save(connection, reports)
+            _advance(connection, feed, page.cursor)
         return queued
 
     def _lock_feed(
@@ -286,12 +203,10 @@ class ChangeProcessor:
         reports = {
             key: change.record.report_id for change in changes for key in change.record.orders
         }
-        before = [
-            *self.database.serialize_statements([f"feed {feed}"]),
-            *order_index.bind_reports(connection, reports),
-        ]
-        query = query_known_reports(connection, [_anchor(change) for change in changes])
-        return query.read(execute_all(connection, [*before, *query.statements])[len(before) :])
+        for statement in self.database.serialize_statements([f"feed {feed}"]):
+            execute_bound(connection, statement)
+        order_index.set_reports(connection, reports)
+        return known_reports(connection, [_anchor(change) for change in changes])
 
     def _plan_deliveries(
         self, changes: Sequence[ChangeBody], before: Mapping[OrderKey, KnownReport]
@@ -316,6 +231,20 @@ class ChangeProcessor:
         )
 
 
+def _advance(connection: Connection, feed: str, cursor: int) -> None:
+    position = split_cursor(cursor)[0]
+    marked = None if position == cursor else cursor
+    statement = insert(FEED_CURSORS).values(feed=feed, cursor=position, marked=marked)
+    given = statement.excluded
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=[_CURSOR.feed],
+            set_={"cursor": given.cursor, "marked": given.marked},
+            where=_CURSOR.cursor < given.cursor,
+        )
+    )
+
+
 def _with_unused_keys(
     connection: Connection, requests: Sequence[DeliveryRequest]
 ) -> list[DeliveryRequest]:
@@ -329,7 +258,10 @@ def _with_unused_keys(
     queued: dict[tuple[str, str], int] = {}
     for name in {each.destination for each in requests}:
         keys = sorted({each.release_key for each in requests if each.destination == name})
-        for row in execute_keys(connection, _QUEUED, keys, destination=name):
+        known = select(_DELIVERY.release_key, _DELIVERY.release_at).where(
+            _DELIVERY.destination == name, _DELIVERY.release_key.in_(keys)
+        )
+        for row in connection.execute(known):
             queued[name, row.release_key] = row.release_at
     return [
         each

@@ -37,7 +37,7 @@ from bridge.delivery.errors import (
 from bridge.orders.order import Order
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store.database import Database
-from bridge.store.records import merged_patients, order_index
+from bridge.store.records import order_index, patient_records
 from bridge.store.records.unmapped_codes import OnUnmappedCodes, ignore_unmapped_codes
 from mappings.inbound.procedures import split_procedures
 from mappings.language.code_tables import UnmappedCode
@@ -280,7 +280,7 @@ def _survivors(
     }
     if not moved:
         return {}
-    found = merged_patients.survivors(connection, moved.values())
+    found = patient_records.survivors(connection, moved.values())
     return {
         position: found[patient]
         for position, patient in moved.items()

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import ColumnElement, Connection, select
 
 from bridge.delivery.destinations import RESTORED
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.digests import is_intact
+from bridge.queue.statements import DELIVERY, DELIVERY_BODY
 from bridge.queue.states import QueueState
-from bridge.store.statements import execute_keys, key_statement
 from mappings.hl7.message import Message
 from mappings.outbound.results import DocumentNames, ResultEvent, SentSection
 
@@ -33,25 +33,7 @@ ADDENDUM_EVENTS = frozenset({ResultEvent.ADDENDUM, ResultEvent.RETRACTION})
 _TIME = re.compile(rf"(:(?:{ALL_ORDERS}|[0-9a-f]{{12}})):[0-9]+\Z")  # after the part of the order
 
 _NUMBER_BYTES = 10  # 16 characters of base 32; with a suffix still below the 30 of TXA-12
-_DELIVERED = key_statement(
-    """
-    SELECT id, report_id, release_key, event FROM delivery
-    WHERE report_id IN :reports AND destination = :destination AND state = :done ORDER BY id
-    """,
-    "reports",
-    "text",
-)
-_SENT = text("""
-    SELECT d.release_key, b.payload, b.digest FROM delivery AS d
-    JOIN delivery_body AS b ON b.delivery_id = d.id
-    WHERE d.report_id = :report_id AND d.id < :id AND d.destination = :destination
-    AND d.state = :done ORDER BY d.id
-""")
-_READS = text("""
-    SELECT release_key, state FROM delivery
-    WHERE report_id = :report_id AND id < :id AND destination = :destination
-    AND event = :preliminary ORDER BY id DESC
-""")
+_DELIVERY = DELIVERY.c
 _ORDER_DETAIL = "O"
 _REMOVED = frozenset({"D", "W", "X"})  # HL7 table 0085: deleted, wrong, cannot be obtained
 
@@ -90,11 +72,14 @@ def read_histories(
     `as_when_queued` leaves out what was queued with or after each delivery.
     """
     reports = sorted({each.report_id for each in deliveries})
-    answer = execute_keys(
-        connection, _DELIVERED, reports, destination=destination, done=QueueState.DONE.value
+    delivered = (
+        select(_DELIVERY.id, _DELIVERY.report_id, _DELIVERY.release_key, _DELIVERY.event)
+        .where(_DELIVERY.report_id.in_(reports), _DELIVERY.destination == destination)
+        .where(_DELIVERY.state == QueueState.DONE.value)
+        .order_by(_DELIVERY.id)
     )
     by_report: defaultdict[str, list[Any]] = defaultdict(list)
-    for row in answer.all():
+    for row in connection.execute(delivered):
         by_report[row.report_id].append(row)
     return {
         delivery.delivery_id: _history(
@@ -206,13 +191,9 @@ def has_restored_read(connection: Connection, delivery: ClaimedDelivery) -> bool
     if not _is_restored(delivery.release_key):
         return False
     reads = connection.execute(
-        _READS,
-        {
-            "report_id": delivery.report_id,
-            "id": delivery.delivery_id,
-            "destination": delivery.destination,
-            "preliminary": ResultEvent.PRELIMINARY.value,
-        },
+        select(_DELIVERY.release_key, _DELIVERY.state)
+        .where(*_is_before(delivery), _DELIVERY.event == ResultEvent.PRELIMINARY.value)
+        .order_by(_DELIVERY.id.desc())
     )
     states = (
         QueueState(row.state)
@@ -221,6 +202,15 @@ def has_restored_read(connection: Connection, delivery: ClaimedDelivery) -> bool
         and (row.state == QueueState.DONE.value or not _is_restored(row.release_key))
     )
     return next(states, None) is QueueState.DONE
+
+
+def _is_before(delivery: ClaimedDelivery) -> tuple[ColumnElement[bool], ...]:
+    """Select the earlier deliveries about the same report to the same destination."""
+    return (
+        _DELIVERY.report_id == delivery.report_id,
+        _DELIVERY.id < delivery.delivery_id,
+        _DELIVERY.destination == delivery.destination,
+    )
 
 
 def _is_restored(release_key: str) -> bool:
@@ -236,13 +226,10 @@ def read_sent_observations(
     None if one of its messages does not have the digest with which it was stored.
     """
     sent = connection.execute(
-        _SENT,
-        {
-            "report_id": delivery.report_id,
-            "id": delivery.delivery_id,
-            "destination": delivery.destination,
-            "done": QueueState.DONE.value,
-        },
+        select(_DELIVERY.release_key, DELIVERY_BODY.c.payload, DELIVERY_BODY.c.digest)
+        .join_from(DELIVERY, DELIVERY_BODY, DELIVERY_BODY.c.delivery_id == _DELIVERY.id)
+        .where(*_is_before(delivery), _DELIVERY.state == QueueState.DONE.value)
+        .order_by(_DELIVERY.id)
     )
     rows = [row for row in sent if share_an_order(delivery.release_key, row.release_key)]
     if not all(is_intact(bytes(row.payload), row.digest) for row in rows):

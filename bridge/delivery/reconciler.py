@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Any
 
 import structlog
-from sqlalchemy import Connection, bindparam, text
+from sqlalchemy import Connection, select
 
 from bridge.contract import OrderKey
 from bridge.contract.responses import StatusRecordBody, WorklistResponse
@@ -29,6 +29,7 @@ from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.executors import Threads
 from bridge.metrics import Metrics
+from bridge.queue.statements import DELIVERY
 from bridge.store.database import Database
 from bridge.store.records import exceptions, order_index, reconcile_rounds
 from bridge.store.records.exceptions import ExceptionSubject
@@ -45,12 +46,6 @@ LIVE_STATE = "ordered"
 STILL_ORDERED = "still_ordered"
 NOT_ORDERED = "not_ordered"
 UNSUPPORTED = "no_worklist"
-
-_QUEUED = text(
-    "SELECT DISTINCT destination, report_id FROM delivery "
-    "WHERE report_id IN :reports AND event = 'final'"
-).bindparams(bindparam("reports", expanding=True))
-
 
 SkippedOrders = dict[int, str]
 """Row ids of orders that the service refused to show, with its error code."""
@@ -289,7 +284,11 @@ class Reconciler:
 def _queued_pairs(connection: Connection, reports: Sequence[str]) -> frozenset[tuple[str, str]]:
     if not reports:
         return frozenset()
-    rows = connection.execute(_QUEUED, {"reports": list(reports)})
+    row = DELIVERY.c
+    queued = select(row.destination, row.report_id).where(
+        row.report_id.in_(reports), row.event == ResultEvent.FINAL.value
+    )
+    rows = connection.execute(queued.distinct())
     return frozenset((row.destination, row.report_id) for row in rows)
 
 

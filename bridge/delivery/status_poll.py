@@ -15,40 +15,31 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, func, literal, select
+from sqlalchemy.dialects.postgresql import insert
 
 from bridge.contract import OrderKey, ReportStatus
 from bridge.contract.responses import SIGNED, SignedTextBody, StatusRecordBody
-from bridge.delivery.change_feed import NEVER, ChangeProcessor, KnownReport, known_reports, save
+from bridge.delivery.change_feed import (
+    NEVER,
+    ChangeProcessor,
+    KnownReport,
+    known_report,
+    known_reports,
+    save,
+)
 from bridge.delivery.destinations import ReportEvent, named_progress, with_status_event
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from bridge.executors import Threads
+from bridge.orders.order import OrderState
 from bridge.store.records import order_index
+from bridge.store.tables import KNOWN_REPORTS, ORDERS
 from mappings.outbound.results import ResultEvent
 
 MAX_REPORTS_PER_ROUND = 25_000
 OVERLAP = 1000  # row ids read again: transactions need not commit in the order of their ids
-
-_ADD_NEW_ORDERS = text(
-    """
-    INSERT INTO known_report (site, accession, mrn, report_id, status, final, addenda, changed_at,
-                             check_at)
-    SELECT site, accession, mrn, '', '', 0, 0, 0, 0 FROM bridge_order
-    WHERE id > :after AND state = 'ordered'
-    ON CONFLICT (site, accession, mrn) DO NOTHING
-    """
-)
-
-_DUE = text(
-    """
-    SELECT site, accession, mrn, report_id, status, final, addenda, changed_at, check_at
-    FROM known_report WHERE check_at <= :now ORDER BY changed_at DESC LIMIT :limit
-    """
-)
-
-_LAST_ORDER_ID = text("SELECT coalesce(max(id), 0) FROM bridge_order")
 
 NOT_FOUND = 404
 
@@ -111,21 +102,17 @@ class StatusPoller:
         return polled
 
     def _due(self, limit: int) -> list[KnownReport]:
-        now = self._processor.clock()
+        known = KNOWN_REPORTS.c
+        due = (
+            select(KNOWN_REPORTS)
+            .where(known.check_at <= self._processor.clock())
+            .order_by(known.changed_at.desc())
+            .limit(limit)
+        )
         with self._processor.database.write() as connection:
-            connection.execute(_ADD_NEW_ORDERS, {"after": max(0, self._last_order_id - OVERLAP)})
-            self._last_order_id = int(connection.execute(_LAST_ORDER_ID).scalar_one())
-            rows = connection.execute(_DUE, {"now": now, "limit": limit}).all()
-        return [
-            KnownReport(
-                OrderKey(r.site, r.mrn, r.accession),
-                r.report_id,
-                r.status,
-                bool(r.final),
-                *r[6:],
-            )
-            for r in rows
-        ]
+            _add_new_orders(connection, max(0, self._last_order_id - OVERLAP))
+            self._last_order_id = connection.scalar(select(func.max(ORDERS.c.id))) or 0
+            return [known_report(row) for row in connection.execute(due)]
 
     async def _poll_group(self, group: Sequence[KnownReport]) -> list[EngineFailure]:
         """Poll reports of one token; return the refusals for which some were postponed."""
@@ -207,6 +194,18 @@ class StatusPoller:
                 changed |= {each.key: replace(after, key=each.key) for each in same}
             save(connection, list(changed.values()))
         return queued
+
+
+def _add_new_orders(connection: Connection, after: int) -> None:
+    order = ORDERS.c
+    key = [order.site, order.accession, order.mrn]
+    unknown = {"report_id": "", "status": "", "final": 0, "addenda": 0}
+    unknown |= {"changed_at": 0, "check_at": 0}
+    new = select(*key, *map(literal, unknown.values())).where(
+        order.id > after, order.state == OrderState.ORDERED.value
+    )
+    names = [*(column.name for column in key), *unknown]
+    connection.execute(insert(KNOWN_REPORTS).from_select(names, new).on_conflict_do_nothing())
 
 
 def _by_order(records: Sequence[StatusRecordBody]) -> dict[OrderKey, StatusRecordBody]:

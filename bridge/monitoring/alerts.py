@@ -14,11 +14,12 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.utils import localtime, make_msgid
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import structlog
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, Row, Select, and_, case, delete, literal, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
 
 from bridge.handshake_counts import SERVICE
 from bridge.metrics import Metrics
@@ -40,6 +41,7 @@ from bridge.redaction import describe
 from bridge.store.database import Database
 from bridge.store.records import unmapped_codes
 from bridge.store.records.exceptions import list_unseen
+from bridge.store.tables import ALERTS
 from config.sections import ChannelKind
 from mllp.errors import LossReason
 
@@ -61,29 +63,13 @@ class AlertNotice:
     raised_at: int
 
 
-_SELECT_ACTIVE = text("SELECT * FROM alert WHERE cleared_at IS NULL")
-_RAISE = text("""
-    INSERT INTO alert (key, severity, text, raised_at, seen_at)
-    VALUES (:key, :severity, :text, :now, :now)
-    ON CONFLICT (key) DO UPDATE SET severity = :severity, text = :text, seen_at = :now,
-        raised_at = CASE WHEN alert.cleared_at IS NULL THEN alert.raised_at ELSE :now END,
-        notified_at = CASE
-            WHEN alert.cleared_at IS NULL AND (alert.severity = :severity OR :severity = 'warning')
-            THEN alert.notified_at END,
-        recurrences = CASE
-            WHEN alert.cleared_at IS NULL THEN alert.recurrences
-            WHEN :now - alert.cleared_at < :hold THEN alert.recurrences + 1
-            ELSE 0 END,
-        cleared_at = NULL
-""")
-_CLEAR = text("UPDATE alert SET cleared_at = :now WHERE key = :key AND cleared_at IS NULL")
-_SET_NOTIFIED = text("UPDATE alert SET notified_at = :now WHERE key = :key")
-_SELECT_ALL = text("SELECT * FROM alert ORDER BY cleared_at IS NOT NULL, raised_at DESC")
+_ALERT = ALERTS.c
+_ACTIVE: Final[Select[Any]] = select(ALERTS).where(_ALERT.cleared_at.is_(None))
+
 MAX_RECURRENCES = 3
 """A condition that returned this many times is flapping."""
 
 _KEPT_MS = 90 * 86_400_000
-_DELETE_OLD = text("DELETE FROM alert WHERE cleared_at < :before")
 
 
 def update_alerts(
@@ -102,27 +88,57 @@ def update_alerts(
     """
     with database.write() as connection:
         database.serialize(connection, "alerts")
-        before = {row.key: row for row in connection.execute(_SELECT_ACTIVE)}
-        for each in active:
-            parameters = {"key": each.key, "severity": each.severity.value, "text": each.text}
-            connection.execute(_RAISE, {**parameters, "now": now, "hold": hold})
+        before = {row.key: row for row in connection.execute(_ACTIVE)}
+        for condition in active:
+            _store_raised(connection, condition, now, hold)
         notices = [*_raised_or_repeated(connection, now, repeat_after)]
         keys = {each.key for each in active}
         for key, row in before.items():
             held = row.recurrences >= MAX_RECURRENCES and now - row.seen_at < hold
             if key not in keys and not held:
-                connection.execute(_CLEAR, {"key": key, "now": now})
+                cleared = update(ALERTS).where(_ALERT.key == key, _ALERT.cleared_at.is_(None))
+                connection.execute(cleared.values(cleared_at=now))
                 if row.notified_at is not None:
                     notices.append(AlertNotice(AlertEvent.CLEARED, _condition(row), row.raised_at))
         for notice in notices:
-            connection.execute(_SET_NOTIFIED, {"key": notice.condition.key, "now": now})
-        connection.execute(_DELETE_OLD, {"before": now - _KEPT_MS})
+            _set_notified(connection, notice, now)
+        connection.execute(delete(ALERTS).where(_ALERT.cleared_at < now - _KEPT_MS))
         return notices
+
+
+def _store_raised(connection: Connection, condition: AlertCondition, now: int, hold: int) -> None:
+    severity = condition.severity.value
+    is_active = _ALERT.cleared_at.is_(None)
+    is_milder = or_(_ALERT.severity == severity, literal(severity) == AlertSeverity.WARNING.value)
+    current = {"severity": severity, "text": condition.text, "seen_at": now}
+    connection.execute(
+        insert(ALERTS)
+        .values(key=condition.key, raised_at=now, **current)
+        .on_conflict_do_update(
+            index_elements=[_ALERT.key],
+            set_={
+                **current,
+                "raised_at": case((is_active, _ALERT.raised_at), else_=now),
+                "notified_at": case((and_(is_active, is_milder), _ALERT.notified_at)),
+                "recurrences": case(
+                    (is_active, _ALERT.recurrences),
+                    (_ALERT.cleared_at > now - hold, _ALERT.recurrences + 1),
+                    else_=0,
+                ),
+                "cleared_at": None,
+            },
+        )
+    )
+
+
+def _set_notified(connection: Connection, notice: AlertNotice, now: int | None) -> None:
+    own = update(ALERTS).where(_ALERT.key == notice.condition.key)
+    connection.execute(own.values(notified_at=now))
 
 
 def _raised_or_repeated(connection: Connection, now: int, repeat_after: int) -> list[AlertNotice]:
     notices = []
-    for row in connection.execute(_SELECT_ACTIVE).all():
+    for row in connection.execute(_ACTIVE).all():
         if row.seen_at != now:
             continue
         if row.notified_at is None:
@@ -137,13 +153,15 @@ def mark_unsent(database: Database, notices: Sequence[AlertNotice]) -> None:
     with database.write() as connection:
         for notice in notices:
             if notice.event is not AlertEvent.CLEARED:
-                connection.execute(_SET_NOTIFIED, {"key": notice.condition.key, "now": None})
+                _set_notified(connection, notice, None)
 
 
 def list_alerts(database: Database) -> list[dict[str, Any]]:
     """List active alerts, then cleared ones, newest first; times in ms."""
     with database.read() as connection:
-        return [dict(row._mapping) for row in connection.execute(_SELECT_ALL)]  # noqa: SLF001  # public in SQLAlchemy
+        newest_first = (_ALERT.cleared_at.is_not(None), _ALERT.raised_at.desc())
+        rows = connection.execute(select(ALERTS).order_by(*newest_first)).mappings()
+        return [dict(row) for row in rows]
 
 
 def _condition_to_raise(row: Row[Any]) -> AlertCondition:

@@ -9,11 +9,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, text
+from sqlalchemy import ColumnElement, Connection, case, delete, func, select, update
+from sqlalchemy.dialects.postgresql import insert
 
 from bridge.audit.outbox import describe
 from bridge.handshake_counts import MAX_ENTRIES, HandshakeCount, HandshakeKey
 from bridge.store.database import Database
+from bridge.store.tables import CHANNELS, HANDSHAKE_FAILURES, START_FAILURES, upsert
 from config.sections import ChannelKind
 
 LOADED_VALID_MS = 30_000  # ms
@@ -48,66 +50,62 @@ class Channel:
         return self.loaded_at is not None and now - self.loaded_at < LOADED_VALID_MS
 
 
-_PAUSE = text("""
-    INSERT INTO channel (kind, name, paused_at, paused_by) VALUES (:kind, :name, :now, :by)
-    ON CONFLICT (kind, name) DO UPDATE SET
-        paused_at = coalesce(channel.paused_at, :now),
-        paused_by = CASE WHEN channel.paused_at IS NULL THEN :by ELSE channel.paused_by END
-""")
-_RESUME = text("""
-    UPDATE channel SET paused_at = NULL, paused_by = ''
-    WHERE kind = :kind AND name = :name AND paused_at IS NOT NULL RETURNING name
-""")
-_SET_ACTIVE = text("""
-    INSERT INTO channel (kind, name, active_at) VALUES (:kind, :name, :now)
-    ON CONFLICT (kind, name) DO UPDATE SET active_at = :now WHERE channel.active_at < :now
-""")
-_SET_CIRCUIT = text("""
-    INSERT INTO channel (kind, name, open_until, refused, problem_code, problem)
-    VALUES (:kind, :name, :open_until, :refused, :problem_code, :problem)
-    ON CONFLICT (kind, name) DO UPDATE SET open_until = :open_until, refused = :refused,
-        problem_code = :problem_code, problem = :problem
-""")
-_SET_LOADED = text("""
-    INSERT INTO channel (kind, name, loaded_at) VALUES (:kind, :name, :now)
-    ON CONFLICT (kind, name) DO UPDATE SET loaded_at = :now
-""")
-_SELECT_PAUSED = text("""
-    SELECT 1 FROM channel WHERE kind = :kind AND name = :name AND paused_at IS NOT NULL
-""")
-_SELECT_ALL = text("""
-    SELECT name, paused_at, paused_by, active_at, open_until, refused, loaded_at, problem_code,
-        problem
-    FROM channel WHERE kind = :kind
-""")
+_CHANNEL = CHANNELS.c
 
 
 def pause(database: Database, kind: ChannelKind, name: str, now: int, by: str) -> None:
     """Pause a channel; a paused one keeps the time and the author of its pause."""
     with database.write() as connection:
         _describe(connection, kind, name, paused=True)
-        connection.execute(_PAUSE, {"kind": kind.value, "name": name, "now": now, "by": by})
+        is_running = _CHANNEL.paused_at.is_(None)
+        connection.execute(
+            insert(CHANNELS)
+            .values(kind=kind.value, name=name, paused_at=now, paused_by=by)
+            .on_conflict_do_update(
+                index_elements=[_CHANNEL.kind, _CHANNEL.name],
+                set_={
+                    "paused_at": func.coalesce(_CHANNEL.paused_at, now),
+                    "paused_by": case((is_running, by), else_=_CHANNEL.paused_by),
+                },
+            )
+        )
 
 
 def resume(database: Database, kind: ChannelKind, name: str) -> bool:
     """Resume a channel; return whether it was paused."""
     with database.write() as connection:
         _describe(connection, kind, name, paused=False)
-        return connection.execute(_RESUME, {"kind": kind.value, "name": name}).first() is not None
+        paused = update(CHANNELS).where(*_is_paused(kind, name))
+        return connection.execute(paused.values(paused_at=None, paused_by="")).rowcount > 0
+
+
+def _is_paused(kind: ChannelKind, name: str) -> tuple[ColumnElement[bool], ...]:
+    return _CHANNEL.kind == kind.value, _CHANNEL.name == name, _CHANNEL.paused_at.is_not(None)
 
 
 def _describe(connection: Connection, kind: ChannelKind, name: str, *, paused: bool) -> None:
     """Add the state before and after to the audit event of the action in progress."""
-    found = connection.execute(_SELECT_PAUSED, {"kind": kind.value, "name": name}).first()
+    found = connection.execute(select(_CHANNEL.name).where(*_is_paused(kind, name))).first()
     describe(before={"paused": found is not None}, after={"paused": paused})
 
 
 def store_activity(database: Database, active: Mapping[tuple[ChannelKind, str], int]) -> None:
     """Store when channels were last active; the latest time of all nodes counts."""
-    rows = [{"kind": kind.value, "name": name, "now": at} for (kind, name), at in active.items()]
+    rows = [
+        {"kind": kind.value, "name": name, "active_at": at} for (kind, name), at in active.items()
+    ]
     if rows:
+        statement = insert(CHANNELS)
+        latest = statement.excluded.active_at
         with database.write() as connection:
-            connection.execute(_SET_ACTIVE, rows)
+            connection.execute(
+                statement.on_conflict_do_update(
+                    index_elements=[_CHANNEL.kind, _CHANNEL.name],
+                    set_={"active_at": latest},
+                    where=_CHANNEL.active_at < latest,
+                ),
+                rows,
+            )
 
 
 class ChannelCircuit(NamedTuple):
@@ -128,7 +126,7 @@ def store_circuits(database: Database, circuits: Mapping[str, ChannelCircuit]) -
     ]
     if rows:
         with database.write() as connection:
-            connection.execute(_SET_CIRCUIT, rows)
+            connection.execute(upsert(CHANNELS, *ChannelCircuit._fields), rows)
 
 
 def store_loaded(
@@ -136,14 +134,14 @@ def store_loaded(
 ) -> None:
     """Store that a node has loaded channels at `now` (ms), or None when it stops."""
     if names:
-        rows = [{"kind": kind.value, "name": name, "now": now} for name in sorted(names)]
+        rows = [{"kind": kind.value, "name": name, "loaded_at": now} for name in sorted(names)]
         with database.write() as connection:
-            connection.execute(_SET_LOADED, rows)
+            connection.execute(upsert(CHANNELS, "loaded_at"), rows)
 
 
 def read_channels(database: Database, kind: ChannelKind) -> dict[str, Channel]:
     with database.read() as connection:
-        rows = connection.execute(_SELECT_ALL, {"kind": kind.value}).all()
+        rows = connection.execute(select(CHANNELS).where(_CHANNEL.kind == kind.value)).all()
     return {
         row.name: Channel(
             row.name,
@@ -163,64 +161,36 @@ def read_channels(database: Database, kind: ChannelKind) -> dict[str, Channel]:
 START_FAILURES_VALID_MS = 60_000
 """Nodes renew their start failures more often."""
 
-_DELETE_START_FAILURES = text(
-    "DELETE FROM channel_start_failure WHERE kind = :kind AND node = :node"
-)
-_ADD_START_FAILURE = text("""
-    INSERT INTO channel_start_failure (kind, name, node, reason, at)
-    VALUES (:kind, :name, :node, :reason, :at)
-""")
-_SELECT_START_FAILURES = text("""
-    SELECT name, reason FROM channel_start_failure WHERE kind = :kind AND at > :after
-    ORDER BY name, reason
-""")
+_FAILURE = START_FAILURES.c
 
 
 def store_start_failures(
     database: Database, kind: ChannelKind, node: str, reasons: Mapping[str, str], now: int
 ) -> None:
     """Store the reasons why channels did not start on a node, by name; `now` in ms."""
-    own = {"kind": kind.value, "node": node}
+    own = (_FAILURE.kind == kind.value, _FAILURE.node == node)
+    rows = [
+        {"kind": kind.value, "node": node, "name": name, "reason": reason, "at": now}
+        for name, reason in reasons.items()
+    ]
     with database.write() as connection:
-        connection.execute(_DELETE_START_FAILURES, own)
-        for name, reason in reasons.items():
-            row = {**own, "name": name, "reason": reason, "at": now}
-            connection.execute(_ADD_START_FAILURE, row)
+        connection.execute(delete(START_FAILURES).where(*own))
+        if rows:
+            connection.execute(insert(START_FAILURES), rows)
 
 
 def read_start_failures(database: Database, kind: ChannelKind, now: int) -> dict[str, str]:
     """Return the reason of one node for each channel that did not start; `now` in ms."""
-    after = now - START_FAILURES_VALID_MS
+    valid = (_FAILURE.kind == kind.value, _FAILURE.at > now - START_FAILURES_VALID_MS)
+    failures = select(START_FAILURES).where(*valid).order_by(_FAILURE.name, _FAILURE.reason)
     with database.read() as connection:
-        rows = connection.execute(
-            _SELECT_START_FAILURES, {"kind": kind.value, "after": after}
-        ).all()
+        rows = connection.execute(failures).all()
     return {row.name: row.reason for row in rows}
 
 
 HOUR = 3_600_000  # ms
 
-_ADD = text("""
-    INSERT INTO handshake_failure
-        (kind, name, node, peer, reason, subject, is_trouble, count, first_at, last_at)
-    VALUES (:kind, :name, :node, :peer, :reason, :subject, :is_trouble, :count, :first_at, :last_at)
-    ON CONFLICT (kind, name, node, peer, reason) DO UPDATE SET
-        count = CASE WHEN handshake_failure.last_at < :last_at - :hour THEN :count
-            ELSE handshake_failure.count + :count END,
-        first_at = CASE WHEN handshake_failure.last_at < :last_at - :hour THEN :first_at
-            ELSE handshake_failure.first_at END,
-        subject = :subject, last_at = :last_at
-""")
-_DELETE_OLD = text("""
-    DELETE FROM handshake_failure WHERE kind = :kind AND name = :name AND last_at < (
-        SELECT last_at FROM handshake_failure WHERE kind = :kind AND name = :name
-        ORDER BY last_at DESC LIMIT 1 OFFSET :kept
-    )
-""")
-_SELECT = text("""
-    SELECT kind, name, peer, reason, subject, is_trouble, count, first_at, last_at
-    FROM handshake_failure ORDER BY last_at DESC
-""")
+_HANDSHAKE = HANDSHAKE_FAILURES.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,25 +224,42 @@ def store_handshakes(
             "count": found.count,
             "first_at": found.first_at,
             "last_at": found.last_at,
-            "hour": HOUR,
         }
         for key, found in sorted(counts.items())
     ]
-    if rows:
-        channels = sorted({(key.kind, key.name) for key in counts})
-        with database.write() as connection:
-            connection.execute(_ADD, rows)
+    if not rows:
+        return
+    statement = insert(HANDSHAKE_FAILURES)
+    new = statement.excluded
+    is_over = _HANDSHAKE.last_at < new.last_at - HOUR
+    added = statement.on_conflict_do_update(
+        index_elements=[*HANDSHAKE_FAILURES.primary_key],
+        set_={
+            "count": case((is_over, new.count), else_=_HANDSHAKE.count + new.count),
+            "first_at": case((is_over, new.first_at), else_=_HANDSHAKE.first_at),
+            "subject": new.subject,
+            "last_at": new.last_at,
+        },
+    )
+    with database.write() as connection:
+        connection.execute(added, rows)
+        for kind, name in sorted({(key.kind, key.name) for key in counts}):
+            own = (_HANDSHAKE.kind == kind, _HANDSHAKE.name == name)
+            newest_first = (
+                select(_HANDSHAKE.last_at).where(*own).order_by(_HANDSHAKE.last_at.desc())
+            )
+            oldest_kept = newest_first.limit(1).offset(MAX_ENTRIES - 1).scalar_subquery()
             connection.execute(
-                _DELETE_OLD,
-                [{"kind": kind, "name": name, "kept": MAX_ENTRIES - 1} for kind, name in channels],
+                delete(HANDSHAKE_FAILURES).where(*own, _HANDSHAKE.last_at < oldest_kept)
             )
 
 
 def read_handshakes(database: Database) -> list[StoredHandshake]:
     """Return all stored failures, newest first."""
     with database.read() as connection:
-        rows = connection.execute(_SELECT).mappings().all()
-    return [StoredHandshake(**{**row, "is_trouble": bool(row["is_trouble"])}) for row in rows]
+        columns = [_HANDSHAKE[name] for name in StoredHandshake.__slots__]
+        rows = connection.execute(select(*columns).order_by(_HANDSHAKE.last_at.desc())).mappings()
+        return [StoredHandshake(**{**row, "is_trouble": bool(row["is_trouble"])}) for row in rows]
 
 
 def newest_handshakes(database: Database, kind: str) -> dict[str, list[dict[str, Any]]]:

@@ -14,10 +14,11 @@ from datetime import datetime
 from pathlib import Path
 
 from cryptography import x509
-from sqlalchemy import text
+from sqlalchemy import delete, select
 
 from bridge.monitoring.conditions import NodeFiles, Validity
 from bridge.store.database import Database
+from bridge.store.tables import NODE_FILES, upsert
 
 _END_OF_LIST = b"-----END X509 CRL-----"
 
@@ -91,13 +92,6 @@ def disk_free(home: Path) -> int | None:
 
 _KEPT_MS = 86_400_000
 
-_SAVE = text("""
-    INSERT INTO node_files (node, host, files, at) VALUES (:node, :host, :files, :at)
-    ON CONFLICT (node) DO UPDATE SET host = :host, files = :files, at = :at
-""")
-_DELETE_OLD = text("DELETE FROM node_files WHERE at < :before")
-_SELECT_RENEWED = text("SELECT host, files FROM node_files WHERE node <> :node AND at > :after")
-
 
 @dataclass(frozen=True, slots=True)
 class NodeAddress:
@@ -119,14 +113,15 @@ def save_node_files(
     files = json.dumps({"certificates": validities, "disk_free": free})
     row = {"node": address.node, "host": address.host, "files": files, "at": now}
     with database.write() as connection:
-        connection.execute(_SAVE, row)
-        connection.execute(_DELETE_OLD, {"before": now - _KEPT_MS})
+        connection.execute(upsert(NODE_FILES), row)
+        connection.execute(delete(NODE_FILES).where(NODE_FILES.c.at < now - _KEPT_MS))
 
 
 def files_of_other_nodes(database: Database, node: str, after: int) -> list[NodeFiles]:
     """Return the files that other nodes stored after a time (ms)."""
+    others = select(NODE_FILES).where(NODE_FILES.c.node != node, NODE_FILES.c.at > after)
     with database.read() as connection:
-        rows = connection.execute(_SELECT_RENEWED, {"node": node, "after": after}).all()
+        rows = connection.execute(others).all()
     return [_read(row.host, json.loads(row.files)) for row in rows]
 
 

@@ -17,7 +17,7 @@ from threading import Thread
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from sqlalchemy import text
+from sqlalchemy import select
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
@@ -27,6 +27,7 @@ from bridge.executors import Threads
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.deliveries import ClaimedDelivery, current_delivery
 from bridge.queue.digests import digest, stored_digest
+from bridge.queue.statements import MESSAGE
 from bridge.store.database import Database
 from bridge.store.records import order_index
 from bridge.transports import MessageSender
@@ -173,9 +174,6 @@ def traced_sender(
     return inner if tracer is None else TracedSender(inner, tracer, destination, find_key)
 
 
-_DIGEST = text("SELECT digest FROM message WHERE id = :id")
-
-
 def order_trace_keys(database: Database) -> TraceKeyFinder:
     def look_up(delivery: ClaimedDelivery) -> int | None:
         orders = delivery.orders["orders"] if delivery.orders else []
@@ -185,8 +183,8 @@ def order_trace_keys(database: Database) -> TraceKeyFinder:
         ]
         with database.read() as connection:
             for known in order_index.find(connection, keys).values():
-                parameters = {"id": known.first_message}
-                found: int | None = connection.execute(_DIGEST, parameters).scalar()
+                digest = select(MESSAGE.c.digest).where(MESSAGE.c.id == known.first_message)
+                found: int | None = connection.scalar(digest)
                 return found
         return None
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, text
+from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from bridge.store.database import Database
+from bridge.store.tables import DELIVERY_ATTEMPTS
 
 MAX_REPLY_BYTES = 65_536
 """Bytes of a reply that are kept with an attempt."""
@@ -44,29 +45,7 @@ class Attempt:
     reply: bytes = b""
 
 
-_INSERT = text("""
-    INSERT INTO delivery_attempt (delivery_id, kind, at, code, detail, retry_at, reply)
-    VALUES (:delivery_id, :kind, :at, :code, :detail, :retry_at, :reply)
-""")
-_DELETE_OLD = text("""
-    DELETE FROM delivery_attempt WHERE delivery_id = :delivery_id AND id < (
-        SELECT id FROM delivery_attempt WHERE delivery_id = :delivery_id
-        ORDER BY id DESC LIMIT 1 OFFSET :kept
-    )
-""")
-_SELECT = text(
-    "SELECT delivery_id, kind, at, code, detail, retry_at, reply FROM delivery_attempt "
-    "WHERE delivery_id IN :ids ORDER BY delivery_id, id"
-).bindparams(bindparam("ids", expanding=True))
-_SELECT_LAST = text("""
-    SELECT delivery_id, kind, at, code, detail, retry_at, reply FROM delivery_attempt
-    WHERE id IN (
-        SELECT max(id) FROM delivery_attempt WHERE delivery_id IN :ids GROUP BY delivery_id
-    )
-""").bindparams(bindparam("ids", expanding=True))
-_DELETE = text("DELETE FROM delivery_attempt WHERE delivery_id IN :ids").bindparams(
-    bindparam("ids", expanding=True)
-)
+_ATTEMPT = DELIVERY_ATTEMPTS.c
 
 
 def add(connection: Connection, attempts: Iterable[Attempt]) -> None:
@@ -84,20 +63,21 @@ def add(connection: Connection, attempts: Iterable[Attempt]) -> None:
         for attempt in attempts
     ]
     if rows:
-        connection.execute(_INSERT, rows)
-        old = [
-            {"delivery_id": number, "kept": MAX_ATTEMPTS - 1}
-            for number in sorted({row["delivery_id"] for row in rows})
-        ]
-        connection.execute(_DELETE_OLD, old)
+        connection.execute(insert(DELIVERY_ATTEMPTS), rows)
+        for number in sorted({row["delivery_id"] for row in rows}):
+            own = _ATTEMPT.delivery_id == number
+            newest_first = select(_ATTEMPT.id).where(own).order_by(_ATTEMPT.id.desc())
+            oldest_kept = newest_first.limit(1).offset(MAX_ATTEMPTS - 1).scalar_subquery()
+            connection.execute(delete(DELIVERY_ATTEMPTS).where(own, _ATTEMPT.id < oldest_kept))
 
 
 def of_deliveries(database: Database, ids: Sequence[int]) -> dict[int, list[Attempt]]:
     """Return the attempts of deliveries in order, by delivery id."""
     found: dict[int, list[Attempt]] = {}
     if ids:
+        own = select(DELIVERY_ATTEMPTS).where(_ATTEMPT.delivery_id.in_(ids))
         with database.read() as connection:
-            for row in connection.execute(_SELECT, {"ids": list(ids)}):
+            for row in connection.execute(own.order_by(_ATTEMPT.delivery_id, _ATTEMPT.id)):
                 found.setdefault(row.delivery_id, []).append(_attempt(row))
     return found
 
@@ -106,15 +86,20 @@ def last_of_deliveries(database: Database, ids: Sequence[int]) -> dict[int, Atte
     """Return the last attempt or further reply of each delivery that has one."""
     if not ids:
         return {}
+    last = (
+        select(func.max(_ATTEMPT.id))
+        .where(_ATTEMPT.delivery_id.in_(ids))
+        .group_by(_ATTEMPT.delivery_id)
+    )
     with database.read() as connection:
-        rows = connection.execute(_SELECT_LAST, {"ids": list(ids)}).all()
+        rows = connection.execute(select(DELIVERY_ATTEMPTS).where(_ATTEMPT.id.in_(last))).all()
     return {row.delivery_id: _attempt(row) for row in rows}
 
 
 def forget(connection: Connection, ids: Sequence[int]) -> None:
     """Delete the attempts of deliveries that are deleted."""
     if ids:
-        connection.execute(_DELETE, {"ids": list(ids)})
+        connection.execute(delete(DELIVERY_ATTEMPTS).where(_ATTEMPT.delivery_id.in_(ids)))
 
 
 def _attempt(row: Row[Any]) -> Attempt:

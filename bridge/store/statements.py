@@ -12,13 +12,13 @@ import json
 import re
 from collections import namedtuple
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from pydantic_core import to_json
-from sqlalchemy import JSON, BigInteger, Boolean, Connection, Integer, LargeBinary, Table
-from sqlalchemy.types import TypeEngine
+from sqlalchemy import JSON, Connection, Table
 
 from bridge.store.postgresql.connection import BinaryArray, binary_arrays
 
@@ -185,10 +185,6 @@ class KeyStatement:
     sqlite: str
     postgres: str
 
-    def with_postgresql(self, statement: str) -> "KeyStatement":
-        """Use another text on PostgreSQL."""
-        return replace(self, postgres=statement)
-
 
 @dataclass(frozen=True, slots=True)
 class DialectStatement:
@@ -230,24 +226,12 @@ def execute_keys(
     connection: Connection, statement: KeyStatement, keys: Sequence[Any], **others: Any
 ) -> StatementResult:
     """Execute a statement for keys; `others` are its other parameters."""
-    return execute_bound(connection, bind_keys(connection, statement, keys, **others))
-
-
-def bind_keys(
-    connection: Connection, statement: KeyStatement, keys: Sequence[Any], **others: Any
-) -> BoundStatement:
     text = statement.postgres if is_postgresql(connection) else statement.sqlite
-    return BoundStatement(
-        text, {statement.name: bind_list(connection, statement.kind, keys), **others}
-    )
-
-
-def bind_list(connection: Connection, kind: str, values: Sequence[Any]) -> Any:
-    """Bind the values of a list; `kind` is their SQL type."""
     if is_postgresql(connection):
-        (array,) = binary_arrays((kind,), [(each,) for each in values])
-        return array
-    return json.dumps(list(values))  # JSON keeps 64-bit integers exact
+        values: Any = binary_arrays((statement.kind,), [(key,) for key in keys])[0]
+    else:
+        values = json.dumps(list(keys))  # JSON keeps 64-bit integers exact
+    return execute_bound(connection, BoundStatement(text, {statement.name: values, **others}))
 
 
 def unnest(types: Sequence[str]) -> str:
@@ -266,83 +250,30 @@ def execute_rows(
     """Execute a statement for rows; None without rows."""
     if not rows:
         return None
-    return execute_bound(connection, bind_rows(connection, statement, rows))
-
-
-def bind_rows(
-    connection: Connection, statement: BulkStatement, rows: Sequence[tuple[Any, ...]]
-) -> BoundStatement:
-    """Bind rows (at least one), to execute the statement with others."""
     if is_postgresql(connection):
-        return BoundStatement(statement.postgres, statement.arrays(rows))
-    return BoundStatement(statement.sqlite, rows, many=True)
-
-
-_SQL_TYPES: Final = (
-    (Boolean, "boolean"),
-    (BigInteger, "bigint"),
-    (Integer, "bigint"),
-    (LargeBinary, "bytea"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class InsertStatement:
-    """An INSERT of some columns; `documents` are the positions of JSON columns."""
-
-    head: str
-    names: tuple[str, ...]
-    documents: tuple[int, ...]
-    bulk: BulkStatement
-
-
-def prepare_insert(table: Table, names: Sequence[str], returning: str = "") -> InsertStatement:
-    """Prepare an INSERT of these columns; `returning` applies to PostgreSQL only."""
-    types = [table.c[name].type for name in names]
-    documents = tuple(index for index, each in enumerate(types) if isinstance(each, JSON))
-    chosen = [f"{name}::json" if index in documents else name for index, name in enumerate(names)]
-    kinds = tuple(map(_sql_type, types))
-    head = f"INSERT INTO {table.name} ({', '.join(names)})"
-    each = f"{head} VALUES ({', '.join('?' * len(names))})"
-    # Keys are assigned in the order of the rows.
-    together = (
-        f"{head} SELECT {', '.join(chosen)} FROM {unnest(kinds)}"  # noqa: S608  # a table's own names
-        f" WITH ORDINALITY AS given ({', '.join(names)}, place) ORDER BY place"
-    )
-    return InsertStatement(
-        head,
-        tuple(names),
-        documents,
-        BulkStatement(kinds, each, f"{together} RETURNING {returning}" if returning else together),
-    )
+        bound = BoundStatement(statement.postgres, statement.arrays(rows))
+    else:
+        bound = BoundStatement(statement.sqlite, rows, many=True)
+    return execute_bound(connection, bound)
 
 
 def bind_insert(
-    connection: Connection, insert: InsertStatement, rows: Sequence[Mapping[str, Any]]
+    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
 ) -> BoundStatement:
-    """Bind rows (at least one) to an INSERT, to execute it with others."""
-    return bind_rows(connection, insert.bulk, [_row_values(insert, row) for row in rows])
-
-
-def bind_insert_values(
-    connection: Connection, insert: InsertStatement, rows: Sequence[Mapping[str, Any]]
-) -> BoundStatement:
-    """As `bind_insert`, for `Database.append_at_commit`: plain values instead of arrays."""
+    """Bind rows (at least one, all with the same columns) for `Database.append_at_commit`."""
+    names = list(rows[0])
+    documents = {name for name in names if isinstance(table.c[name].type, JSON)}
+    values = [
+        tuple(
+            to_json(row[name]).decode()
+            if name in documents and row[name] is not None
+            else row[name]
+            for name in names
+        )
+        for row in rows
+    ]
+    head = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES"
     if not is_postgresql(connection):
-        return bind_insert(connection, insert, rows)
-    values = [_row_values(insert, row) for row in rows]
-    row = f"({', '.join(['%s'] * len(insert.names))})"
-    statement = f"{insert.head} VALUES {', '.join([row] * len(values))}"
-    return BoundStatement(statement, tuple(value for each in values for value in each))
-
-
-def _row_values(insert: InsertStatement, row: Mapping[str, Any]) -> tuple[Any, ...]:
-    values = [row[name] for name in insert.names]
-    for place in insert.documents:
-        if values[place] is not None:
-            values[place] = to_json(values[place]).decode()
-    return tuple(values)
-
-
-def _sql_type(column_type: TypeEngine[Any]) -> str:
-    return next((name for kind, name in _SQL_TYPES if isinstance(column_type, kind)), "text")
+        return BoundStatement(f"{head} ({', '.join('?' * len(names))})", values, many=True)
+    places = f"({', '.join(['%s'] * len(names))})"
+    return BoundStatement(f"{head} {', '.join([places] * len(rows))}", tuple(chain(*values)))

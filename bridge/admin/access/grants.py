@@ -9,7 +9,7 @@ changes cannot remove the last two administrators.
 import json
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import ColumnElement, Connection, Row, delete, select, update
 
 from bridge.admin.access.permissions import ConsoleRole, Grant
 from bridge.admin.errors import GrantRefused
@@ -17,31 +17,11 @@ from bridge.audit.outbox import describe
 from bridge.contract.errors import ErrorCode
 from bridge.store.database import Database
 from bridge.store.databases import bridge_database_of
+from bridge.store.tables import CONSOLE_GRANTS, upsert
 from config import Settings
 
 _LOCK: Final = "console grants"
-_COLUMNS: Final = "account_id, email, role, bodies, sites, granted_at, suspended"
-_SAVE = text("""
-    INSERT INTO console_grant (account_id, email, role, bodies, sites, granted_at, granted_by)
-    VALUES (:account, :email, :role, :bodies, :sites, :now, :by)
-    ON CONFLICT (account_id) DO UPDATE SET email = :email, role = :role, bodies = :bodies,
-        sites = :sites, granted_at = :now, granted_by = :by
-""")
-_REMOVE = text("DELETE FROM console_grant WHERE account_id = :account")
-_SELECT = text(f"SELECT {_COLUMNS} FROM console_grant WHERE account_id = :account")  # noqa: S608
-_SELECT_ALL = text(f"SELECT {_COLUMNS} FROM console_grant ORDER BY email")  # noqa: S608
-_SELECT_OTHER_ADMINISTRATOR = text("""
-    SELECT 1 FROM console_grant WHERE role = :role AND suspended = 0 AND account_id <> :account
-    LIMIT 1
-""")
-_SELECT_ACTIVE = text("SELECT 1 FROM console_grant WHERE account_id = :account AND suspended = 0")
-_SET_SUSPENDED = text("UPDATE console_grant SET suspended = :suspended WHERE account_id = :account")
-_SELECT_UNBOUND = text("SELECT email FROM console_grant WHERE account_id IS NULL ORDER BY id")
-_BIND = text("""
-    UPDATE console_grant SET account_id = :account, suspended = :suspended
-    WHERE account_id IS NULL AND email = :email
-""")
-_REMOVE_UNBOUND = text("DELETE FROM console_grant WHERE account_id IS NULL AND email = :email")
+_GRANT = CONSOLE_GRANTS.c
 
 
 def save_grant(
@@ -65,14 +45,17 @@ def save_grant(
         _require_savable(connection, stored, grant, before, force=force)
         granted_at = now if before is None or grant.grants_more_than(before) else before.granted_at
         row = {
-            "account": grant.account_id,
+            "account_id": grant.account_id,
             "email": grant.email,
             "role": grant.role.value,
             "bodies": int(grant.bodies),
             "sites": "" if grant.sites is None else json.dumps(sorted(grant.sites)),
+            "granted_at": granted_at,
+            "granted_by": by,
         }
         describe(before=_as_details(before), after=_as_details(grant))
-        connection.execute(_SAVE, {**row, "now": granted_at, "by": by})
+        changed = [name for name in row if name != "account_id"]
+        connection.execute(upsert(CONSOLE_GRANTS, *changed, key=["account_id"]), row)
 
 
 def check_grant(
@@ -95,7 +78,7 @@ def remove_grant(database: Database, account_id: str, *, force: bool = False) ->
         if not force:
             _require_another(connection, before)
         describe(before=_as_details(before), after={})
-        connection.execute(_REMOVE, {"account": account_id})
+        connection.execute(delete(CONSOLE_GRANTS).where(_GRANT.account_id == account_id))
     return before is not None
 
 
@@ -108,9 +91,9 @@ def suspend_grant(database: Database, account_id: str, *, force: bool = False) -
     """
     with database.write() as connection:
         before = _lock_and_find(database, connection, account_id)
-        if not force and connection.execute(_SELECT_ACTIVE, {"account": account_id}).first():
+        if not force and _is_active(connection, account_id):
             _require_another(connection, before)
-        connection.execute(_SET_SUSPENDED, {"account": account_id, "suspended": 1})
+        _set_suspended(connection, account_id, suspended=True)
 
 
 class GrantedRoles:
@@ -142,13 +125,23 @@ def resume_grant(database: Database, account_id: str) -> None:
     """End the suspension of a grant."""
     with database.write() as connection:
         _lock_and_find(database, connection, account_id)
-        connection.execute(_SET_SUSPENDED, {"account": account_id, "suspended": 0})
+        _set_suspended(connection, account_id, suspended=False)
+
+
+def _set_suspended(connection: Connection, account_id: str, *, suspended: bool) -> None:
+    own = update(CONSOLE_GRANTS).where(_GRANT.account_id == account_id)
+    connection.execute(own.values(suspended=int(suspended)))
+
+
+def _is_active(connection: Connection, account_id: str) -> bool:
+    row = _row_of(connection, account_id)
+    return row is not None and not row.suspended
 
 
 def active_grant_of(database: Database, account_id: str) -> Grant | None:
     """Return the grant of an account; None if it has none or it is suspended."""
     with database.read() as connection:
-        row = connection.execute(_SELECT, {"account": account_id}).first()
+        row = _row_of(connection, account_id)
     return None if row is None or row.suspended else _grant(row)
 
 
@@ -160,29 +153,36 @@ def grant_of(database: Database, account_id: str) -> Grant | None:
 def all_grants(database: Database) -> list[Grant]:
     """List all grants; the account id of an unbound grant is ''."""
     with database.read() as connection:
-        return [_grant(row) for row in connection.execute(_SELECT_ALL)]
+        return [
+            _grant(row) for row in connection.execute(select(CONSOLE_GRANTS).order_by(_GRANT.email))
+        ]
 
 
 def grants_without_account(database: Database) -> list[str]:
     """List the e-mail addresses of unbound grants, which an old version stored without account."""
     with database.read() as connection:
-        return [str(each) for each in connection.execute(_SELECT_UNBOUND).scalars()]
+        unbound = select(_GRANT.email).where(_GRANT.account_id.is_(None)).order_by(_GRANT.id)
+        return list(connection.scalars(unbound))
 
 
 def bind_account(database: Database, email: str, account_id: str, *, suspended: bool) -> None:
     """Bind an unbound grant to an account; if the account has a grant already, keep that one."""
     with database.write() as connection:
         if _lock_and_find(database, connection, account_id) is not None:
-            connection.execute(_REMOVE_UNBOUND, {"email": email})
+            connection.execute(delete(CONSOLE_GRANTS).where(*_unbound(email)))
             return
-        values = {"email": email, "account": account_id, "suspended": int(suspended)}
-        connection.execute(_BIND, values)
+        unbound = update(CONSOLE_GRANTS).where(*_unbound(email))
+        connection.execute(unbound.values(account_id=account_id, suspended=int(suspended)))
 
 
 def remove_unbound_grant(database: Database, email: str) -> bool:
     """Remove an unbound grant; return whether there was one."""
     with database.write() as connection:
-        return connection.execute(_REMOVE_UNBOUND, {"email": email}).rowcount > 0
+        return connection.execute(delete(CONSOLE_GRANTS).where(*_unbound(email))).rowcount > 0
+
+
+def _unbound(email: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return _GRANT.account_id.is_(None), _GRANT.email == email
 
 
 def _lock_and_find(database: Database, connection: Connection, account_id: str) -> Grant | None:
@@ -192,8 +192,13 @@ def _lock_and_find(database: Database, connection: Connection, account_id: str) 
 
 
 def _find(connection: Connection, account_id: str) -> Grant | None:
-    row = connection.execute(_SELECT, {"account": account_id}).first()
+    row = _row_of(connection, account_id)
     return None if row is None else _grant(row)
+
+
+def _row_of(connection: Connection, account_id: str) -> Row[Any] | None:
+    own = select(CONSOLE_GRANTS).where(_GRANT.account_id == account_id)
+    return connection.execute(own).first()
 
 
 def _as_details(grant: Grant | None) -> dict[str, Any]:
@@ -220,8 +225,13 @@ def _require_another(connection: Connection, before: Grant | None) -> None:
     """Raise GrantRefused if `before` is the grant of the last active system administrator."""
     if before is None or before.role is not ConsoleRole.SYSTEM_ADMINISTRATOR:
         return
-    criteria = {"role": ConsoleRole.SYSTEM_ADMINISTRATOR.value, "account": before.account_id}
-    if connection.execute(_SELECT_OTHER_ADMINISTRATOR, criteria).first() is None:
+    others = (
+        select(_GRANT.id)
+        .where(_GRANT.role == ConsoleRole.SYSTEM_ADMINISTRATOR.value, _GRANT.suspended == 0)
+        .where(_GRANT.account_id != before.account_id)
+        .limit(1)
+    )
+    if connection.execute(others).first() is None:
         raise GrantRefused(ErrorCode.LAST_ADMINISTRATOR, ErrorCode.LAST_ADMINISTRATOR.text, 409)
 
 

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import or_, select
 
 from bridge.admin.errors import InvalidEdit
 from bridge.queue.attempts import Attempt
 from bridge.store.database import Database
+from bridge.store.tables import MESSAGE_EDITS
 from mappings.hl7.acknowledgment import ERROR_DESCRIPTIONS, ReceivedError, read_ack
 from mappings.hl7.charset import LAST_RESORT
 from mappings.hl7.message import Component, Field, Message, Segment
@@ -195,19 +196,13 @@ def _encode(lines: Sequence[str], codec: str) -> bytes:
     return payload
 
 
-_EDITS_OF_MESSAGE = text("""
-    SELECT message_id, origin_id, at, email, reason FROM message_edit
-    WHERE message_id = :id OR origin_id = :id ORDER BY message_id
-""")
-
-
 def edits_of(database: Database, message_id: int) -> list[dict[str, Any]]:
     """Return the edits that created a message or were made from it; times in ms."""
+    edit = MESSAGE_EDITS.c
+    related = or_(edit.message_id == message_id, edit.origin_id == message_id)
     with database.read() as connection:
-        return [
-            dict(row)
-            for row in connection.execute(_EDITS_OF_MESSAGE, {"id": message_id}).mappings()
-        ]
+        rows = connection.execute(select(MESSAGE_EDITS).where(related).order_by(edit.message_id))
+        return [dict(row) for row in rows.mappings()]
 
 
 MAX_SHOWN_BYTES = 512

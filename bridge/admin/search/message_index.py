@@ -17,16 +17,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Row, Select, func, select, text
+from sqlalchemy import Row, Select, func, select
+from sqlalchemy.dialects.postgresql import insert
 
 from bridge.index_key import keyed64, signed64
 from bridge.queue import payload_blobs
 from bridge.queue.listing_rows import MessageDetail
-from bridge.queue.statements import MESSAGE, MESSAGE_BODY
+from bridge.queue.statements import MESSAGE, MESSAGE_BODY, MESSAGE_NUMBER
 from bridge.store.database import Database
-from bridge.store.statements import BulkStatement, execute_rows, unnest
+from bridge.store.tables import MESSAGE_NUMBER_CURSORS
 from bridge.workers.host import WorkerError
 from bridge.workers.offload import LARGE, Offload
 from mappings.hl7.message import Message, Segment
@@ -218,20 +219,10 @@ _MAX_GAP = 1000  # ids; concurrent transactions do not leave longer gaps
 _MAX_MISSING = 5000
 _ROWS_AT_ONCE = 20  # messages in memory
 _CURSOR_NAME = "console"
-_COLUMN_TYPES = ("bigint", "bigint")
-_INSERT = BulkStatement(
-    _COLUMN_TYPES,
-    "INSERT INTO message_number (number, message_id) VALUES (?, ?) ON CONFLICT DO NOTHING",
-    f"""
-    INSERT INTO message_number (number, message_id) SELECT * FROM {unnest(_COLUMN_TYPES)}
-    ON CONFLICT DO NOTHING
-    """,  # noqa: S608  # our own names
+INDEXED_TO: Final = select(MESSAGE_NUMBER_CURSORS.c.message_id).where(
+    MESSAGE_NUMBER_CURSORS.c.name == _CURSOR_NAME
 )
-_CURSOR = text("SELECT message_id FROM message_number_cursor WHERE name = :name")
-_MOVE_CURSOR = text("""
-    INSERT INTO message_number_cursor (name, message_id) VALUES (:name, :to)
-    ON CONFLICT (name) DO UPDATE SET message_id = :to WHERE message_number_cursor.message_id < :to
-""")
+"""Selects the id of the last message that is indexed."""
 _ROWS = select(
     *(MESSAGE.c[name] for name in ("id", "listener", "mapping", "mapping_version", "received_at")),
     MESSAGE_BODY.c.payload,
@@ -283,8 +274,7 @@ class MessageIndexer:
         """Return the last indexed id; read the stored cursor the first time."""
         if self._position is None:
             with self._database.read() as connection:
-                cursor = connection.execute(_CURSOR, {"name": _CURSOR_NAME}).scalar()
-            self._position = cursor or 0
+                self._position = connection.scalar(INDEXED_TO) or 0
         return self._position
 
     def _read(self, statement: Select[Any]) -> dict[int, set[int]]:
@@ -325,8 +315,20 @@ class MessageIndexer:
             (number, message_id) for message_id, hashes in found.items() for number in hashes
         )
         with self._database.write_without_sync() as connection:
-            execute_rows(connection, _INSERT, rows)
-            connection.execute(_MOVE_CURSOR, {"name": _CURSOR_NAME, "to": cursor})
+            if rows:
+                connection.execute(
+                    insert(MESSAGE_NUMBER).on_conflict_do_nothing(),
+                    [{"number": number, "message_id": message_id} for number, message_id in rows],
+                )
+            connection.execute(
+                insert(MESSAGE_NUMBER_CURSORS)
+                .values(name=_CURSOR_NAME, message_id=cursor)
+                .on_conflict_do_update(
+                    index_elements=[MESSAGE_NUMBER_CURSORS.c.name],
+                    set_={"message_id": cursor},
+                    where=MESSAGE_NUMBER_CURSORS.c.message_id < cursor,
+                )
+            )
 
     def _keyed_hashes(self, row: Row[Any], payload: bytes) -> set[int]:
         origin = MessageOrigin(

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import select, union
 
 from bridge.admin.audit_events import audited
 from bridge.admin.message_replay import MessageSubjects
@@ -25,12 +25,8 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.report_engine import engine_http, engine_tokens
 from bridge.store.database import Database
 from bridge.store.databases import bridge_database
+from bridge.store.tables import KNOWN_REPORTS, ORDERS
 from config import load
-
-_ORDERS_OF_REPORT = text("""
-    SELECT accession FROM bridge_order WHERE report_id = :report
-    UNION SELECT accession FROM known_report WHERE report_id = :report
-""")
 
 
 def show_orders(home: Path, number: str) -> dict[str, Any]:
@@ -81,7 +77,11 @@ def show_orders(home: Path, number: str) -> dict[str, Any]:
 
 def _orders_of_report(database: Database, report_id: str) -> list[dict[str, Any]]:
     with database.read() as connection:
-        accessions = set(connection.execute(_ORDERS_OF_REPORT, {"report": report_id}).scalars())
+        own = (
+            select(table.c.accession).where(table.c.report_id == report_id)
+            for table in (ORDERS, KNOWN_REPORTS)
+        )
+        accessions = set(connection.scalars(union(*own)))
     found = order_tracking.find_orders(database, accessions)
     return [order for order in found if order["report_id"] == report_id]
 

@@ -6,9 +6,9 @@ timeline step are codes; the web app contains their texts. Blocking.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, Select, and_, select
 
 from bridge.admin.search.message_content import DESCRIPTIONS, attempt_view
 from bridge.admin.search.message_index import spellings
@@ -19,35 +19,35 @@ from bridge.queue.queries import listed_delivery
 from bridge.queue.statements import DELIVERY
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
-from bridge.store.records import merged_patients
+from bridge.store.records import order_index, patient_records
+from bridge.store.tables import KNOWN_REPORTS, ORDERS
 from mappings.hl7.refusals import AckCode
 
 _LIMIT = 100
-_NEXT_SITE = text("SELECT min(site) FROM bridge_order WHERE site > :site")
-_SELECT = """
-    SELECT o.site, o.mrn, o.accession, o.state, o.placer, o.filler, o.report_id AS ordered_in,
-           o.first_message, o.last_message, o.state_changed_at AS closed_at,
-           s.report_id AS seen_in, s.status, s.addenda, s.changed_at
-    FROM bridge_order o LEFT JOIN known_report s
-        ON s.site = o.site AND s.accession = o.accession AND s.mrn = o.mrn
-"""
-_SELECT_BY_ACCESSION = text(
-    f"{_SELECT} WHERE o.site = :site AND o.accession = :accession LIMIT :limit"
-)
-_SELECT_BY_PATIENT = text(
-    f"{_SELECT} WHERE o.site = :site AND o.mrn = :mrn ORDER BY o.last_message DESC LIMIT :limit"
+_ORDER, _KNOWN = ORDERS.c, KNOWN_REPORTS.c
+_SELECT: Final[Select[Any]] = (
+    select(
+        *(_ORDER[name] for name in ("site", "mrn", "accession", "state", "placer", "filler")),
+        _ORDER.report_id.label("ordered_in"),
+        _ORDER.first_message,
+        _ORDER.last_message,
+        _ORDER.state_changed_at.label("closed_at"),
+        _KNOWN.report_id.label("seen_in"),
+        *(_KNOWN[name] for name in ("status", "addenda", "changed_at")),
+    )
+    .join_from(
+        ORDERS,
+        KNOWN_REPORTS,
+        and_(*(_KNOWN[name] == _ORDER[name] for name in ("site", "accession", "mrn"))),
+        isouter=True,
+    )
+    .limit(_LIMIT)
 )
 
 
 _SHORTEST_BEGINNING = 3
 _LAST = "z" * 20
 """Sorts behind digits and letters in each collation."""
-
-_SELECT_BEGINNING = text("""
-    SELECT DISTINCT accession FROM bridge_order
-    WHERE site = :site AND accession >= :low AND accession < :high
-    ORDER BY accession LIMIT :limit
-""")
 
 
 def find_orders(
@@ -61,10 +61,10 @@ def find_orders(
     with database.read() as connection:
         return [
             _order(row)
-            for site in (_sites(connection) if visible_sites is None else sorted(visible_sites))
+            for site in _sites(connection, visible_sites)
             for accession in sorted(accessions)
             for row in connection.execute(
-                _SELECT_BY_ACCESSION, {"site": site, "accession": accession, "limit": _LIMIT}
+                _SELECT.where(_ORDER.site == site, _ORDER.accession == accession)
             ).mappings()
         ]
 
@@ -77,12 +77,16 @@ def similar_accessions(
     with database.read() as connection:
         found = {
             accession
-            for site in (_sites(connection) if visible_sites is None else sorted(visible_sites))
+            for site in _sites(connection, visible_sites)
             for beginning in beginnings
-            for accession in connection.execute(
-                _SELECT_BEGINNING,
-                {"site": site, "low": beginning, "high": beginning + _LAST, "limit": limit},
-            ).scalars()
+            for accession in connection.scalars(
+                select(_ORDER.accession)
+                .where(_ORDER.site == site)
+                .where(_ORDER.accession >= beginning, _ORDER.accession < beginning + _LAST)
+                .distinct()
+                .order_by(_ORDER.accession)
+                .limit(limit)
+            )
             if accession.startswith(beginning)
         }
     return sorted(found)[:limit]
@@ -93,14 +97,16 @@ def find_orders_of_patient(
 ) -> list[dict[str, Any]]:
     """Return a patient's orders, last changed first; after a merge, also the survivor's."""
     with database.read() as connection:
-        sites = _sites(connection) if visible_sites is None else sorted(visible_sites)
-        survivors = merged_patients.survivors(connection, {(site, mrn) for site in sites})
+        sites = _sites(connection, visible_sites)
+        survivors = patient_records.survivors(connection, {(site, mrn) for site in sites})
         return [
             _order(row)
             for site in sites
             for patient in sorted({mrn, survivors.get((site, mrn), mrn)})
             for row in connection.execute(
-                _SELECT_BY_PATIENT, {"site": site, "mrn": patient, "limit": _LIMIT}
+                _SELECT.where(_ORDER.site == site, _ORDER.mrn == patient).order_by(
+                    _ORDER.last_message.desc()
+                )
             ).mappings()
         ]
 
@@ -125,14 +131,8 @@ def attempts_of(
     }
 
 
-def _sites(connection: Connection) -> Sequence[str]:
-    """Return all sites by skipping through the index: one query per site."""
-    found: list[str] = []
-    site = connection.execute(_NEXT_SITE, {"site": ""}).scalar()
-    while site is not None:
-        found.append(site)
-        site = connection.execute(_NEXT_SITE, {"site": site}).scalar()
-    return found
+def _sites(connection: Connection, visible: Collection[str] | None) -> Sequence[str]:
+    return order_index.sites(connection) if visible is None else sorted(visible)
 
 
 def _order(row: Any) -> dict[str, Any]:

@@ -34,7 +34,15 @@ from bridge.engine.rules.lifecycle import AddendumState, FileKind, ReleaseKind, 
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.sync_launch import FollowAnswer
 from bridge.engine.rules.text.billing import CodeSystem
-from bridge.store.columns import BIG_KEY
+from bridge.store.columns import (
+    BIG_KEY,
+    binary,
+    json_object,
+    json_or_none,
+    key,
+    moment,
+    moment_or_none,
+)
 
 metadata = MetaData(
     naming_convention={
@@ -59,21 +67,6 @@ class Record(SQLModel):
     __str__ = __repr__
 
 
-def key() -> Any:
-    """Return the surrogate key of a table: a number that the database assigns."""
-    return Field(default=None, primary_key=True, sa_type=BIG_KEY)
-
-
-def moment(*, index: bool = False) -> Any:
-    """Return a required moment, in milliseconds since the epoch."""
-    return Field(sa_type=BigInteger, index=index)
-
-
-def moment_or_none() -> Any:
-    """Return an optional moment, in milliseconds since the epoch."""
-    return Field(default=None, sa_type=BigInteger)
-
-
 def foreign_key_to(
     target: str,
     *,
@@ -88,23 +81,9 @@ def foreign_key_to(
     return Field(**options, foreign_key=target, sa_type=BIG_KEY, index=index, nullable=not required)
 
 
-def json_object() -> Any:
-    """Return a JSON object, initially empty. Replace it: changes in place are not noticed."""
-    return Field(default_factory=dict, sa_type=JSON)
-
-
 def json_list() -> Any:
     """Return a JSON list, initially empty. Replace it: changes in place are not noticed."""
     return Field(default_factory=list, sa_type=JSON)
-
-
-def json_or_none() -> Any:
-    return Field(default=None, sa_type=JSON(none_as_null=True))
-
-
-def binary() -> Any:
-    """Return a column of bytes."""
-    return Field(sa_type=LargeBinary)
 
 
 def binary_or_none() -> Any:

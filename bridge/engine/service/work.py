@@ -19,12 +19,11 @@ from bridge.audit.chain import ENGINE_CHAIN
 from bridge.audit.events import AuditEvent
 from bridge.engine.records.tables import FeedChange, metadata
 from bridge.store.database import Database
-from bridge.store.statements import bind_insert_values, prepare_insert
+from bridge.store.statements import bind_insert
 
 FEED_LOCK = "engine change feed"
 FEED_CHANNEL = "engine_changes"
 CHANGES = metadata.tables[str(FeedChange.__tablename__)]
-_INSERT = prepare_insert(CHANGES, ("site_id", "report_id", "at", "event", "body", "session_pk"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +199,7 @@ class CommitRecords:
         """Append the records at the commit (`Database.append_at_commit`)."""
         ENGINE_CHAIN.record_all(connection, database, self.audit_events)
         if self.announced:
-            changes = bind_insert_values(connection, _INSERT, self.announced)
+            changes = bind_insert(connection, CHANGES, self.announced)
             database.append_at_commit(connection, FEED_LOCK, [changes], FEED_CHANNEL)
 
 

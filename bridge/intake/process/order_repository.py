@@ -74,13 +74,10 @@ from bridge.store.errors import StoreError
 from bridge.store.postgresql.dedicated_connections import NOTHING_HELD, HeldLocks, SessionLocks
 from bridge.store.records import (
     exceptions,
-    merged_patients,
     order_index,
-    patient_demographics,
-    visit_transfers,
+    patient_records,
 )
 from bridge.store.records.exceptions import MERGE_UNDONE, ExceptionSubject
-from bridge.store.records.known_patients import known_patients
 from bridge.store.short_work import SHORT
 from bridge.workers.host import WorkerError
 from config.listeners import MergedPatients, PatientConflict
@@ -103,10 +100,10 @@ def read_redirects(connection: Connection, jobs: Sequence[MessageJob]) -> Redire
         )
         if mrn
     }
-    survivors, moves = visit_transfers.find_merges_and_transfers(connection, patients)
+    survivors, moves = patient_records.find_merges_and_transfers(connection, patients)
     if survivors:
         others = {(site, mrn) for (site, _), mrn in survivors.items()} - patients
-        moves |= visit_transfers.find_merges_and_transfers(connection, others)[1]
+        moves |= patient_records.find_merges_and_transfers(connection, others)[1]
     return Redirects(survivors, moves)
 
 
@@ -146,7 +143,7 @@ def _identified_event(
     do not contradict that.
     """
     patients = patients_in_identifiers(event, survivors)
-    known = known_patients(connection, patients) if patients else set()
+    known = patient_records.known_patients(connection, patients) if patients else set()
     if len(known) > 1:
         return None
     own = (event.site, survivors.get((event.site, event.mrn), event.mrn))
@@ -160,7 +157,7 @@ def _identified_event(
 
 def _known_tags(connection: Connection, patient: Patient) -> Sequence[Mapping[str, Any]]:
     """Read what is known of a patient: the last correction, and else the orders."""
-    demographics = patient_demographics.find(connection, [patient])
+    demographics = patient_records.demographics(connection, [patient])
     tags = demographics[patient].tags if patient in demographics else {}
     orders = order_index.find_by_patient(connection, [patient])
     return survivor_tags(tags, {}, [order.tags for order in orders if not order.moved_away])
@@ -219,7 +216,7 @@ def _with_pointers(connection: Connection, job: MessageJob) -> MessageJob:
     """Add the merges of its patients to a job that undoes one."""
     if all(event.action is not OrderAction.PATIENT_UNMERGE for event in job.events):
         return job
-    return replace(job, pointers=merged_patients.pointers(connection, job.patients))
+    return replace(job, pointers=patient_records.merge_pointers(connection, job.patients))
 
 
 def _with_known_names(job: MessageJob, index: Index) -> MessageJob:
@@ -282,7 +279,7 @@ def _with_corrections(connection: Connection, jobs: Sequence[MessageJob]) -> Seq
         for mrn in (event.mrn, event.prior_mrn)
         if mrn
     }
-    demographics = patient_demographics.find(connection, patients)
+    demographics = patient_records.demographics(connection, patients)
     if not demographics:
         return jobs
     conflicting = {
@@ -556,7 +553,7 @@ class OrderRepository:
         """Read the known tags of an order's patient: the last correction, then its orders."""
         patient = (key.site, key.mrn)
         with self._database.read_committed() as connection:
-            demographics = patient_demographics.find(connection, [patient])
+            demographics = patient_records.demographics(connection, [patient])
             orders = order_index.find_by_patient(connection, [patient])
         known = [order for order in orders if not order.moved_away]
         known.sort(key=lambda order: -order.last_message)
@@ -567,17 +564,16 @@ class OrderRepository:
         for change in changes:
             for merge in change.merges:
                 site, prior_mrn = merge.site, merge.prior_mrn
-                survivor = merged_patients.merge(
+                survivor = patient_records.merge(
                     connection, site, prior_mrn, merge.mrn, merge.identity, self.now()
                 )
                 order_index.move_patient(connection, site, prior_mrn, survivor)
-                visit_transfers.merge(connection, site, prior_mrn, survivor)
             for site, prior_mrn in change.undone_merges:
                 undo_merge(connection, site, prior_mrn, self.now())
             for prior, move in change.moves:
-                visit_transfers.add(connection, prior, move)
+                patient_records.add_transfer(connection, prior, move)
         for correction in (each for change in changes for each in change.demographics):
-            patient_demographics.save(connection, correction)
+            patient_records.save_demographics(connection, correction)
         orders = [each for change in changes for each in change.orders]
         order_index.delete_orders(connection, {key for change in changes for key in change.removed})
         order_index.save(connection, _moved_to_survivors(connection, orders))
@@ -597,7 +593,7 @@ def resume_parked(database: Database, connection: Connection, patients: set[Pati
     """Queue messages again that are parked because of the identity of these patients."""
     if not patients:
         return
-    named = merged_patients.identifiers(connection, patients)
+    named = patient_records.identifiers(connection, patients)
     lanes = sorted({lane(f"{site}|{mrn}") for site, mrn in named})
     for code in _RESUMED:
         resumed = replay_parked(database, connection, code, lanes)
@@ -610,7 +606,7 @@ def undo_merge(connection: Connection, site: str, prior_mrn: str, now: int) -> i
 
     These orders become exceptions: a person must check whose they are.
     """
-    survivor = merged_patients.undo(connection, site, prior_mrn)
+    survivor = patient_records.undo_merge(connection, site, prior_mrn)
     if survivor is None:
         return 0
     moved = order_index.ids_merged_from(connection, site, survivor, prior_mrn)
@@ -631,9 +627,9 @@ def _merged_identities(
     }
     if not merged:
         return {}
-    pointers = merged_patients.pointers(connection, merged)
+    pointers = patient_records.merge_pointers(connection, merged)
     survivors = {(pointer.site, pointer.mrn) for pointer in pointers.values()}
-    known = patient_demographics.find(connection, merged | survivors)
+    known = patient_records.demographics(connection, merged | survivors)
     found: dict[Patient, MergedIdentity] = {}
     for patient, pointer in pointers.items():
         current = (pointer.site, pointer.mrn)
@@ -681,7 +677,7 @@ def _redirect_refusal(
 
 def _moved_to_survivors(connection: Connection, orders: Sequence[Order]) -> Sequence[Order]:
     """Move orders whose patients were merged while they were applied."""
-    survivors = merged_patients.survivors(
+    survivors = patient_records.survivors(
         connection, {(each.key.site, each.key.mrn) for each in orders}
     )
     if not survivors:

@@ -32,7 +32,7 @@ from bridge.orders.rules import CREATING_ACTIONS, ORDER_ACTIONS
 from bridge.redaction import describe
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
-from bridge.store.records import order_index, visit_transfers
+from bridge.store.records import order_index, patient_records
 from config.listeners import Acknowledge, MergedPatients, PatientConflict
 from mappings.hl7.header import peek
 from mappings.hl7.refusals import DuplicateKeyIdentifier, MessageRefusal, UnknownKeyIdentifier
@@ -95,7 +95,7 @@ class PatientCheck:
     def _refusals(self, events: Sequence[OrderEvent]) -> list[MessageRefusal]:
         patients = {(each.site, mrn) for each in events for mrn in (each.mrn, *each.other_mrns)}
         with self._database.read() as connection:
-            survivors, moves = visit_transfers.find_merges_and_transfers(connection, patients)
+            survivors, moves = patient_records.find_merges_and_transfers(connection, patients)
             if names_several_patients(connection, events, survivors):
                 return [DuplicateKeyIdentifier("PID-3")]
             if (

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, text
+from sqlalchemy import Connection, delete, select, update
+from sqlalchemy.dialects.postgresql import insert
 
 from bridge.store.database import Database
+from bridge.store.tables import EXCEPTIONS
 
 
 class ExceptionSubject(StrEnum):
@@ -33,37 +35,10 @@ class ProcessingException:
     noted_at: int
 
 
-_ADD = text(
-    "INSERT INTO exception (kind, row_id, code, noted_at) VALUES (:kind, :row_id, :code, :now) "
-    "ON CONFLICT DO NOTHING"
-)
 MERGE_UNDONE: Final = "merge_undone"
 """The code of an order that a merge moved, and that stayed when the merge was undone."""
 
-_DELETE = text("DELETE FROM exception WHERE kind = :kind AND row_id IN :ids").bindparams(
-    bindparam("ids", expanding=True)
-)
-_DELETE_COMPARED = text(
-    "DELETE FROM exception WHERE kind = :kind AND row_id IN :ids AND code <> 'merge_undone'"
-).bindparams(bindparam("ids", expanding=True))
-_CURRENT = text(
-    "SELECT row_id, code FROM exception WHERE kind = :kind AND row_id IN :ids"
-    " AND code <> 'merge_undone'"
-).bindparams(bindparam("ids", expanding=True))
-_IN_RANGE = text(
-    "SELECT DISTINCT row_id FROM exception WHERE kind = :kind AND row_id > :after"
-    " AND row_id <= :upto AND code <> :excluded AND code <> 'merge_undone'"
-)
-_WITH_CODE = text("SELECT row_id FROM exception WHERE kind = :kind AND code = :code")
-_UNSEEN = text(
-    "SELECT kind, row_id, code, noted_at FROM exception WHERE seen_at IS NULL "
-    "ORDER BY noted_at DESC, row_id DESC LIMIT :limit"
-)
-_MARK_SEEN = text(
-    "UPDATE exception SET seen_at = :now, seen_by = :by "
-    "WHERE seen_at IS NULL AND kind = :kind AND row_id = :row_id"
-)
-_MARK_ALL_SEEN = text("UPDATE exception SET seen_at = :now, seen_by = :by WHERE seen_at IS NULL")
+_EXCEPTION = EXCEPTIONS.c
 
 
 def add(
@@ -71,10 +46,11 @@ def add(
 ) -> None:
     """Add exceptions by row id and code. Existing ones stay as they are."""
     rows = [
-        {"kind": kind.value, "row_id": row_id, "code": code, "now": now} for row_id, code in codes
+        {"kind": kind.value, "row_id": row_id, "code": code, "noted_at": now}
+        for row_id, code in codes
     ]
     if rows:
-        connection.execute(_ADD, rows)
+        connection.execute(insert(EXCEPTIONS).on_conflict_do_nothing(), rows)
 
 
 def replace_all(
@@ -87,13 +63,16 @@ def replace_all(
     """Replace the exceptions of these rows, except those of undone merges: a person ends these."""
     found = set(codes)
     if row_ids:
-        parameters = {"kind": kind.value, "ids": list(row_ids)}
-        before = {(row.row_id, row.code) for row in connection.execute(_CURRENT, parameters)}
+        compared = (_EXCEPTION.kind == kind.value, _EXCEPTION.code != MERGE_UNDONE)
+        current = select(_EXCEPTION.row_id, _EXCEPTION.code).where(
+            *compared, _EXCEPTION.row_id.in_(row_ids)
+        )
+        before = {(row.row_id, row.code) for row in connection.execute(current)}
         if before == found:
             return
         outdated = sorted({row_id for row_id, _ in before - found})
         if outdated:
-            connection.execute(_DELETE_COMPARED, {"kind": kind.value, "ids": outdated})
+            connection.execute(delete(EXCEPTIONS).where(*compared, _EXCEPTION.row_id.in_(outdated)))
     add(connection, kind, found, now)
 
 
@@ -101,24 +80,36 @@ def rows_in_range(
     connection: Connection, kind: ExceptionSubject, after: int, upto: int, excluded: str
 ) -> set[int]:
     """Return rows with ids above `after` and up to `upto` with another code than `excluded`."""
-    criteria = {"kind": kind.value, "after": after, "upto": upto, "excluded": excluded}
-    return set(connection.execute(_IN_RANGE, criteria).scalars())
+    rows = (
+        select(_EXCEPTION.row_id)
+        .where(_EXCEPTION.kind == kind.value, _EXCEPTION.row_id > after)
+        .where(_EXCEPTION.row_id <= upto, _EXCEPTION.code.not_in([excluded, MERGE_UNDONE]))
+    )
+    return set(connection.scalars(rows))
 
 
 def rows_with_code(connection: Connection, kind: ExceptionSubject, code: str) -> set[int]:
-    return set(connection.execute(_WITH_CODE, {"kind": kind.value, "code": code}).scalars())
+    rows = select(_EXCEPTION.row_id).where(_EXCEPTION.kind == kind.value, _EXCEPTION.code == code)
+    return set(connection.scalars(rows))
 
 
 def forget(connection: Connection, kind: ExceptionSubject, row_ids: Sequence[int]) -> None:
     """Delete the exceptions of rows that are deleted."""
     if row_ids:
-        connection.execute(_DELETE, {"kind": kind.value, "ids": list(row_ids)})
+        own = (_EXCEPTION.kind == kind.value, _EXCEPTION.row_id.in_(row_ids))
+        connection.execute(delete(EXCEPTIONS).where(*own))
 
 
 def list_unseen(database: Database, limit: int) -> list[ProcessingException]:
     """List exceptions that nobody has marked as seen, newest first."""
+    unseen = (
+        select(EXCEPTIONS)
+        .where(_EXCEPTION.seen_at.is_(None))
+        .order_by(_EXCEPTION.noted_at.desc(), _EXCEPTION.row_id.desc())
+        .limit(limit)
+    )
     with database.read() as connection:
-        rows = connection.execute(_UNSEEN, {"limit": limit}).all()
+        rows = connection.execute(unseen).all()
     return [
         ProcessingException(ExceptionSubject(row.kind), row.row_id, row.code, row.noted_at)
         for row in rows
@@ -132,13 +123,13 @@ def mark_seen(
     by: str = "",
 ) -> int:
     """Mark these exceptions, or all (None), as seen; return the number."""
-    reviewed = {"now": now, "by": by}
+    unseen = update(EXCEPTIONS).where(_EXCEPTION.seen_at.is_(None)).values(seen_at=now, seen_by=by)
     with database.write() as connection:
         if subjects is None:
-            return connection.execute(_MARK_ALL_SEEN, reviewed).rowcount
+            return connection.execute(unseen).rowcount
         return sum(
             connection.execute(
-                _MARK_SEEN, {**reviewed, "kind": kind.value, "row_id": row_id}
+                unseen.where(_EXCEPTION.kind == kind.value, _EXCEPTION.row_id == row_id)
             ).rowcount
             for kind, row_id in subjects
         )

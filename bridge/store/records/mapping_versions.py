@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy.dialects.postgresql import insert
 
 from bridge.store.errors import VersionDamaged
+from bridge.store.tables import MAPPING_ACTIVATIONS, MAPPING_DRAFTS, MAPPING_VERSIONS
 
 Sources = Mapping[str, str]
 """The text of each source file of a definition, by its relative POSIX path."""
@@ -67,46 +69,7 @@ class MappingDraft:
     saved_at: int
 
 
-_STORE = text("""
-    INSERT INTO mapping_version (name, version, sources, stored_at, digest)
-    VALUES (:name, :version, :sources, :now, :digest) ON CONFLICT (name, version) DO NOTHING
-""")
-_ACTIVATE = text("""
-    INSERT INTO mapping_activation (name, version, at, actor, reason, origin)
-    VALUES (:name, :version, :now, :actor, :reason, :origin) RETURNING id
-""")
-_ACTIVE = text("""
-    SELECT a.id, a.name, a.version, a.at, a.actor, a.reason, a.origin FROM mapping_activation a
-    JOIN (SELECT name, max(id) AS id FROM mapping_activation GROUP BY name) b ON a.id = b.id
-""")
-_HISTORY = text("""
-    SELECT id, name, version, at, actor, reason, origin FROM mapping_activation
-    WHERE name = :name ORDER BY id DESC
-""")
-_LATEST_ID = text("SELECT coalesce(max(id), 0) FROM mapping_activation")
-_VERSION = text("""
-    SELECT name, version, sources, digest FROM mapping_version
-    WHERE name = :name AND version = :version
-""")
-_VERSIONS = text("SELECT version FROM mapping_version WHERE name = :name ORDER BY stored_at DESC")
-_CREATE_DRAFT = text("""
-    INSERT INTO mapping_draft
-        (name, actor, sources, begun_on, revision, checked_version, saved_at)
-    VALUES (:name, :actor, :sources, :begun_on, 1, :checked_version, :saved_at)
-    ON CONFLICT (name, actor) DO NOTHING RETURNING revision
-""")
-_SAVE_DRAFT = text("""
-    UPDATE mapping_draft SET sources = :sources, begun_on = :begun_on, revision = revision + 1,
-        checked_version = :checked_version, saved_at = :saved_at
-    WHERE name = :name AND actor = :actor AND revision = :revision RETURNING revision
-""")
-_DRAFTS = text("""
-    SELECT name, actor, sources, begun_on, revision, checked_version, saved_at
-    FROM mapping_draft ORDER BY saved_at DESC
-""")
-_DELETE_DRAFT = text("""
-    DELETE FROM mapping_draft WHERE name = :name AND actor = :actor RETURNING name
-""")
+_VERSION, _ACTIVATION, _DRAFT = MAPPING_VERSIONS.c, MAPPING_ACTIVATIONS.c, MAPPING_DRAFTS.c
 
 LOCK = "mapping activation"
 """Activations are serialized on this name (`Database.serialize`)."""
@@ -115,8 +78,14 @@ LOCK = "mapping activation"
 def store(connection: Connection, version_: MappingVersion, now: int) -> None:
     """Store a version. An existing one is not changed."""
     sources = _to_json(version_.sources)
-    row = {"name": version_.name, "version": version_.version, "now": now}
-    connection.execute(_STORE, {**row, "sources": sources, "digest": _digest(sources)})
+    row = {
+        "name": version_.name,
+        "version": version_.version,
+        "sources": sources,
+        "stored_at": now,
+        "digest": _digest(sources),
+    }
+    connection.execute(insert(MAPPING_VERSIONS).values(row).on_conflict_do_nothing())
 
 
 def activate(
@@ -129,29 +98,40 @@ def activate(
 ) -> int:
     """Activate a version; return the id of the activation."""
     store(connection, version_, now)
-    parameters = {"now": now, "actor": actor, "reason": reason, "origin": origin.value}
-    row = {"name": version_.name, "version": version_.version, **parameters}
-    return int(connection.execute(_ACTIVATE, row).scalar_one())
+    row = {
+        "name": version_.name,
+        "version": version_.version,
+        "at": now,
+        "actor": actor,
+        "reason": reason,
+        "origin": origin.value,
+    }
+    activation = insert(MAPPING_ACTIVATIONS).values(row).returning(_ACTIVATION.id)
+    return int(connection.execute(activation).scalar_one())
 
 
 def active_versions(connection: Connection) -> dict[str, Activation]:
     """Return the latest activation of each definition."""
-    return {row.name: _activation(row) for row in connection.execute(_ACTIVE)}
+    latest = select(func.max(_ACTIVATION.id)).group_by(_ACTIVATION.name)
+    rows = connection.execute(select(MAPPING_ACTIVATIONS).where(_ACTIVATION.id.in_(latest)))
+    return {row.name: _activation(row) for row in rows}
 
 
 def history(connection: Connection, name: str) -> list[Activation]:
     """List the activations of a definition, latest first."""
-    return [_activation(row) for row in connection.execute(_HISTORY, {"name": name})]
+    own = select(MAPPING_ACTIVATIONS).where(_ACTIVATION.name == name)
+    return [_activation(row) for row in connection.execute(own.order_by(_ACTIVATION.id.desc()))]
 
 
 def latest_activation_id(connection: Connection) -> int:
     """Return the id of the latest activation of any definition; 0 if there is none."""
-    return int(connection.execute(_LATEST_ID).scalar_one())
+    return connection.scalar(select(func.max(_ACTIVATION.id))) or 0
 
 
 def find(connection: Connection, name: str, version: str) -> MappingVersion | None:
     """Return a version, or None. Raises VersionDamaged."""
-    row = connection.execute(_VERSION, {"name": name, "version": version}).first()
+    stored = select(MAPPING_VERSIONS).where(_VERSION.name == name, _VERSION.version == version)
+    row = connection.execute(stored).first()
     if row is None:
         return None
     if row.digest not in {None, _digest(row.sources)}:
@@ -161,24 +141,42 @@ def find(connection: Connection, name: str, version: str) -> MappingVersion | No
 
 def versions(connection: Connection, name: str) -> list[str]:
     """List the stored versions of a definition, newest first."""
-    return [row.version for row in connection.execute(_VERSIONS, {"name": name})]
+    own = select(_VERSION.version).where(_VERSION.name == name)
+    return list(connection.scalars(own.order_by(_VERSION.stored_at.desc())))
 
 
 def save_draft(connection: Connection, draft: MappingDraft) -> int:
     """
     Save a draft in place of the revision that it names (0: a new one); return the new revision.
 
-    Return 0, and change nothing, if another window has saved the draft meanwhile.
+    Return 0, and change nothing, if another window has saved the draft.
     """
-    row = {field: getattr(draft, field) for field in MappingDraft.__slots__}
-    statement = _SAVE_DRAFT if draft.revision else _CREATE_DRAFT
-    found = connection.execute(statement, {**row, "sources": _to_json(draft.sources)}).scalar()
-    return int(found or 0)
+    content = {
+        "sources": _to_json(draft.sources),
+        "begun_on": draft.begun_on,
+        "checked_version": draft.checked_version,
+        "saved_at": draft.saved_at,
+        "revision": draft.revision + 1,
+    }
+    saved: int | None
+    if draft.revision:
+        saved = connection.scalar(
+            update(MAPPING_DRAFTS)
+            .where(_DRAFT.name == draft.name, _DRAFT.actor == draft.actor)
+            .where(_DRAFT.revision == draft.revision)
+            .values(content)
+            .returning(_DRAFT.revision)
+        )
+    else:
+        new = insert(MAPPING_DRAFTS).values(name=draft.name, actor=draft.actor, **content)
+        saved = connection.scalar(new.on_conflict_do_nothing().returning(_DRAFT.revision))
+    return saved or 0
 
 
 def drafts(connection: Connection) -> list[MappingDraft]:
     """List all drafts, last saved first."""
-    rows = connection.execute(_DRAFTS).mappings()
+    newest_first = select(MAPPING_DRAFTS).order_by(_DRAFT.saved_at.desc())
+    rows = connection.execute(newest_first).mappings()
     return [MappingDraft(**{**row, "sources": _from_json(row["sources"])}) for row in rows]
 
 
@@ -189,8 +187,9 @@ def draft(connection: Connection, name: str, actor: str = "") -> MappingDraft | 
 
 
 def delete_draft(connection: Connection, name: str, actor: str) -> bool:
-    """Delete a draft; tell whether it existed."""
-    return connection.execute(_DELETE_DRAFT, {"name": name, "actor": actor}).first() is not None
+    """Delete a draft; return whether it existed."""
+    own = delete(MAPPING_DRAFTS).where(_DRAFT.name == name, _DRAFT.actor == actor)
+    return connection.execute(own).rowcount > 0
 
 
 def _activation(row: object) -> Activation:

@@ -8,24 +8,24 @@ the reports, the queue stores the messages.
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import chain, groupby
-from operator import attrgetter, itemgetter
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final
 
 from sqlalchemy import (
-    BigInteger,
-    Column,
+    ARRAY,
+    BindParameter,
     Connection,
-    Integer,
-    MetaData,
     Row,
     Select,
-    Table,
     Text,
+    bindparam,
     delete,
+    func,
+    insert,
+    or_,
     select,
-    text,
+    true,
     update,
 )
 
@@ -38,89 +38,34 @@ from bridge.orders.order import (
     Link,
     Order,
     OrderState,
+    Patient,
     merged_hash,
 )
 from bridge.orders.times import MessageTime, comparable_time
-from bridge.store.columns import BIG_KEY
-from bridge.store.records import merged_patients
-from bridge.store.statements import (
-    BoundStatement,
-    BulkStatement,
-    bind_keys,
-    bind_list,
-    bind_rows,
-    execute_all,
-    execute_bound,
-    execute_keys,
-    execute_rows,
-    is_postgresql,
-    key_statement,
-    unnest,
-)
+from bridge.store.records import patient_records
+from bridge.store.tables import ORDERS, SIGNALS, upsert
 from mappings.inbound.events import CHILD_OF
 
-_metadata = MetaData()
+_CHUNK: Final = 200  # keys per statement
+_ORDER, _SIGNAL = ORDERS.c, SIGNALS.c
 
-ORDERS = Table(
-    "bridge_order",
-    _metadata,
-    Column("id", BIG_KEY, primary_key=True),
-    *(Column(name, Text) for name in ("site", "mrn", "accession", "state", "placer", "filler")),
-    *(Column(name, Text) for name in ("tags", "echo", "report_id")),
-    Column("first_message", BigInteger),
-    Column("place", Integer),
-    Column("last_message", BigInteger),
-    *(Column(name, BigInteger) for name in ("state_changed_at", "tags_sent_at", "opened_at")),
-    *(Column(name, BigInteger) for name in ("state_clock", "tags_clock", "opened_clock")),
-)
 
-_signal = Table(
-    "order_signal",
-    _metadata,
-    Column("order_id", BIG_KEY, primary_key=True),
-    Column("kind", Text, primary_key=True),
-    Column("signal", BigInteger, primary_key=True),
-)
+def _keys(name: str) -> BindParameter[Any]:
+    return bindparam(name, expanding=True)
 
-# In the driver's syntax: building a statement costs more than executing it.
-_COLUMNS = ", ".join(column.name for column in ORDERS.c)
-_BY_ACCESSION = key_statement(
-    f"SELECT {_COLUMNS} FROM bridge_order WHERE site = :site AND accession IN :accessions",  # noqa: S608  # our own names
-    "accessions",
-    "text",
+
+# Constants, because making a statement costs more than executing it.
+_BY_ACCESSION: Final[Select[Any]] = select(ORDERS).where(
+    _ORDER.site == bindparam("site"), _ORDER.accession.in_(_keys("accessions"))
 )
 # By the numbers of patients and orders too, because some senders give all orders one accession.
-_AND_NAMED = " AND (mrn IN ({0}) OR placer IN ({0}) OR filler IN ({0}))"
-_NAMED = replace(
-    _BY_ACCESSION,
-    sqlite=_BY_ACCESSION.sqlite + _AND_NAMED.format("SELECT value FROM json_each(:names)"),
-    postgres=_BY_ACCESSION.postgres + _AND_NAMED.format("SELECT unnest(%(names)s::text[])"),
+_NAMED: Final = _BY_ACCESSION.where(
+    or_(*(column.in_(_keys("names")) for column in (_ORDER.mrn, _ORDER.placer, _ORDER.filler)))
 )
-_SIGNALS_OF = key_statement(
-    "SELECT order_id, kind, signal FROM order_signal WHERE order_id IN :ids"
-)
-_BY_SIGNAL = key_statement(
-    f"SELECT {_COLUMNS} FROM bridge_order WHERE id IN"  # noqa: S608  # our own names
-    " (SELECT order_id FROM order_signal WHERE signal IN :signals)",
-    "signals",
-)
-
-# Numbers only, because most orders of a patient do not match. LATERAL per patient, because without
-# statistics PostgreSQL would scan all orders of a site.
-ORDER_NUMBERS = key_statement(
-    "SELECT id, placer, filler FROM bridge_order WHERE site = :site AND mrn IN :mrns",
-    "mrns",
-    "text",
-).with_postgresql(
-    """
-    SELECT o.id, o.placer, o.filler FROM unnest(%(mrns)s::text[]) AS patients (mrn)
-    CROSS JOIN LATERAL (
-        SELECT id, placer, filler FROM bridge_order
-        WHERE site = %(site)s AND mrn = patients.mrn OFFSET 0
-    ) AS o
-    """
-)
-_CHUNK = 200  # keys per statement
+_BY_ID: Final[Select[Any]] = select(ORDERS).where(_ORDER.id.in_(_keys("ids")))
+_SIGNALS_OF: Final[Select[Any]] = select(SIGNALS).where(_SIGNAL.order_id.in_(_keys("ids")))
+_WITH_SIGNAL: Final = select(_SIGNAL.order_id).where(_SIGNAL.signal.in_(_keys("signals")))
+_DELETE_SIGNALS: Final = delete(SIGNALS).where(_SIGNAL.order_id.in_(_keys("ids")))
 
 
 def find(connection: Connection, keys: Iterable[OrderKey]) -> dict[OrderKey, Order]:
@@ -172,9 +117,9 @@ def _rows_by_accession(
         names[key.site, key.accession].update((key.mrn, *numbers))
     found: list[Row[Any]] = []
     for site, accessions in accessions_by_site(wanted):
-        own = set().union(*(names[site, each] for each in accessions))
-        bound = bind_list(connection, "text", list(own))
-        found += execute_keys(connection, _NAMED, accessions, site=site, names=bound)
+        own = set().union(*(names[site, accession] for accession in accessions))
+        criteria = {"site": site, "accessions": accessions, "names": list(own)}
+        found += connection.execute(_NAMED, criteria).all()
     return found
 
 
@@ -187,13 +132,11 @@ def find_for_delivery(
     If a merge changed the MRN, the order of the merged patient or of the same report is returned.
     """
     wanted = reports.keys()
-    statements = [
-        bind_keys(connection, _BY_ACCESSION, some, site=site)
-        for site, some in accessions_by_site(wanted)
-    ]
     by_accession: defaultdict[tuple[str, str], list[Row[Any]]] = defaultdict(list)
-    for row in chain.from_iterable(execute_all(connection, statements)):
-        by_accession[row.site, row.accession].append(row)
+    for site, accessions in accessions_by_site(wanted):
+        criteria = {"site": site, "accessions": accessions}
+        for row in connection.execute(_BY_ACCESSION, criteria):
+            by_accession[site, row.accession].append(row)
     rows = {key: by_accession[key.site, key.accession] for key in wanted}
     own = {key: row for key in wanted for row in rows[key] if row.mrn == key.mrn}
     others = {key: rows[key] for key in wanted - own.keys() if rows[key]}
@@ -208,7 +151,7 @@ def _rows_of_merged_patients(
 ) -> dict[OrderKey, Row[Any]]:
     patients = {(key.site, key.mrn) for key in candidates}
     patients |= {(row.site, row.mrn) for rows in candidates.values() for row in rows}
-    current = merged_patients.current_identifiers(connection, patients)
+    current = patient_records.current_identifiers(connection, patients)
     found: dict[OrderKey, Row[Any]] = {}
     for key, some in candidates.items():
         mrn, own = current[key.site, key.mrn], reports[key]
@@ -219,102 +162,106 @@ def _rows_of_merged_patients(
 
 
 def find_by_number(
-    connection: Connection, patients: Iterable[tuple[str, str]], numbers: Iterable[str]
+    connection: Connection, patients: Iterable[Patient], numbers: Iterable[str]
 ) -> list[Order]:
-    """Read the orders of these patients (site, MRN) with one of these numbers."""
+    """Read the orders of these patients with one of these numbers."""
     requested = set(numbers)
     if not requested:
         return []
-    ids = [
-        row.id
-        for site, mrns in _patients_by_site(patients)
-        for row in execute_keys(connection, ORDER_NUMBERS, mrns, site=site)
-        if row.placer in requested or row.filler in requested
-    ]
-    found = connection.execute(select(ORDERS).where(ORDERS.c.id.in_(ids))).all() if ids else []
-    return _with_signals(connection, found)
+    # Numbers only, because most orders of a patient do not match.
+    rows = _of_patients(connection, _NUMBERS_BY_PATIENT, patients)
+    ids = [row.id for row in rows if row.placer in requested or row.filler in requested]
+    return _with_signals(connection, _rows_with(connection, ids))
 
 
-def find_by_patient(connection: Connection, patients: Iterable[tuple[str, str]]) -> list[Order]:
-    """Read all orders of these patients (site, MRN)."""
-    return _with_signals(connection, _rows_of_patients(connection, patients))
+def find_by_patient(connection: Connection, patients: Iterable[Patient]) -> list[Order]:
+    """Read all orders of these patients."""
+    return _with_signals(connection, _of_patients(connection, _BY_PATIENT, patients))
 
 
-def _rows_of_patients(
-    connection: Connection, patients: Iterable[tuple[str, str]]
+_PATIENTS: Final = (
+    func.unnest(bindparam("mrns", type_=ARRAY(Text))).table_valued("mrn").render_derived()
+)
+
+
+def _by_patient(*columns: Any) -> dict[str, Select[Any]]:
+    """Return the statements, by dialect, that read these columns of all orders of patients."""
+    orders: Select[Any] = select(*columns).where(_ORDER.site == bindparam("site"))
+    # LATERAL: for `mrn IN (…)` PostgreSQL reads all orders of the site in a table without
+    # statistics.
+    own = orders.where(_ORDER.mrn == _PATIENTS.c.mrn).offset(0).lateral()
+    return {
+        "sqlite": orders.where(_ORDER.mrn.in_(_keys("mrns"))),
+        "postgresql": select(own).select_from(_PATIENTS.join(own, true())),
+    }
+
+
+_BY_PATIENT: Final = _by_patient(ORDERS)
+_NUMBERS_BY_PATIENT: Final = _by_patient(_ORDER.id, _ORDER.placer, _ORDER.filler)
+
+
+def _of_patients(
+    connection: Connection, statements: Mapping[str, Select[Any]], patients: Iterable[Patient]
 ) -> list[Row[Any]]:
-    found: list[Row[Any]] = []
-    for site, mrns in _patients_by_site(patients):
-        for start in range(0, len(mrns), _CHUNK):
-            some = ORDERS.c.mrn.in_(mrns[start : start + _CHUNK])
-            found += connection.execute(select(ORDERS).where(ORDERS.c.site == site, some)).all()
-    return found
+    statement = statements[connection.dialect.name]
+    return [
+        row
+        for site, mrns in patient_records.by_site(patients)
+        for row in connection.execute(statement, {"site": site, "mrns": mrns})
+    ]
 
 
-def _patients_by_site(patients: Iterable[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
-    for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
-        yield site, [mrn for _, mrn in own]
+def _rows_with(connection: Connection, ids: Sequence[int]) -> list[Row[Any]]:
+    return [row for some in _chunks(ids) for row in connection.execute(_BY_ID, {"ids": some})]
+
+
+def _chunks(keys: Sequence[int]) -> Iterator[Sequence[int]]:
+    for start in range(0, len(keys), _CHUNK):
+        yield keys[start : start + _CHUNK]
 
 
 def find_by_signal(connection: Connection, signals: Iterable[int]) -> list[Order]:
-    wanted = list(set(signals))
-    found: dict[int, Row[Any]] = {}
-    for start in range(0, len(wanted), _CHUNK):
-        some = wanted[start : start + _CHUNK]
-        found |= {row.id: row for row in execute_keys(connection, _BY_SIGNAL, some)}
-    return _with_signals(connection, list(found.values()))
+    """Read the orders of all patients with one of these signals."""
+    ids = {
+        order_id
+        for some in _chunks(list(set(signals)))
+        for order_id in connection.scalars(_WITH_SIGNAL, {"signals": some})
+    }
+    return _with_signals(connection, _rows_with(connection, sorted(ids)))
 
 
 def ids_merged_from(connection: Connection, site: str, mrn: str, prior_mrn: str) -> list[int]:
     """Return the row ids of a patient's orders that a merge moved from another number."""
     statement = (
-        select(ORDERS.c.id)
-        .join(_signal, _signal.c.order_id == ORDERS.c.id)
-        .where(ORDERS.c.site == site, ORDERS.c.mrn == mrn)
-        .where(_signal.c.kind == MERGED_FROM, _signal.c.signal == merged_hash(prior_mrn))
+        select(_ORDER.id)
+        .join(SIGNALS, _SIGNAL.order_id == _ORDER.id)
+        .where(_ORDER.site == site, _ORDER.mrn == mrn)
+        .where(_SIGNAL.kind == MERGED_FROM, _SIGNAL.signal == merged_hash(prior_mrn))
     )
-    return list(connection.execute(statement).scalars())
+    return list(connection.scalars(statement))
 
 
 def find_related(
-    connection: Connection, patients: Iterable[tuple[str, str]], signals: Iterable[int]
+    connection: Connection, patients: Iterable[Patient], signals: Iterable[int]
 ) -> list[Order]:
     """
-    Read the orders of these patients (site, MRN) with one of these signals.
+    Read the orders of these patients with one of these signals.
 
     Starts from the patients, because some senders give the orders of all patients the same signal,
     such as a constant parent number.
     """
     wanted = set(signals)
-    own = (
-        execute_keys(connection, ORDER_NUMBERS, mrns, site=site)
-        for site, mrns in _patients_by_site(patients)
-    )
-    ids = [row.id for rows in own for row in rows]
-    with_signal = {
-        each.order_id
-        for start in range(0, len(ids), _CHUNK)
-        for each in execute_keys(connection, _SIGNALS_OF, ids[start : start + _CHUNK])
-        if each.signal in wanted
-    }
-    found: list[Row[Any]] = []
-    for start in range(0, len(ids), _CHUNK):
-        some = [each for each in ids[start : start + _CHUNK] if each in with_signal]
-        if some:
-            found += connection.execute(select(ORDERS).where(ORDERS.c.id.in_(some))).all()
-    return _with_signals(connection, found)
+    ids = [row.id for row in _of_patients(connection, _NUMBERS_BY_PATIENT, patients)]
+    with_signal = {row.order_id for row in _signals(connection, ids) if row.signal in wanted}
+    return _with_signals(connection, _rows_with(connection, sorted(with_signal)))
 
 
 def move_patient(connection: Connection, site: str, prior_mrn: str, mrn: str) -> None:
     """Move a patient's orders to the survivor; those that the survivor has too are deleted."""
-    taken = select(ORDERS.c.accession).where(ORDERS.c.site == site, ORDERS.c.mrn == mrn)
-    own = (ORDERS.c.site == site, ORDERS.c.mrn == prior_mrn)
-    connection.execute(
-        update(ORDERS)
-        .where(*own, ORDERS.c.accession.not_in(taken.scalar_subquery()))
-        .values(mrn=mrn)
-    )
-    _delete(connection, [row.id for row in connection.execute(select(ORDERS.c.id).where(*own))])
+    taken = select(_ORDER.accession).where(_ORDER.site == site, _ORDER.mrn == mrn)
+    own = (_ORDER.site == site, _ORDER.mrn == prior_mrn)
+    connection.execute(update(ORDERS).where(*own, _ORDER.accession.not_in(taken)).values(mrn=mrn))
+    _delete(connection, list(connection.scalars(select(_ORDER.id).where(*own))))
 
 
 def delete_orders(connection: Connection, keys: Iterable[OrderKey]) -> None:
@@ -324,8 +271,8 @@ def delete_orders(connection: Connection, keys: Iterable[OrderKey]) -> None:
 
 def _delete(connection: Connection, ids: Sequence[int]) -> None:
     if ids:
-        connection.execute(delete(_signal).where(_signal.c.order_id.in_(ids)))
-        connection.execute(delete(ORDERS).where(ORDERS.c.id.in_(ids)))
+        connection.execute(delete(SIGNALS).where(_SIGNAL.order_id.in_(ids)))
+        connection.execute(delete(ORDERS).where(_ORDER.id.in_(ids)))
 
 
 # The kinds of signals that are no links. Those of marks have the hash of the accession as their
@@ -340,11 +287,14 @@ _OWN_KINDS: Final = frozenset(
 
 def _with_signals(connection: Connection, rows: Sequence[Row[Any]]) -> list[Order]:
     signals: defaultdict[int, defaultdict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
-    ids = [row.id for row in rows]
-    for start in range(0, len(ids), _CHUNK):
-        for row in execute_keys(connection, _SIGNALS_OF, ids[start : start + _CHUNK]):
-            signals[row.order_id][row.kind].add(row.signal)
+    for row in _signals(connection, [row.id for row in rows]):
+        signals[row.order_id][row.kind].add(row.signal)
     return [_read(row, signals.get(row.id, {})) for row in rows]
+
+
+def _signals(connection: Connection, ids: Sequence[int]) -> Iterator[Row[Any]]:
+    for some in _chunks(ids):
+        yield from connection.execute(_SIGNALS_OF, {"ids": some})
 
 
 def _read(row: Row[Any], signals: Mapping[str, Collection[int]]) -> Order:
@@ -401,12 +351,6 @@ def _signals_of(order: Order) -> Iterator[tuple[str, int]]:
         yield kind, order.later_event.at
 
 
-_NEXT_SITE = text("SELECT min(site) FROM bridge_order WHERE site > :site")
-_ORDERED: Select[Any] = select(ORDERS.c.id, ORDERS.c.site, ORDERS.c.mrn, ORDERS.c.accession).where(
-    ORDERS.c.state == "ordered"
-)
-
-
 def states(connection: Connection, keys: Iterable[OrderKey]) -> dict[OrderKey, tuple[int, str]]:
     """Return the row id and state of the orders of these keys; unknown ones are absent."""
     return {
@@ -418,96 +362,51 @@ def states(connection: Connection, keys: Iterable[OrderKey]) -> dict[OrderKey, t
 def sites(connection: Connection) -> list[str]:
     """List the sites that have orders, with one index look-up for each."""
     found: list[str] = []
-    while (
-        site := connection.execute(_NEXT_SITE, {"site": found[-1] if found else ""}).scalar()
-    ) is not None:
+    next_site, site = select(func.min(_ORDER.site)), ""
+    while (site := connection.scalar(next_site.where(_ORDER.site > site))) is not None:
         found.append(site)
     return found
 
 
 def ordered_page(connection: Connection, after: int, limit: int) -> list[tuple[int, OrderKey]]:
     """Return keys in state `ordered` by row id, for reading all of them in pages."""
-    statement = _ORDERED.where(ORDERS.c.id > after).order_by(ORDERS.c.id).limit(limit)
-    return _keys(connection, statement)
+    return _ordered_keys(connection, _ORDERED.where(_ORDER.id > after).limit(limit))
 
 
 def ordered_keys(connection: Connection, ids: Iterable[int]) -> list[tuple[int, OrderKey]]:
     """Return the keys of these rows; rows in another state than `ordered` are left out."""
-    return _keys(connection, _ORDERED.where(ORDERS.c.id.in_(list(ids))).order_by(ORDERS.c.id))
+    return _ordered_keys(connection, _ORDERED.where(_ORDER.id.in_(list(ids))))
 
 
-def _keys(connection: Connection, statement: Select[Any]) -> list[tuple[int, OrderKey]]:
+_ORDERED: Final[Select[Any]] = (
+    select(_ORDER.id, _ORDER.site, _ORDER.mrn, _ORDER.accession)
+    .where(_ORDER.state == OrderState.ORDERED.value)
+    .order_by(_ORDER.id)
+)
+
+
+def _ordered_keys(connection: Connection, statement: Select[Any]) -> list[tuple[int, OrderKey]]:
     return [
         (row.id, OrderKey(row.site, row.mrn, row.accession))
         for row in connection.execute(statement)
     ]
 
 
-_ORDER_COLUMNS: Final = (
-    *((name, "text") for name in ("site", "mrn", "accession", "state", "placer", "filler")),
-    *((name, "text") for name in ("tags", "echo", "report_id")),
-    ("first_message", "bigint"),
-    ("place", "integer"),
-    *((name, "bigint") for name in ("last_message", "state_changed_at", "state_clock")),
-    *((name, "bigint") for name in ("tags_sent_at", "tags_clock", "opened_at", "opened_clock")),
+_SAVED: Final = [
+    column.name
+    for column in ORDERS.c
+    if column.name not in {"id", "site", "mrn", "accession", "first_message", "place"}
+]
+_SAVE: Final = upsert(ORDERS, *_SAVED, key=("site", "accession", "mrn")).returning(
+    _ORDER.id, _ORDER.site, _ORDER.mrn, _ORDER.accession
 )
-_SIGNAL_COLUMNS: Final = (("order_id", "bigint"), ("kind", "text"), ("signal", "bigint"))
-_REPORT_COLUMNS: Final = tuple((name, "text") for name in ("site", "mrn", "accession", "report_id"))
-
-_Columns = Sequence[tuple[str, str]]
-
-
-def _names_of(columns: _Columns) -> str:
-    return ", ".join(name for name, _ in columns)
-
-
-def _parameters_of(columns: _Columns) -> str:
-    return ", ".join("?" for _ in columns)
-
-
-def _types_of(columns: _Columns) -> tuple[str, ...]:
-    return tuple(kind for _, kind in columns)
-
-
-_ORDER_NAMES, _ORDER_TYPES = _names_of(_ORDER_COLUMNS), _types_of(_ORDER_COLUMNS)
-_SIGNAL_NAMES, _SIGNAL_TYPES = _names_of(_SIGNAL_COLUMNS), _types_of(_SIGNAL_COLUMNS)
-_UPDATED_COLUMNS = ", ".join(
-    f"{name} = excluded.{name}"
-    for name, _ in _ORDER_COLUMNS
-    if name not in {"site", "mrn", "accession", "first_message", "place"}
+_SET_REPORT: Final = (
+    update(ORDERS)
+    .where(_ORDER.site == bindparam("of_site"), _ORDER.mrn == bindparam("of_mrn"))
+    .where(_ORDER.accession == bindparam("of_accession"))
+    .where(_ORDER.report_id != bindparam("report"))
+    .values(report_id=bindparam("report"))
 )
-_ON_CONFLICT = f"ON CONFLICT (site, accession, mrn) DO UPDATE SET {_UPDATED_COLUMNS}"
-
-# Only our own names are formatted into the texts.
-SAVE_ORDER: Final = BulkStatement(
-    _ORDER_TYPES,
-    f"INSERT INTO bridge_order ({_ORDER_NAMES})"  # noqa: S608  # see above
-    f" VALUES ({_parameters_of(_ORDER_COLUMNS)}) {_ON_CONFLICT}",
-    f"INSERT INTO bridge_order ({_ORDER_NAMES})"  # noqa: S608  # see above
-    f" SELECT * FROM {unnest(_ORDER_TYPES)} {_ON_CONFLICT} RETURNING id, site, mrn, accession",
-)
-INSERT_SIGNALS: Final = BulkStatement(
-    _SIGNAL_TYPES,
-    f"INSERT INTO order_signal ({_SIGNAL_NAMES}) VALUES ({_parameters_of(_SIGNAL_COLUMNS)})",  # noqa: S608  # see above
-    f"INSERT INTO order_signal ({_SIGNAL_NAMES}) SELECT * FROM {unnest(_SIGNAL_TYPES)}",  # noqa: S608  # see above
-)
-SET_REPORT: Final = BulkStatement(
-    _types_of(_REPORT_COLUMNS),
-    "UPDATE bridge_order SET report_id = ?4"
-    " WHERE site = ?1 AND mrn = ?2 AND accession = ?3 AND report_id <> ?4",
-    f"""
-    UPDATE bridge_order AS o SET report_id = new.report_id
-    FROM {unnest(_types_of(_REPORT_COLUMNS))} AS new ({_names_of(_REPORT_COLUMNS)})
-    WHERE o.site = new.site AND o.mrn = new.mrn AND o.accession = new.accession
-        AND o.report_id <> new.report_id
-    """,  # noqa: S608  # see above
-)
-READ_IDS: Final = key_statement(
-    "SELECT id, site, mrn, accession FROM bridge_order WHERE site = :site AND accession IN :keys",
-    "keys",
-    "text",
-)
-DELETE_SIGNALS: Final = key_statement("DELETE FROM order_signal WHERE order_id IN :ids")
 
 
 def save(connection: Connection, orders: Sequence[Order]) -> None:
@@ -520,62 +419,54 @@ def save(connection: Connection, orders: Sequence[Order]) -> None:
 
 
 def _save(connection: Connection, orders: Sequence[Order]) -> None:
-    stored = execute_rows(connection, SAVE_ORDER, [_values(order) for order in orders])
-    if is_postgresql(connection) and stored is not None:
-        ids = {OrderKey(row.site, row.mrn, row.accession): row.id for row in stored}
-    else:
-        ids = _ids(connection, [order.key for order in orders])
-    row_ids = [ids[order.key] for order in orders]
-    execute_keys(connection, DELETE_SIGNALS, row_ids)
+    stored = connection.execute(_SAVE, [_row_of(order) for order in orders])
+    ids = {OrderKey(row.site, row.mrn, row.accession): row.id for row in stored}
+    for some in _chunks(list(ids.values())):
+        connection.execute(_DELETE_SIGNALS, {"ids": some})
     signals = [
-        (row_id, *signal)
-        for row_id, order in zip(row_ids, orders, strict=True)
-        for signal in _signals_of(order)
+        {"order_id": ids[order.key], "kind": kind, "signal": signal}
+        for order in orders
+        for kind, signal in _signals_of(order)
     ]
-    execute_rows(connection, INSERT_SIGNALS, signals)
+    if signals:
+        connection.execute(insert(SIGNALS), signals)
 
 
 def set_reports(connection: Connection, reports: Mapping[OrderKey, str]) -> None:
     """Store the report of each order; unknown orders are ignored."""
-    for bound in bind_reports(connection, reports):
-        execute_bound(connection, bound)
-
-
-def bind_reports(connection: Connection, reports: Mapping[OrderKey, str]) -> list[BoundStatement]:
-    """Return the statements of `set_reports`, to execute with others."""
     rows = [
-        (key.site, key.mrn, key.accession, report_id) for key, report_id in sorted(reports.items())
+        {"of_site": key.site, "of_mrn": key.mrn, "of_accession": key.accession, "report": report}
+        for key, report in sorted(reports.items())
     ]
-    return [bind_rows(connection, SET_REPORT, rows)] if rows else []
+    if rows:
+        connection.execute(_SET_REPORT, rows)
 
 
-def _ids(connection: Connection, keys: Sequence[OrderKey]) -> dict[OrderKey, int]:
+def _row_of(order: Order) -> dict[str, Any]:
+    state_changed, tags_sent, opened = map(
+        _columns_of, (order.state_changed_at, order.tags_sent_at, order.opened_at)
+    )
     return {
-        OrderKey(row.site, row.mrn, row.accession): row.id
-        for site, accessions in accessions_by_site(keys)
-        for row in execute_keys(connection, READ_IDS, accessions, site=site)
+        "site": order.key.site,
+        "mrn": order.key.mrn,
+        "accession": order.key.accession,
+        "state": order.state.value,
+        "placer": order.placer,
+        "filler": order.filler,
+        "tags": json.dumps(dict(order.tags)),
+        "echo": json.dumps(order.echo),
+        "report_id": order.report_id,
+        "first_message": order.first_message,
+        "place": order.position,
+        "last_message": order.last_message,
+        "state_changed_at": state_changed[0],
+        "state_clock": state_changed[1],
+        "tags_sent_at": tags_sent[0],
+        "tags_clock": tags_sent[1],
+        "opened_at": opened[0],
+        "opened_clock": opened[1],
     }
 
 
-def _values(order: Order) -> tuple[Any, ...]:
-    return (
-        order.key.site,
-        order.key.mrn,
-        order.key.accession,
-        order.state,
-        order.placer,
-        order.filler,
-        json.dumps(dict(order.tags)),
-        json.dumps(order.echo),
-        order.report_id,
-        order.first_message,
-        order.position,
-        order.last_message,
-        *columns(order.state_changed_at),
-        *columns(order.tags_sent_at),
-        *columns(order.opened_at),
-    )
-
-
-def columns(time: MessageTime | None) -> tuple[int | None, int | None]:
+def _columns_of(time: MessageTime | None) -> tuple[int | None, int | None]:
     return (None, None) if time is None else (time.at, time.clock)

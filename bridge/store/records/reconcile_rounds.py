@@ -12,7 +12,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select
+
+from bridge.store.tables import RECONCILE_ROUNDS, upsert
 
 EXAMPLES = 20
 """Maximum number of report ids in `ReconcileRound.not_ordered`."""
@@ -23,11 +25,6 @@ NEVER_COMPARED = (
 )
 
 _RUNNING, _LAST, _REQUEST = "running", "last", "wish"  # stored names
-_READ = text("SELECT body FROM reconcile_round WHERE name = :name")
-_WRITE = text("""
-    INSERT INTO reconcile_round (name, body) VALUES (:name, :body)
-    ON CONFLICT (name) DO UPDATE SET body = :body
-""")
 
 
 @dataclass(slots=True)
@@ -89,24 +86,25 @@ def last_round(connection: Connection) -> ReconcileRound | None:
 
 def request_round(connection: Connection, now: int) -> None:
     """Request a round that starts from now on and runs without pauses."""
-    connection.execute(_WRITE, {"name": _REQUEST, "body": json.dumps(now)})
+    _put(connection, _REQUEST, now)
 
 
 def requested_since(connection: Connection) -> int:
     """Return the time (ms) of the request for a round that has not finished; 0 if there is none."""
-    stored = connection.execute(_READ, {"name": _REQUEST}).scalar()
-    done = last_round(connection) if stored is not None else None
-    requested = 0 if stored is None else int(json.loads(stored))
+    requested = _body(connection, _REQUEST)
+    if requested is None:
+        return 0
+    done = last_round(connection)
     return 0 if done is not None and done.began_at >= requested else requested
 
 
 def save_round(connection: Connection, round_: ReconcileRound, now: int) -> None:
     """Store a round; a finished one becomes the last one, and a new one starts."""
     if not round_.ended_at:
-        _put(connection, _RUNNING, round_)
+        _put(connection, _RUNNING, asdict(round_))
         return
-    _put(connection, _LAST, round_)
-    _put(connection, _RUNNING, ReconcileRound(began_at=now))
+    _put(connection, _LAST, asdict(round_))
+    _put(connection, _RUNNING, asdict(ReconcileRound(began_at=now)))
 
 
 def round_summary(round_: ReconcileRound) -> dict[str, Any]:
@@ -115,14 +113,20 @@ def round_summary(round_: ReconcileRound) -> dict[str, Any]:
     return {k: v for k, v in asdict(round_).items() if k not in hidden}
 
 
-def _put(connection: Connection, name: str, round_: ReconcileRound) -> None:
-    connection.execute(_WRITE, {"name": name, "body": json.dumps(asdict(round_))})
+def _put(connection: Connection, name: str, body: Any) -> None:
+    connection.execute(upsert(RECONCILE_ROUNDS), {"name": name, "body": json.dumps(body)})
+
+
+def _body(connection: Connection, name: str) -> Any:
+    stored = connection.scalar(
+        select(RECONCILE_ROUNDS.c.body).where(RECONCILE_ROUNDS.c.name == name)
+    )
+    return None if stored is None else json.loads(stored)
 
 
 def _read(connection: Connection, name: str) -> ReconcileRound | None:
-    stored = connection.execute(_READ, {"name": name}).scalar()
+    stored = _body(connection, name)
     if stored is None:
         return None
-    known = {each.name for each in fields(ReconcileRound)}  # other releases may store others
-    found: dict[str, Any] = {k: v for k, v in json.loads(stored).items() if k in known}
-    return ReconcileRound(**found)
+    known = {field.name for field in fields(ReconcileRound)}  # other releases may store others
+    return ReconcileRound(**{name: value for name, value in stored.items() if name in known})

@@ -7,10 +7,11 @@ the number from the message.
 
 from collections.abc import Iterable, Mapping
 
-from sqlalchemy import Connection, bindparam, text
+from sqlalchemy import Connection, func, select
 
 from bridge.store.database import Database
 from bridge.store.errors import Conflict
+from bridge.store.tables import SEQUENCE_NUMBERS, upsert
 
 Links = Mapping[int, int | None]
 """Sender (a hash) to the number that was accepted last; None if none is known."""
@@ -18,14 +19,7 @@ Links = Mapping[int, int | None]
 MAX_SENDERS = 10_000
 """Senders of a listener whose numbers are stored; of the others any number may follow."""
 
-_READ = text(
-    "SELECT sender, number FROM sequence_number WHERE listener = :listener AND sender IN :senders"
-).bindparams(bindparam("senders", expanding=True))
-_COUNT = text("SELECT count(*) FROM sequence_number WHERE listener = :listener")
-_KEEP = text(
-    "INSERT INTO sequence_number (listener, sender, number) VALUES (:listener, :sender, :number) "
-    "ON CONFLICT (listener, sender) DO UPDATE SET number = :number"
-)
+_NUMBER = SEQUENCE_NUMBERS.c
 
 
 class SequenceLinks:
@@ -56,13 +50,15 @@ class SequenceLinks:
                 for each in stored
             ]
             if rows:
-                connection.execute(_KEEP, rows)
+                connection.execute(upsert(SEQUENCE_NUMBERS), rows)
 
     def _free_rows(self, connection: Connection) -> int:
-        count = connection.execute(_COUNT, {"listener": self._listener}).scalar_one()
-        return max(MAX_SENDERS - int(count), 0)
+        own = select(func.count()).where(_NUMBER.listener == self._listener)
+        count = connection.scalar(own) or 0
+        return max(MAX_SENDERS - count, 0)
 
     def _read(self, connection: Connection, senders: list[int]) -> dict[int, int | None]:
-        parameters = {"listener": self._listener, "senders": senders}
-        rows = connection.execute(_READ, parameters).all()
-        return {row.sender: row.number for row in rows}
+        own = select(SEQUENCE_NUMBERS).where(
+            _NUMBER.listener == self._listener, _NUMBER.sender.in_(senders)
+        )
+        return {row.sender: row.number for row in connection.execute(own)}

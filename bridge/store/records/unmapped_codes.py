@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import NamedTuple
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, delete, select, update
+from sqlalchemy.dialects.postgresql import insert
 
 from bridge.store.database import Database
+from bridge.store.tables import MAPPING_ACTIVATIONS, UNKNOWN_CODES
 from mappings.language.code_tables import UnmappedCode
 
 MAX_NAMED_CODES = 200
@@ -75,26 +77,7 @@ class UnmappedCodeRecord:
     seen_by: str
 
 
-_COLUMNS = ", ".join(UnmappedCodeRecord.__slots__)
-_ADD = text("""
-    INSERT INTO unknown_code (mapping, code_table, code, place, policy, back, version, count,
-                              first_at, last_at)
-    VALUES (:mapping, :code_table, :code, :place, :policy, :back, :version, :count, :now, :now)
-    ON CONFLICT (mapping, code_table, code) DO UPDATE SET place = :place, policy = :policy,
-        back = :back, version = :version, count = unknown_code.count + :count, last_at = :now
-""")
-_NAMED = text("SELECT code FROM unknown_code WHERE mapping = :mapping AND code_table = :code_table")
-_ACTIVE = text(f"""
-    SELECT {_COLUMNS} FROM unknown_code u WHERE version = (
-        SELECT a.version FROM mapping_activation a WHERE a.name = u.mapping
-        ORDER BY a.id DESC LIMIT 1
-    ) ORDER BY last_at DESC, mapping, code_table, code LIMIT :limit
-""")  # noqa: S608  # names of columns
-_MARK_SEEN = text("""
-    UPDATE unknown_code SET seen_at = :now, seen_by = :by
-    WHERE mapping = :mapping AND code_table = :code_table AND code = :code AND seen_at IS NULL
-""")
-_DELETE_OLD = text("DELETE FROM unknown_code WHERE last_at < :before")
+_CODE = UNKNOWN_CODES.c
 
 
 def add(database: Database, found: Mapping[CodeKey, CodeUse], now: int) -> None:
@@ -102,34 +85,60 @@ def add(database: Database, found: Mapping[CodeKey, CodeUse], now: int) -> None:
     with database.write() as connection:
         database.serialize(connection, "unknown codes")
         for key in sorted(found):
-            named = _limit_names(connection, key)
-            row = {**named._asdict(), "now": now}
             use = found[key]
-            columns = {"place": use.place, "policy": use.policy, "back": int(use.back)}
-            connection.execute(_ADD, {**row, **columns, "version": use.version, "count": use.count})
-        connection.execute(_DELETE_OLD, {"before": now - _RETENTION_MS})
+            latest = {
+                "place": use.place,
+                "policy": use.policy,
+                "back": int(use.back),
+                "version": use.version,
+                "last_at": now,
+            }
+            row = {**_limit_names(connection, key)._asdict(), "count": use.count, "first_at": now}
+            connection.execute(
+                insert(UNKNOWN_CODES)
+                .values(**row, **latest)
+                .on_conflict_do_update(
+                    index_elements=[*UNKNOWN_CODES.primary_key],
+                    set_={**latest, "count": _CODE.count + use.count},
+                )
+            )
+        connection.execute(delete(UNKNOWN_CODES).where(_CODE.last_at < now - _RETENTION_MS))
 
 
 def _limit_names(connection: Connection, key: CodeKey) -> CodeKey:
-    of_table = {"mapping": key.mapping, "code_table": key.code_table}
-    known = set(connection.execute(_NAMED, of_table).scalars())
+    of_table = (_CODE.mapping == key.mapping, _CODE.code_table == key.code_table)
+    known = set(connection.scalars(select(_CODE.code).where(*of_table)))
     full = len(known - {UNNAMED}) >= MAX_NAMED_CODES and key.code not in known
     return key._replace(code=UNNAMED) if full else key
 
 
 def list_active(database: Database, limit: int) -> list[UnmappedCodeRecord]:
     """List the codes that the active versions have met, last met first."""
+    activation = MAPPING_ACTIVATIONS.c
+    active = (
+        select(activation.version)
+        .where(activation.name == _CODE.mapping)
+        .order_by(activation.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    codes = (
+        select(UNKNOWN_CODES)
+        .where(_CODE.version == active)
+        .order_by(_CODE.last_at.desc(), _CODE.mapping, _CODE.code_table, _CODE.code)
+        .limit(limit)
+    )
     with database.read() as connection:
-        rows = connection.execute(_ACTIVE, {"limit": limit}).mappings()
+        rows = connection.execute(codes).mappings()
         return [UnmappedCodeRecord(**{**row, "back": bool(row["back"])}) for row in rows]
 
 
 def mark_seen(database: Database, key: CodeKey, by: str, now: int) -> bool:
     """Mark a code as seen; tell whether it existed and was unseen."""
+    own = (_CODE.mapping == key.mapping, _CODE.code_table == key.code_table, _CODE.code == key.code)
     with database.write() as connection:
-        return bool(
-            connection.execute(_MARK_SEEN, {**key._asdict(), "by": by, "now": now}).rowcount
-        )
+        unseen = update(UNKNOWN_CODES).where(*own, _CODE.seen_at.is_(None))
+        return connection.execute(unseen.values(seen_at=now, seen_by=by)).rowcount > 0
 
 
 MAX_COUNTED_CODES = 1000

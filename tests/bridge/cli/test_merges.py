@@ -6,14 +6,14 @@ from pathlib import Path
 from bridge.engine.records.tables import PatientPointer
 from bridge.engine.service.work import ActorRef, transaction
 from bridge.store.databases import bridge_database
-from bridge.store.records import merged_patients
+from bridge.store.records import patient_records
 from tests.bridge.cli.home import Home
 
 
 def merged(home: Home, site: str, prior: str, survivor: str) -> None:
     """Add a site with a merge, in the bridge and in the engine, as an A40 stores it."""
     with bridge_database(home.folder) as database, database.write() as connection:
-        merged_patients.merge(connection, site, prior, survivor, now=1)
+        patient_records.merge(connection, site, prior, survivor, now=1)
     home.ok("site", "add", site)
     database = home.database()
     with transaction(database, ActorRef(), 1) as work:

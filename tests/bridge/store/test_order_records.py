@@ -1,36 +1,24 @@
 """PostgreSQL finds orders by the right index in a table without statistics."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
 from bridge.contract import OrderKey
 from bridge.orders.order import LaterEvent, Link, Order, OrderState
 from bridge.orders.patients import DemographicsUpdate
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
-from bridge.store.postgresql.connection import binary_arrays
-from bridge.store.records import merged_patients, order_index, patient_demographics
-from bridge.store.records.order_index import ORDER_NUMBERS
+from bridge.store.records import order_index, patient_records
 from tests.bridge.query_plans import plan_of, recorded_statements
 
 _ORDERS = """
     INSERT INTO bridge_order (site, mrn, accession, state, placer, filler, tags, echo, report_id,
         first_message, place, last_message)
-    SELECT 'S', 'M' || n, 'A' || n, 'placed', 'P' || n, '', '{}', '[]', '', n, 0, n
+    SELECT 'S', 'M' || n, 'A' || n, 'ordered', 'P' || n, '', '{}', '[]', '', n, 0, n
     FROM generate_series(1, :count) AS n
 """
-
-
-def explain_orders(
-    connection: Connection, patients: list[str], how: str = ""
-) -> list[tuple[Any, ...]]:
-    (array,) = binary_arrays(("text",), [(each,) for each in patients])
-    statement = f"{how} {ORDER_NUMBERS.postgres}"
-    rows = connection.exec_driver_sql(statement, {"site": "S", "mrns": array})
-    return [tuple(row) for row in rows]
 
 
 @pytest.mark.postgres
@@ -43,12 +31,13 @@ def test_the_orders_of_patients_in_a_new_table(database: Database, count: int, m
     with database.write() as connection:
         connection.execute(text("ALTER TABLE bridge_order SET (autovacuum_enabled = off)"))
         connection.execute(text(_ORDERS), {"count": count})
+    with database.read() as connection, recorded_statements(database) as statements:
+        found = order_index.find_by_patient(connection, [("S", mrn) for mrn in patients])
     with database.read() as connection:
-        plan = "\n".join(row[0] for row in explain_orders(connection, patients, "EXPLAIN"))
-        found = explain_orders(connection, patients)
+        plan = plan_of(connection, statements[0])
     assert "ix_bridge_order_patient" in plan
     assert "Seq Scan" not in plan
-    assert sorted(row[1] for row in found) == sorted(f"P{each[1:]}" for each in patients)
+    assert sorted(order.placer for order in found) == sorted(f"P{mrn[1:]}" for mrn in patients)
 
 
 KEY = OrderKey("S", "M", "A1")
@@ -110,7 +99,7 @@ def test_the_order_of_a_result(
         merged = replace(KEY, mrn="N")
         order_index.save(connection, [order(merged, 1), order(replace(KEY, mrn="X"), 2)])
         for site, prior_mrn, mrn in merges:
-            merged_patients.merge(connection, site, prior_mrn, mrn)
+            patient_records.merge(connection, site, prior_mrn, mrn)
         read = order_index.find_for_delivery(connection, {KEY: {"R"}, OTHER: {"R"}})
     assert {key: each.key for key, each in read.items()} == ({KEY: merged} if found else {})
 
@@ -166,12 +155,12 @@ def test_demographics_without_orders_are_removed(database: Database) -> None:
     patients = [("S", mrn) for mrn in ("old", "ordered", "new")]
     with database.write() as connection:
         for place, (site, mrn) in enumerate(patients):
-            patient_demographics.save(
+            patient_records.save_demographics(
                 connection, DemographicsUpdate(site, mrn, 1 + 9 * (place == 2), {})
             )
         order_index.save(
             connection, [Order(OrderKey("S", "ordered", "A1"), OrderState.ORDERED, 1, 1)]
         )
-    assert patient_demographics.delete_old(database, 5) == 1
+    patient_records.delete_old(database, 5)
     with database.read() as connection:
-        assert set(patient_demographics.find(connection, patients)) == set(patients[1:])
+        assert set(patient_records.demographics(connection, patients)) == set(patients[1:])

@@ -13,7 +13,7 @@ from bridge.cli.application import application
 from bridge.contract import OrderKey
 from bridge.orders.order import Order, OrderState
 from bridge.runtime.schedule import now_ms
-from bridge.store.records import exceptions, merged_patients, order_index, unmapped_codes
+from bridge.store.records import exceptions, order_index, patient_records, unmapped_codes
 from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.records.unmapped_codes import CodeKey, CodeUse
 from tests.acceptance.orders import order
@@ -207,7 +207,7 @@ def test_a_search_by_patient_requires_bodies(console: RunningConsole) -> None:
     assert find(console, "editor1", patient="M2") == []
     assert find(console, "editor", patient="M2") == ["A2"]
     with console.database.write() as connection:
-        merged_patients.merge(connection, "SITE1", "M0", "M1")
+        patient_records.merge(connection, "SITE1", "M0", "M1")
     assert find(console, "editor1", patient="M0") == ["A1"]
     events = console.call("chief", "GET", "/api/deeds?action=search").json()["rows"]
     assert "orders by patient number" in {each["subject"] for each in events}
@@ -290,7 +290,7 @@ def test_saving_a_draft_is_audited(console: RunningConsole) -> None:
 def test_a_wrong_merge_is_undone(console: RunningConsole) -> None:
     """Operators of the site undo it with a reason. The audit trail has no number."""
     with console.database.write() as connection:
-        merged_patients.merge(connection, "SITE1", "7021", "7020")
+        patient_records.merge(connection, "SITE1", "7021", "7020")
     body = {"site": "SITE1", "number": "7021", "reason": "registration error"}
     path = "/api/merges/undo"
     assert console.call("viewer1", "POST", path, body).status_code == 403
@@ -302,7 +302,7 @@ def test_a_wrong_merge_is_undone(console: RunningConsole) -> None:
     assert (done.status_code, done.json()) == (200, {"orders": 0})
     assert console.call("editor1", "POST", path, body).status_code == 404
     with console.database.read() as connection:
-        assert merged_patients.survivors(connection, [("SITE1", "7021")]) == {}
+        assert patient_records.survivors(connection, [("SITE1", "7021")]) == {}
     events = console.call("chief", "GET", "/api/deeds?action=undo%20merge").json()["rows"]
     assert ("done", "registration error") in {(each["outcome"], each["reason"]) for each in events}
     assert "7021" not in json.dumps(events)

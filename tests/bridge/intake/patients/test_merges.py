@@ -7,7 +7,7 @@ import pytest
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.queue.ledger.arrivals import lane
 from bridge.store.database import Database
-from bridge.store.records import merged_patients
+from bridge.store.records import patient_records
 from config.listeners import MergedPatients
 from tests.bridge.delivery.fixtures import SITE, inbound
 from tests.bridge.delivery.whole_bridge import Hospital
@@ -139,14 +139,14 @@ async def test_the_old_number_may_be_refused(hospital: Hospital) -> None:
 def test_pointers_never_chain(database: Database) -> None:
     """Each identifier points to the last survivor. A circle changes nothing."""
     with database.write() as connection:
-        assert merged_patients.merge(connection, SITE, "A", "B") == "B"
-        assert merged_patients.merge(connection, SITE, "B", "C") == "C"
-        assert merged_patients.merge(connection, SITE, "D", "A") == "C"
-        assert merged_patients.merge(connection, SITE, "C", "A") == "C"
-        assert merged_patients.merge(connection, "SITE2", "A", "Z") == "Z"
+        assert patient_records.merge(connection, SITE, "A", "B") == "B"
+        assert patient_records.merge(connection, SITE, "B", "C") == "C"
+        assert patient_records.merge(connection, SITE, "D", "A") == "C"
+        assert patient_records.merge(connection, SITE, "C", "A") == "C"
+        assert patient_records.merge(connection, "SITE2", "A", "Z") == "Z"
     with database.read() as connection:
         everybody = [(SITE, each) for each in "ABCD"] + [("SITE2", "A")]
-        found = merged_patients.survivors(connection, everybody)
+        found = patient_records.survivors(connection, everybody)
     assert found == {(SITE, each): "C" for each in "ABD"} | {("SITE2", "A"): "Z"}
 
 

@@ -10,7 +10,7 @@ import pytest
 from bridge.intake.receive.handler import FrameOffload
 from bridge.intake.receive.patient_check import merged_patient_check
 from bridge.store.database import Database
-from bridge.store.records import merged_patients, visit_transfers
+from bridge.store.records import patient_records
 from config.listeners import Acknowledge, MergedPatients
 from mappings.hl7.refusals import AckCode
 from tests.bridge.intake.fixture import LISTENING, IntakeFixture, open_intake, order
@@ -24,7 +24,7 @@ async def refusing(
     """An intake whose listener does not redirect; O1 was merged into N1."""
     async with open_intake(database, merged=merged) as intake:
         with database.write() as connection:
-            merged_patients.merge(connection, "SITE1", "O1", "N1")
+            patient_records.merge(connection, "SITE1", "O1", "N1")
         listening = intake.handler._policy
         check = merged_patient_check(listening, database)
         assert check is not None
@@ -75,7 +75,7 @@ async def test_a_defect_of_the_lookup(database: Database, monkeypatch: pytest.Mo
 
     async with refusing(database) as intake:
         with monkeypatch.context() as patch:
-            patch.setattr(visit_transfers, "find_merges_and_transfers", fail)
+            patch.setattr(patient_records, "find_merges_and_transfers", fail)
             ack = await intake.ask(order("ID1", mrn="O1"))
         assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("207",))
 

@@ -5,7 +5,7 @@ import pytest
 from bridge.intake.receive.patient_check import merged_patient_check
 from bridge.orders.patients import DemographicsUpdate
 from bridge.store.database import Database
-from bridge.store.records import patient_demographics
+from bridge.store.records import patient_records
 from mappings.hl7.refusals import AckCode
 from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import Hospital
@@ -117,7 +117,7 @@ async def test_the_sender_is_told(database: Database) -> None:
         with database.write() as connection:
             for mrn in ("K1", "X1"):
                 update = DemographicsUpdate("SITE1", mrn, 1, {"PatientName": NAME})
-                patient_demographics.save(connection, update)
+                patient_records.save_demographics(connection, update)
         check = merged_patient_check(intake.handler._policy, database)
         assert check is not None
         intake.handler.use(intake.handler._policy.with_checks(check))

@@ -10,7 +10,7 @@ from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.orders.visits import VisitReference, VisitTransfer
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
-from bridge.store.records import visit_transfers
+from bridge.store.records import patient_records
 from config.listeners import MergedPatients
 from mappings.hl7.message import Message
 from tests.bridge.delivery.fixtures import SITE, destination, inbound
@@ -171,9 +171,9 @@ def test_old_moves_are_removed(database: Database) -> None:
         VisitReference("S", "A", "VisitNumber", "2"),
     )
     with database.write() as connection:
-        visit_transfers.add(connection, old, VisitTransfer(old._replace(mrn="B"), 1))
-        visit_transfers.add(connection, new, VisitTransfer(new._replace(mrn="B"), 10))
-    visit_transfers.delete_old(database, 5)
+        patient_records.add_transfer(connection, old, VisitTransfer(old._replace(mrn="B"), 1))
+        patient_records.add_transfer(connection, new, VisitTransfer(new._replace(mrn="B"), 10))
+    patient_records.delete_old(database, 5)
     with database.read() as connection:
-        _, moves = visit_transfers.find_merges_and_transfers(connection, {("S", "A")})
+        _, moves = patient_records.find_merges_and_transfers(connection, {("S", "A")})
     assert set(moves) == {new}

@@ -13,7 +13,7 @@ from bridge.queue.claims import ClaimedMessage
 from bridge.queue.ledger.arrivals import lane
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
-from bridge.store.records import merged_patients, order_index
+from bridge.store.records import order_index, patient_records
 from bridge.store.short_work import SHORT
 from tests.bridge.intake.fixture import LISTENING, order
 
@@ -54,7 +54,7 @@ def both(
 def test_inline_and_thread_reads(repository: OrderRepository, database: Database) -> None:
     """The results are equal, also for merged patients. PostgreSQL is read on a thread only."""
     with database.write() as connection:
-        merged_patients.merge(connection, "SITE1", "M2", "M9")
+        patient_records.merge(connection, "SITE1", "M2", "M9")
     inline, read = both(repository, batch(3))
     assert [job.events[0].mrn for job in read.jobs] == ["M1", "M3"]
     # waits for messages about M9
@@ -67,7 +67,7 @@ def test_a_patient_who_was_merged_meanwhile(
 ) -> None:
     """Orders that were applied under the former identifier are stored with the survivor."""
     with database.write() as connection:
-        merged_patients.merge(connection, "S", "M", "M9")
+        patient_records.merge(connection, "S", "M", "M9")
         repository.write(connection, [MessageChanges(1, ORDERS[:2])])
     with database.read() as connection:
         found = order_index.find_by_patient(connection, [("S", "M"), ("S", "M9")])

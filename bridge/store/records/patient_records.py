@@ -1,0 +1,314 @@
+"""
+Patients: merged identifiers, the latest demographics, and visits that moved.
+
+A merge stores a pointer from the merged identifier to the surviving one. Pointers never chain: if a
+survivor is merged, all pointers to it are moved. Each row keeps the identifier that its merge
+named, so that a merge can be undone.
+
+An order that was sent before a correction may arrive after it, and must not overwrite it. So the
+latest demographics of all patients are stored, and deleted after a time if a patient has no orders.
+
+A later order may name a visit that moved to another patient or got another number. A pointer leads
+from the former visit to the current one.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    delete,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects.postgresql import insert
+
+from bridge.orders.order import Patient
+from bridge.orders.patients import DemographicsUpdate, MergePointer
+from bridge.orders.visits import VisitReference, VisitTransfer
+from bridge.store.database import Database
+from bridge.store.merge_chains import merged_through
+from bridge.store.tables import DEMOGRAPHICS, MERGED_PATIENTS, ORDERS, VISIT_TRANSFERS, upsert
+
+_BATCH: Final = 1000
+_MERGED, _MOVED = MERGED_PATIENTS.c, VISIT_TRANSFERS.c
+
+
+def by_site(patients: Iterable[Patient]) -> Iterator[tuple[str, Sequence[str]]]:
+    """
+    Group patients into a site and MRNs, as statements need them.
+
+    SQLite scans the whole table for `(site, mrn) IN (VALUES …)`.
+    """
+    for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
+        mrns = [mrn for _, mrn in own]
+        for start in range(0, len(mrns), _BATCH):
+            yield site, mrns[start : start + _BATCH]
+
+
+def known_patients(connection: Connection, patients: Iterable[Patient]) -> set[Patient]:
+    """
+    Return which of these patients are known by an order, a correction, or a merge into them.
+
+    They must not be merged ones.
+    """
+    return {
+        (site, mrn)
+        for site, mrns in by_site(patients)
+        for table in (ORDERS, DEMOGRAPHICS, MERGED_PATIENTS)
+        for mrn in connection.scalars(
+            select(table.c.mrn).where(table.c.site == site, table.c.mrn.in_(mrns)).distinct()
+        )
+    }
+
+
+def survivors(connection: Connection, patients: Iterable[Patient]) -> dict[Patient, str]:
+    """Return the surviving MRN of each merged patient; others are absent."""
+    query = select(_MERGED.prior_mrn, _MERGED.mrn)
+    return {
+        (site, row.prior_mrn): row.mrn
+        for site, mrns in by_site(patients)
+        for row in connection.execute(
+            query.where(_MERGED.site == site, _MERGED.prior_mrn.in_(mrns))
+        )
+    }
+
+
+def current_identifiers(connection: Connection, patients: Iterable[Patient]) -> dict[Patient, str]:
+    """Return the MRN that each patient has now: its own one if it was not merged."""
+    own = {(site, mrn): mrn for site, mrn in patients}
+    return own | survivors(connection, own)
+
+
+def identifiers(connection: Connection, patients: Iterable[Patient]) -> set[Patient]:
+    """Return these patients with all identifiers that were merged into them."""
+    found = set(patients)
+    return found | {
+        (site, mrn)
+        for site, mrns in by_site(found)
+        for mrn in connection.scalars(
+            select(_MERGED.prior_mrn).where(_MERGED.site == site, _MERGED.mrn.in_(mrns))
+        )
+    }
+
+
+def merge(
+    connection: Connection,
+    site: str,
+    prior_mrn: str,
+    mrn: str,
+    identity: Mapping[str, Any] | None = None,
+    now: int | None = None,
+) -> str:
+    """
+    Merge a prior identifier, and all that were merged into it; return the surviving MRN.
+
+    If `mrn` was merged before, its own survivor is used. If that is `prior_mrn`, nothing changes.
+    The visits of the prior identifier, and the pointers to them, move too. `identity` are the
+    survivor's demographics in the merge; `now` in ms.
+    """
+    target = survivors(connection, [(site, mrn)]).get((site, mrn), mrn)
+    if target == prior_mrn:
+        return target
+    for table in (MERGED_PATIENTS, VISIT_TRANSFERS):
+        own = (table.c.site == site, table.c.mrn == prior_mrn)
+        connection.execute(update(table).where(*own).values(mrn=target))
+    pointer = {"site": site, "prior_mrn": prior_mrn, "mrn": target, "merged_into": mrn}
+    named = json.dumps(dict(identity or {}))
+    connection.execute(upsert(MERGED_PATIENTS), {**pointer, "merged_at": now, "identity": named})
+    copied = [literal(target) if each.name == "prior_mrn" else each for each in _MOVED]
+    rows = select(*copied).where(_MOVED.site == site, _MOVED.prior_mrn == prior_mrn)
+    names = [each.name for each in _MOVED]
+    connection.execute(insert(VISIT_TRANSFERS).from_select(names, rows).on_conflict_do_nothing())
+    _delete_self_pointers(connection, site, target)
+    return target
+
+
+def merge_pointers(
+    connection: Connection, patients: Iterable[Patient]
+) -> dict[Patient, MergePointer]:
+    """Return the pointers of these merged patients; others are absent."""
+    return {
+        (site, row.prior_mrn): _merge_pointer(row)
+        for site, mrns in by_site(patients)
+        for row in connection.execute(
+            select(MERGED_PATIENTS).where(_MERGED.site == site, _MERGED.prior_mrn.in_(mrns))
+        )
+    }
+
+
+def list_merges(
+    connection: Connection, site: str, number: str, limit: int
+) -> Sequence[MergePointer]:
+    """List pointers, newest first; of one site or one number, unless that is ''."""
+    query = select(MERGED_PATIENTS)
+    if site:
+        query = query.where(_MERGED.site == site)
+    if number:
+        query = query.where(or_(_MERGED.prior_mrn == number, _MERGED.mrn == number))
+    newest = func.coalesce(_MERGED.merged_at, 0).desc()
+    rows = connection.execute(query.order_by(newest, _MERGED.site, _MERGED.prior_mrn).limit(limit))
+    return [_merge_pointer(row) for row in rows]
+
+
+def _merge_pointer(row: Any) -> MergePointer:
+    return MergePointer(
+        row.site,
+        row.prior_mrn,
+        row.mrn,
+        row.merged_into or row.mrn,
+        row.merged_at,
+        json.loads(row.identity or "{}"),
+    )
+
+
+def undo_merge(connection: Connection, site: str, prior_mrn: str) -> str | None:
+    """
+    Remove the pointer of an identifier; return the survivor to which it led, None without one.
+
+    Identifiers that were merged into this one belong to it again. Orders are not moved.
+    """
+    survivor = survivors(connection, [(site, prior_mrn)]).get((site, prior_mrn))
+    if survivor is None:
+        return None
+    same = select(MERGED_PATIENTS).where(_MERGED.site == site, _MERGED.mrn == survivor)
+    merged_into = {row.prior_mrn: row.merged_into or survivor for row in connection.execute(same)}
+    for other in merged_through(prior_mrn, merged_into):
+        pointer = (_MERGED.site == site, _MERGED.prior_mrn == other)
+        connection.execute(update(MERGED_PATIENTS).where(*pointer).values(mrn=prior_mrn))
+    own = (_MERGED.site == site, _MERGED.prior_mrn == prior_mrn)
+    connection.execute(delete(MERGED_PATIENTS).where(*own))
+    return survivor
+
+
+def demographics(
+    connection: Connection, patients: Iterable[Patient]
+) -> dict[Patient, DemographicsUpdate]:
+    """Return the latest update of each of these patients; most have none."""
+    known = DEMOGRAPHICS.c
+    return {
+        (site, row.mrn): DemographicsUpdate(
+            site, row.mrn, row.sent_at, json.loads(row.tags), row.clock
+        )
+        for site, mrns in by_site(patients)
+        for row in connection.execute(
+            select(DEMOGRAPHICS).where(known.site == site, known.mrn.in_(mrns))
+        )
+    }
+
+
+def save_demographics(connection: Connection, update: DemographicsUpdate) -> None:
+    """Store an update unless one is stored that was sent later by the same clock."""
+    statement = insert(DEMOGRAPHICS).values(
+        site=update.site,
+        mrn=update.mrn,
+        sent_at=update.sent_at,
+        clock=update.clock,
+        tags=json.dumps(dict(update.tags)),
+    )
+    given = statement.excluded
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=["site", "mrn"],
+            set_={"sent_at": given.sent_at, "clock": given.clock, "tags": given.tags},
+            where=_is_not_newer(DEMOGRAPHICS, given.sent_at, given.clock),
+        )
+    )
+
+
+def _is_not_newer(table: Table, sent_at: Any, clock: Any) -> ColumnElement[bool]:
+    """True if a stored time is not later, or if another clock measured it."""
+    stored = table.c
+    return or_(stored.clock == 0, stored.clock // 4 != clock // 4, stored.sent_at <= sent_at)
+
+
+def find_merges_and_transfers(
+    connection: Connection, patients: Iterable[Patient]
+) -> tuple[dict[Patient, str], dict[VisitReference, VisitTransfer]]:
+    """Return the survivors of merged patients, and the visits that left these patients."""
+    wanted = set(patients)
+    transfers = {
+        VisitReference(site, row.prior_mrn, row.visit_key, row.prior_number): VisitTransfer(
+            VisitReference(site, row.mrn, row.visit_key, row.number),
+            row.sent_at,
+            json.loads(row.tags),
+            tuple(json.loads(row.echo)),
+            row.clock,
+        )
+        for site, mrns in by_site(wanted)
+        for row in connection.execute(
+            select(VISIT_TRANSFERS).where(_MOVED.site == site, _MOVED.prior_mrn.in_(mrns))
+        )
+    }
+    return survivors(connection, wanted), transfers
+
+
+def add_transfer(connection: Connection, prior: VisitReference, transfer: VisitTransfer) -> None:
+    """
+    Add a transfer, and move all pointers to the prior visit.
+
+    A visit that returns to where it was before loses its pointer. Of two transfers of one visit,
+    the one that was sent later is stored if one clock timed both, else the one that arrived last.
+    """
+    if prior == transfer.now:
+        return
+    current = {
+        "mrn": transfer.now.mrn,
+        "number": transfer.now.number,
+        "sent_at": transfer.sent_at,
+        "clock": transfer.clock,
+        "tags": json.dumps(dict(transfer.tags)),
+        "echo": json.dumps(transfer.echo),
+    }
+    is_not_newer = _is_not_newer(VISIT_TRANSFERS, transfer.sent_at, transfer.clock)
+    connection.execute(
+        update(VISIT_TRANSFERS)
+        .where(_MOVED.site == prior.site, _MOVED.mrn == prior.mrn)
+        .where(_MOVED.visit_key == prior.key, _MOVED.number == prior.number, is_not_newer)
+        .values(current)
+    )
+    key = {
+        "site": prior.site,
+        "prior_mrn": prior.mrn,
+        "visit_key": prior.key,
+        "prior_number": prior.number,
+    }
+    connection.execute(
+        insert(VISIT_TRANSFERS)
+        .values(**key, **current)
+        .on_conflict_do_update(index_elements=list(key), set_=current, where=is_not_newer)
+    )
+    _delete_self_pointers(connection, prior.site, transfer.now.mrn)
+
+
+def _delete_self_pointers(connection: Connection, site: str, mrn: str) -> None:
+    connection.execute(
+        delete(VISIT_TRANSFERS)
+        .where(_MOVED.site == site, _MOVED.prior_mrn == mrn, _MOVED.mrn == mrn)
+        .where(_MOVED.prior_number == _MOVED.number)
+    )
+
+
+def delete_old(database: Database, before: int) -> None:
+    """Delete demographics and transfers before a time (ms) of patients without orders."""
+    for table in (DEMOGRAPHICS, VISIT_TRANSFERS):
+        row, order = table.c, ORDERS.c
+        has_orders = exists().where(order.site == row.site, order.mrn == row.mrn)
+        old = (row.sent_at < before, ~has_orders)
+        key = tuple_(*table.primary_key)
+        some = select(*table.primary_key).where(*old).limit(_BATCH)
+        deleted = _BATCH
+        while deleted == _BATCH:
+            with database.delete_without_sync() as connection:
+                statement = delete(table).where(key.in_(some), row.sent_at < before)
+                deleted = connection.execute(statement).rowcount

@@ -1,0 +1,468 @@
+"""
+The tables of the bridge, as SQLModel classes; a test compares them with the migrations.
+
+Statements use the `Table` of a class, such as `ORDERS`. Moments are milliseconds since the Unix
+epoch. Tags and other documents are stored as JSON texts. The tables of the queues are in
+`bridge.queue.statements`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    ForeignKeyConstraint,
+    Index,
+    MetaData,
+    SmallInteger,
+    Table,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects.postgresql import Insert, insert
+from sqlmodel import Field, SQLModel
+
+from bridge.store.columns import (
+    BIG_KEY,
+    big_number,
+    binary,
+    json_object,
+    json_or_none,
+    key,
+    moment,
+    moment_or_none,
+)
+
+metadata = MetaData()
+
+
+class Record(SQLModel):
+    """The base of the bridge's tables. The engine's tables have other metadata."""
+
+    metadata = metadata
+
+
+class OrderRecord(Record, table=True):
+    """An order, as far as later messages and results need it (`order_index`)."""
+
+    __tablename__ = "bridge_order"
+    __table_args__ = (
+        UniqueConstraint("site", "accession", "mrn", name="uq_bridge_order_key"),
+        Index("ix_bridge_order_patient", "site", "mrn"),
+    )
+
+    id: int | None = key()
+    site: str
+    mrn: str
+    accession: str
+    state: str
+    placer: str
+    filler: str
+    tags: str
+    echo: str
+    report_id: str
+    first_message: int = big_number()
+    place: int
+    last_message: int = big_number()
+    state_changed_at: int | None = moment_or_none()
+    tags_sent_at: int | None = moment_or_none()
+    opened_at: int | None = moment_or_none()
+    state_clock: int | None = moment_or_none()
+    tags_clock: int | None = moment_or_none()
+    opened_clock: int | None = moment_or_none()
+
+
+class OrderSignal(Record, table=True):
+    """A link, parent, mark or later event of an order."""
+
+    __tablename__ = "order_signal"
+
+    order_id: int = Field(primary_key=True, foreign_key="bridge_order.id", sa_type=BIG_KEY)
+    kind: str = Field(primary_key=True)
+    signal: int = Field(primary_key=True, sa_type=BigInteger, index=True)
+
+
+class KnownReportRecord(Record, table=True):
+    """The last known state of the report of one order."""
+
+    __tablename__ = "known_report"
+
+    site: str = Field(primary_key=True)
+    accession: str = Field(primary_key=True)
+    mrn: str = Field(primary_key=True)
+    report_id: str
+    status: str
+    final: int
+    addenda: int
+    changed_at: int = moment()
+    check_at: int = moment()
+
+    __table_args__ = (Index("ix_report_seen_check", "check_at"),)
+
+
+class MergedPatient(Record, table=True):
+    """A pointer from a merged patient identifier to the surviving one."""
+
+    __tablename__ = "merged_patient"
+    __table_args__ = (Index("ix_merged_patient_survivor", "site", "mrn"),)
+
+    site: str = Field(primary_key=True)
+    prior_mrn: str = Field(primary_key=True)
+    mrn: str
+    merged_into: str | None = None
+    merged_at: int | None = moment_or_none()
+    identity: str | None = None
+
+
+class PatientDemographics(Record, table=True):
+    """The latest demographics of a patient."""
+
+    __tablename__ = "patient_demographics"
+
+    site: str = Field(primary_key=True)
+    mrn: str = Field(primary_key=True)
+    sent_at: int = moment()
+    tags: str
+    clock: int = big_number()
+
+
+class VisitTransferRecord(Record, table=True):
+    """A pointer from a former visit to the current one."""
+
+    __tablename__ = "visit_transfer"
+    __table_args__ = (Index("ix_moved_visit_to", "site", "mrn"),)
+
+    site: str = Field(primary_key=True)
+    prior_mrn: str = Field(primary_key=True)
+    visit_key: str = Field(primary_key=True)
+    prior_number: str = Field(primary_key=True)
+    mrn: str
+    number: str
+    sent_at: int = moment()
+    tags: str
+    echo: str
+    clock: int = big_number()
+
+
+class ExceptionRecord(Record, table=True):
+    """A message, order, delivery or feed that needs attention."""
+
+    __tablename__ = "exception"
+
+    kind: str = Field(primary_key=True)
+    row_id: int = big_number(primary_key=True)
+    code: str = Field(primary_key=True)
+    noted_at: int = moment()
+    seen_at: int | None = moment_or_none()
+    seen_by: str = ""
+
+
+class DeliveryAttempt(Record, table=True):
+    """A failed attempt to deliver a message, or a further reply to it."""
+
+    __tablename__ = "delivery_attempt"
+    __table_args__ = (Index("delivery_attempt_delivery", "delivery_id", "id"),)
+
+    id: int | None = key()
+    delivery_id: int = big_number()
+    kind: str
+    at: int = moment()
+    code: str
+    detail: str
+    retry_at: int | None = moment_or_none()
+    reply: bytes = binary()
+
+
+class SequenceNumber(Record, table=True):
+    """The sequence number that was accepted last from a sender."""
+
+    __tablename__ = "sequence_number"
+
+    listener: str = Field(primary_key=True)
+    sender: int = big_number(primary_key=True)
+    number: int | None = moment_or_none()
+
+
+class UnknownCode(Record, table=True):
+    """A code of messages that its code table does not contain."""
+
+    __tablename__ = "unknown_code"
+
+    mapping: str = Field(primary_key=True)
+    code_table: str = Field(primary_key=True)
+    code: str = Field(primary_key=True)
+    place: str
+    policy: str
+    back: int
+    version: str
+    count: int = big_number()
+    first_at: int = moment()
+    last_at: int = moment()
+    seen_at: int | None = moment_or_none()
+    seen_by: str = ""
+
+
+class MappingVersionRecord(Record, table=True):
+    """An immutable version of a mapping definition."""
+
+    __tablename__ = "mapping_version"
+
+    name: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    sources: str
+    stored_at: int = moment()
+    digest: str | None = None
+
+
+class MappingActivation(Record, table=True):
+    """The activation of a version."""
+
+    __tablename__ = "mapping_activation"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["name", "version"], ["mapping_version.name", "mapping_version.version"]
+        ),
+        Index("mapping_activation_name", "name", "id"),
+    )
+
+    id: int | None = key()
+    name: str
+    version: str
+    at: int = moment()
+    actor: str
+    reason: str
+    origin: str
+
+
+class MappingDraftRecord(Record, table=True):
+    """The draft of an author."""
+
+    __tablename__ = "mapping_draft"
+
+    name: str = Field(primary_key=True)
+    actor: str = Field(primary_key=True)
+    sources: str
+    begun_on: str
+    revision: int = big_number()
+    checked_version: str
+    saved_at: int = moment()
+
+
+class ReconcileRoundRecord(Record, table=True):
+    """A round of the reconcile job, as a JSON text, or the request for one."""
+
+    __tablename__ = "reconcile_round"
+
+    name: str = Field(primary_key=True)
+    body: str
+
+
+class FeedCursor(Record, table=True):
+    """The position up to which a change feed was read."""
+
+    __tablename__ = "feed_cursor"
+
+    feed: str = Field(primary_key=True)
+    cursor: int = big_number()
+    marked: int | None = moment_or_none()
+    replaced_at: int | None = moment_or_none()
+
+
+class Channel(Record, table=True):
+    """The state of a listener or destination that all nodes share."""
+
+    __tablename__ = "channel"
+
+    kind: str = Field(primary_key=True)
+    name: str = Field(primary_key=True)
+    paused_at: int | None = moment_or_none()
+    paused_by: str = ""
+    active_at: int = Field(default=0, sa_type=BigInteger)
+    open_until: int | None = moment_or_none()
+    loaded_at: int | None = moment_or_none()
+    refused: int = 0
+    problem_code: str = ""
+    problem: str = ""
+
+
+class ChannelStartFailure(Record, table=True):
+    """The reason why a node could not start a channel."""
+
+    __tablename__ = "channel_start_failure"
+
+    kind: str = Field(primary_key=True)
+    name: str = Field(primary_key=True)
+    node: str = Field(primary_key=True)
+    reason: str
+    at: int = moment()
+
+
+class HandshakeFailureRecord(Record, table=True):
+    """TLS handshakes that failed, by channel, peer and reason."""
+
+    __tablename__ = "handshake_failure"
+
+    kind: str = Field(primary_key=True)
+    name: str = Field(primary_key=True)
+    node: str = Field(primary_key=True)
+    peer: str = Field(primary_key=True)
+    reason: str = Field(primary_key=True)
+    subject: str
+    is_trouble: int = Field(sa_type=SmallInteger)
+    count: int = big_number()
+    first_at: int = moment()
+    last_at: int = moment()
+
+
+class NodeFilesRecord(Record, table=True):
+    """Fingerprints of the configuration files of a node."""
+
+    __tablename__ = "node_files"
+
+    node: str = Field(primary_key=True)
+    host: str
+    files: str
+    at: int = moment()
+
+
+class AlertRecord(Record, table=True):
+    """A condition that needs the attention of an operator."""
+
+    __tablename__ = "alert"
+
+    key: str = Field(primary_key=True)
+    severity: str
+    text: str
+    raised_at: int = moment()
+    seen_at: int = moment()
+    notified_at: int | None = moment_or_none()
+    cleared_at: int | None = moment_or_none()
+    recurrences: int = 0
+
+
+class ConsoleGrant(Record, table=True):
+    """The console role of an account."""
+
+    __tablename__ = "console_grant"
+
+    id: int | None = key()
+    account_id: str | None = Field(default=None, unique=True)
+    email: str
+    role: str
+    bodies: int = Field(sa_type=SmallInteger)
+    sites: str = ""
+    granted_at: int = moment()
+    granted_by: str
+    suspended: int = Field(default=0, sa_type=SmallInteger)
+
+
+class MessageEdit(Record, table=True):
+    """The origin of a message that an operator edited and sent again."""
+
+    __tablename__ = "message_edit"
+
+    message_id: int | None = key()
+    origin_id: int = Field(sa_type=BigInteger)
+    at: int = moment()
+    email: str
+    reason: str
+
+    __table_args__ = (Index("message_edit_origin", "origin_id"),)
+
+
+class MessageNumberCursor(Record, table=True):
+    """The message up to which the numbers of messages are indexed."""
+
+    __tablename__ = "message_number_cursor"
+
+    name: str = Field(primary_key=True)
+    message_id: int = big_number()
+
+
+class IndexKey(Record, table=True):
+    """The fingerprint of the key with which numbers are hashed; one row."""
+
+    __tablename__ = "index_key"
+
+    id: int = Field(primary_key=True, sa_column_kwargs={"autoincrement": False})
+    fingerprint: str
+
+
+class ChainedAuditEvent(Record, table=True):
+    """An event of the audit chain (`bridge.audit.chain`)."""
+
+    __tablename__ = "audit_event"
+
+    sequence: int | None = key()
+    at: int = moment()
+    site_id: str | None = None
+    action: str
+    outcome: str
+    account_id: int | None = moment_or_none()
+    token_id: int | None = moment_or_none()
+    report_id: str | None = None
+    details: dict[str, Any] = json_object()
+    previous_hash: str
+    hash: str
+    version: int = Field(sa_type=SmallInteger)
+    actor: str | None = None
+    origin: str | None = None
+    source: str | None = None
+    node: str | None = None
+    target_type: str | None = None
+    target_id: str | None = None
+    before: dict[str, Any] | None = json_or_none()
+    after: dict[str, Any] | None = json_or_none()
+    event_id: str | None = Field(default=None, unique=True)
+
+
+class AuditOutboxEvent(Record, table=True):
+    """An audit event on its way to the chain, as a JSON text (`bridge.audit.outbox`)."""
+
+    __tablename__ = "audit_outbox"
+
+    id: int | None = key()
+    event_id: str = Field(unique=True)
+    at: int = moment()
+    body: str
+
+
+ORDERS: Final = metadata.tables["bridge_order"]
+SIGNALS: Final = metadata.tables["order_signal"]
+KNOWN_REPORTS: Final = metadata.tables["known_report"]
+MERGED_PATIENTS: Final = metadata.tables["merged_patient"]
+DEMOGRAPHICS: Final = metadata.tables["patient_demographics"]
+VISIT_TRANSFERS: Final = metadata.tables["visit_transfer"]
+EXCEPTIONS: Final = metadata.tables["exception"]
+DELIVERY_ATTEMPTS: Final = metadata.tables["delivery_attempt"]
+SEQUENCE_NUMBERS: Final = metadata.tables["sequence_number"]
+UNKNOWN_CODES: Final = metadata.tables["unknown_code"]
+MAPPING_VERSIONS: Final = metadata.tables["mapping_version"]
+MAPPING_ACTIVATIONS: Final = metadata.tables["mapping_activation"]
+MAPPING_DRAFTS: Final = metadata.tables["mapping_draft"]
+RECONCILE_ROUNDS: Final = metadata.tables["reconcile_round"]
+FEED_CURSORS: Final = metadata.tables["feed_cursor"]
+CHANNELS: Final = metadata.tables["channel"]
+START_FAILURES: Final = metadata.tables["channel_start_failure"]
+HANDSHAKE_FAILURES: Final = metadata.tables["handshake_failure"]
+NODE_FILES: Final = metadata.tables["node_files"]
+ALERTS: Final = metadata.tables["alert"]
+CONSOLE_GRANTS: Final = metadata.tables["console_grant"]
+MESSAGE_EDITS: Final = metadata.tables["message_edit"]
+MESSAGE_NUMBER_CURSORS: Final = metadata.tables["message_number_cursor"]
+AUDIT_EVENTS: Final = metadata.tables["audit_event"]
+AUDIT_OUTBOX: Final = metadata.tables["audit_outbox"]
+
+
+def upsert(table: Table, *columns: str, key: Sequence[str] = ()) -> Insert:
+    """
+    Insert rows; a row with the same key gets their values of these columns.
+
+    `key` is the primary key by default, and `columns` are all others. The `Insert` is PostgreSQL's:
+    SQLite has the same syntax.
+    """
+    statement = insert(table)
+    key = key or [column.name for column in table.primary_key]
+    columns = columns or tuple(column.name for column in table.c if column.name not in key)
+    return statement.on_conflict_do_update(
+        index_elements=key, set_={name: statement.excluded[name] for name in columns}
+    )
