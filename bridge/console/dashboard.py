@@ -124,7 +124,7 @@ def _last_minute(
 def _failed_attempts(connection: Connection, now: int) -> dict[str, int]:
     """Count the attempts of the last minute that were not accepted, by destination."""
     attempt = DELIVERY_ATTEMPTS.c
-    newest = connection.scalar(select(func.max(attempt.id))) or 0
+    newest = select(func.coalesce(func.max(attempt.id), 0)).scalar_subquery()
     failed = (
         select(DELIVERY.c.destination, func.count())
         .join_from(DELIVERY_ATTEMPTS, DELIVERY, DELIVERY.c.id == attempt.delivery_id)
