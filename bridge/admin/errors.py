@@ -15,7 +15,7 @@ Errors of the use cases of operators; each has an HTTP status and a stable code.
     ├── EngineRefusal     4xx  the report engine refused the request
     └── EngineUnreachable 503  the report engine does not respond
 
-`bridge.console.errors` has those about the HTTP request itself.
+`bridge.console.http.guard` has those about the HTTP request itself.
 """
 
 from collections.abc import Mapping

@@ -7,10 +7,13 @@ examines the request line, `is_own_page` the origin.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Final, Self
 
+from fastapi.routing import APIRoute
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Scope
 from typing_extensions import override
 
@@ -169,6 +172,38 @@ class BoundedRequest(Request):
         if not self._is_in_process:
             BUDGET.take(count)
             self._reserved += count
+
+
+class BoundedRoute(APIRoute):
+    """
+    A route that admits the caller, and then reads the body within a limit.
+
+    FastAPI alone would read and parse the body of an unknown client.
+    """
+
+    async def admit(self, request: Request) -> None:
+        """Raise unless the caller may send this request."""
+        raise NotImplementedError
+
+    def bounded(self, request: Request) -> AbstractContextManager[BoundedRequest]:
+        """Return the request with the limit of its body; turn errors of the limit into others."""
+        raise NotImplementedError
+
+    async def read_body(self, request: Any) -> None:
+        """Read the body; raise if it is not as the route requires."""
+        raise NotImplementedError
+
+    @override
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            await self.admit(request)
+            with self.bounded(request) as bounded:
+                await self.read_body(bounded)
+                return await handler(bounded)
+
+        return guarded
 
 
 def require_few_values(text: bytes) -> None:

@@ -16,7 +16,6 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from bridge import banner
 from bridge.admin.errors import OperatorError
 from bridge.console.context import ConsoleContext
-from bridge.console.errors import SignInRequired
 from bridge.console.http import (
     audit_trail,
     connections,
@@ -30,6 +29,7 @@ from bridge.console.http import (
 )
 from bridge.console.http.guard import (
     HEADERS,
+    SignInRequired,
     UncachedJson,
     authenticate,
     problem_response,

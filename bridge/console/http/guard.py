@@ -4,48 +4,89 @@ Authentication, CSRF protection, permissions and audit events of the console's e
 A browser sends its cookies with every request. So `authenticate` requires that a request which
 changes data comes from a page of this service. It checks headers that no web page can set.
 
-`ConsoleRoute` authenticates the user, then reads the body. FastAPI alone would read and parse the
-body of an unknown client.
+Errors about the HTTP request itself are here; `bridge.admin.errors` has the others.
 """
 
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from typing_extensions import override
 
 from bridge.admin.access import grants
 from bridge.admin.access.permissions import ConsoleSession, Grant, Permission, admit, require_fresh
+from bridge.admin.audit_events import target_of
 from bridge.admin.errors import (
     EngineRefusal,
     EngineUnreachable,
     NoSuchItem,
+    OperatorError,
     Overloaded,
     PermissionDenied,
 )
 from bridge.audit import outbox
-from bridge.audit.events import AuditEvent, code_of
+from bridge.audit.events import AuditEvent, AuditOrigin, Outcome, code_of
 from bridge.audit.route_actions import CONSOLE, action_of
-from bridge.console.actions import ConsoleAction, record_action
 from bridge.console.context import ConsoleContext
-from bridge.console.errors import ForeignOrigin, InvalidJson, RequestTooLarge, SignInRequired
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import BridgeError
 from bridge.executors import PoolFull, Threads
-from bridge.web.bodies import BodyTooLarge, BoundedRequest, BudgetExhausted, has_nul, is_own_page
+from bridge.web.bodies import (
+    BodyTooLarge,
+    BoundedRequest,
+    BoundedRoute,
+    BudgetExhausted,
+    has_nul,
+    is_own_page,
+)
 from parsers.limits import DocumentRefused
 
 T = TypeVar("T")
 
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 _MAX_NAME = 64  # characters of a name in an event's target
+
+
+class SignInRequired(OperatorError):
+    status = 401
+    code = "signed_out"
+
+    def __init__(self) -> None:
+        super().__init__("sign in to do this")
+
+
+class ForeignOrigin(OperatorError):
+    """A request that changes data did not come from a page of this service (CSRF)."""
+
+    status = 403
+    code = "foreign_origin"
+
+    def __init__(self) -> None:
+        super().__init__("this request did not come from a page of this service")
+
+
+class InvalidJson(OperatorError):
+    """The body is not JSON, or exceeds a limit of JSON bodies."""
+
+    status = 400
+    code = "bad_request"
+
+
+class RequestTooLarge(OperatorError):
+    """The body exceeds the limit of the route."""
+
+    status = 413
+    code = "too_large"
+
+    def __init__(self) -> None:
+        super().__init__("the request is too large")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +190,7 @@ async def run_audited(call: ConsoleCall, action: AuditedAction, work: Callable[[
     call.request.state.is_recorded = True
 
     def run() -> T:
-        event = _event(call, action)
+        event = _event_of(call, action)
         with outbox.recorded(context.database, event, context.clock()) as recording:
             recording.describe(site_id=_require_conditions(call, action) or None)
             return work()
@@ -163,7 +204,7 @@ async def await_audited(
     """Do the same as `run_audited` for a coroutine, such as a call to the report engine."""
     database, now = call.context.database, call.context.clock()
     call.request.state.is_recorded = True
-    recording = outbox.Recording(_event(call, action))
+    recording = outbox.Recording(_event_of(call, action))
     try:
         site = await Threads.CONSOLE.run(_require_conditions, call, action)
         recording.describe(site_id=site or None)
@@ -186,10 +227,14 @@ async def record_refusal(request: Request, code: str) -> None:
     email = getattr(request.state, "user_email", "")
     if not email or request.method in _SAFE_METHODS or hasattr(request.state, "is_recorded"):
         return
-    context = context_of(request)
-    action = action_of(CONSOLE, request.scope, " ")
-    refusal = ConsoleAction(email, action, _target(request), code, source=_client_address(request))
-    await Threads.CONSOLE.run(record_action, context.database, refusal, context.clock())
+    context, action = context_of(request), action_of(CONSOLE, request.scope, " ")
+    event = _event(request, email, action, _target(request), code=code)
+
+    def store() -> None:
+        with context.database.write() as connection:
+            outbox.add(connection, event, context.clock())
+
+    await Threads.CONSOLE.run(store)
 
 
 def _target(request: Request) -> str:
@@ -238,15 +283,31 @@ def _require_conditions(call: ConsoleCall, action: AuditedAction) -> str:
     return named.pop() if len(named) == 1 else ""
 
 
-def _event(call: ConsoleCall, action: AuditedAction) -> AuditEvent:
-    recorded = ConsoleAction(
-        call.user.grant.email,
-        action.action,
-        action.subject,
-        reason=action.reason,
-        source=_client_address(call.request),
+def _event_of(call: ConsoleCall, action: AuditedAction) -> AuditEvent:
+    email = call.user.grant.email
+    event = _event(call.request, email, action.action, action.subject, reason=action.reason)
+    return replace(event, event_id=secrets.token_hex(16))
+
+
+def _event(
+    request: Request, email: str, action: str, subject: str, *, code: str = "", reason: str = ""
+) -> AuditEvent:
+    """
+    Return the event of an action; `code` is that of its refusal, `subject` is like `message 17`.
+
+    Events name rows, users, sites, codes and the reason that the user gave. They contain neither
+    search terms nor message content.
+    """
+    details = {"reason": reason} if reason else {}
+    return AuditEvent(
+        action,
+        outcome=Outcome.REFUSED if code else Outcome.SUCCESS,
+        details={**details, "code": code} if code else details,
+        actor=email,
+        origin=AuditOrigin.CONSOLE,
+        source=_client_address(request),
+        target=target_of(subject),
     )
-    return replace(recorded.event(), event_id=secrets.token_hex(16))
 
 
 def _client_address(request: Request) -> str:
@@ -264,7 +325,7 @@ LARGE_LIMIT = 20 * 2**20
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-class ConsoleRoute(APIRoute):
+class ConsoleRoute(BoundedRoute):
     """A route for users with a console role; `request.state.user` is the user."""
 
     large_for: frozenset[Permission] | None = None
@@ -274,44 +335,47 @@ class ConsoleRoute(APIRoute):
     def get_route_handler(self) -> Handler:
         handler = super().get_route_handler()
 
-        async def guarded(request: Request) -> Response:
+        async def recorded(request: Request) -> Response:
             if has_nul(request.scope):  # first: an event with its target could not be stored
                 return problem_response(400, "bad_request", "the request line has a NUL character")
             try:
-                return await handle(request)
+                return await handler(request)
             except RequestValidationError:
                 await record_refusal(request, "bad_request")
                 raise
             except BridgeError as error:
                 await record_refusal(request, code_of(error))
                 raise
+            except ClientDisconnect:  # there is no client to respond to
+                return Response(status_code=400)
 
-        async def handle(request: Request) -> Response:
-            user = await authenticate(request)
-            request.state.user = user
-            large = self.large_for is not None and self.large_for <= user.grant.permissions
-            with BoundedRequest(request, LARGE_LIMIT if large else LIMIT) as bounded:
-                try:
-                    if self.body_field is not None:
-                        await _load(bounded)
-                    return await handler(bounded)
-                except BodyTooLarge:
-                    raise RequestTooLarge from None
-                except (BudgetExhausted, PoolFull):
-                    raise Overloaded from None
-                except ClientDisconnect:  # there is no client to respond to
-                    return Response(status_code=400)
+        return recorded
 
-        return guarded
+    @override
+    async def admit(self, request: Request) -> None:
+        request.state.user = await authenticate(request)
 
-
-async def _load(request: BoundedRequest) -> None:
-    """Read the body here, because FastAPI turns every error while reading into a 400."""
-    if await request.body():
+    @override
+    @contextmanager
+    def bounded(self, request: Request) -> Iterator[BoundedRequest]:
+        permissions = request.state.user.grant.permissions
+        large = self.large_for is not None and self.large_for <= permissions
         try:
-            await request.json()
-        except DocumentRefused as refusal:
-            raise InvalidJson(refusal.reason) from None
+            with BoundedRequest(request, LARGE_LIMIT if large else LIMIT) as bounded:
+                yield bounded
+        except BodyTooLarge:
+            raise RequestTooLarge from None
+        except (BudgetExhausted, PoolFull):
+            raise Overloaded from None
+
+    @override
+    async def read_body(self, request: BoundedRequest) -> None:
+        """Read the body here, because FastAPI turns every error while reading into a 400."""
+        if self.body_field is not None and await request.body():
+            try:
+                await request.json()
+            except DocumentRefused as refusal:
+                raise InvalidJson(refusal.reason) from None
 
 
 class MessageRoute(ConsoleRoute):

@@ -10,7 +10,7 @@ peer is a trusted proxy. An unknown host never gets into a link: the link then h
 import ipaddress
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
@@ -23,6 +23,7 @@ from bridge.engine.http.requests.request_limits import (
     QuotaMeter,
     WaitingRequests,
 )
+from bridge.engine.http.sign_in.oidc_provider import OidcProvider
 from bridge.engine.links import KeyRing
 from bridge.engine.live.audit_buffer import AuditBuffer
 from bridge.engine.live.credential_checks import HashingPool, TokenAuthenticator
@@ -38,14 +39,10 @@ from bridge.engine.service.caller import Caller
 from bridge.engine.service.launch.link_visits import LinkContext
 from bridge.engine.service.launch.links import LinkKeys
 from bridge.engine.service.work import FEED_CHANNEL
-from bridge.engine.settings import EngineSettings, SingleSignOn
+from bridge.engine.settings import EngineSettings
 from bridge.network_source import Proxies
 from bridge.store.database import Database
 from bridge.store.postgresql.dedicated_connections import NotificationListener
-
-if TYPE_CHECKING:
-    from bridge.engine.http.sign_in.oidc_provider import OidcProvider
-
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -98,12 +95,6 @@ def _origin(url: str) -> tuple[str, str, int | None]:
 Clock = Callable[[], int]
 
 
-def _provider(settings: SingleSignOn) -> "OidcProvider":
-    from bridge.engine.http.sign_in.oidc_provider import OidcProvider  # noqa: PLC0415  # its libraries are large
-
-    return OidcProvider(settings)
-
-
 class EngineState:
     """The state of one engine; requests also work before `start` and without background work."""
 
@@ -139,7 +130,7 @@ class EngineState:
         self.hashing = HashingPool()
         self.sign_in_limiter = SignInLimiter(database, settings.rates.failed_authentications)
         sso = settings.single_sign_on
-        self.provider = None if sso is None else _provider(sso)
+        self.provider = None if sso is None else OidcProvider(sso)
 
     async def start(self) -> None:
         """Seal unsealed responses, store the service token, and start the background work."""

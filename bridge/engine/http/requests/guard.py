@@ -9,13 +9,12 @@ site. Browsers name it in headers that a page cannot set (Fetch Metadata, `Origi
 `Referer`). A request without these headers does not come from a page.
 """
 
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
-from fastapi.routing import APIRoute
+from fastapi import APIRouter, Request
 from typing_extensions import override
 
 from bridge.contract.errors import ErrorCode
@@ -39,6 +38,7 @@ from bridge.network_source import source_of, split_origin
 from bridge.web.bodies import (
     BodyTooLarge,
     BoundedRequest,
+    BoundedRoute,
     BudgetExhausted,
     TooManyValues,
     is_own_page,
@@ -94,8 +94,6 @@ TEXT_BODY = 20 * 2**20
 SINGLE_VALUED = ("SiteID", "SiteLocation", "PatientMRN", "Accession", "prelimGroup", "prelimTag")
 """Query parameters with a single value; two different values are refused as ambiguous."""
 
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-
 
 class QuotaName(StrEnum):
     """The quota that a route consumes."""
@@ -133,35 +131,38 @@ def bounded_request(request: Request, limit: int) -> Iterator[StrictRequest]:
         raise HttpProblem(problem) from None
 
 
-class GuardedRoute(APIRoute):
+class EngineRoute(BoundedRoute):
+    """A route of the engine; its body, if there is one, is JSON."""
+
+    def max_body_bytes(self, sizes: SizeLimits) -> int:
+        return min(sizes.body, TEXT_BODY)
+
+    @override
+    def bounded(self, request: Request) -> AbstractContextManager[StrictRequest]:
+        return bounded_request(request, self.max_body_bytes(engine_of(request).settings.sizes))
+
+    @override
+    async def read_body(self, request: StrictRequest) -> None:
+        await require_json_body(request)
+
+
+class GuardedRoute(EngineRoute):
     """A route that requires an access token; subclasses set the quota and the scope."""
 
     quota = QuotaName.READS
     scope = TokenScope.READ
 
+    @override
     def max_body_bytes(self, sizes: SizeLimits) -> int:
         return min(sizes.body, SMALL_BODY)
 
     @override
-    def get_route_handler(self) -> Handler:
-        handler = super().get_route_handler()
-
-        async def guarded(request: Request) -> Response:
-            engine = engine_of(request)
-            caller = await authenticate(engine, request)
-            request.state.caller = caller
-            _charge_quota(engine, caller, self.quota, request)
-            if not caller.permits(self.scope):
-                raise EngineError(ErrorCode.FORBIDDEN)
-            with bounded_request(request, self.max_body_bytes(engine.settings.sizes)) as strict:
-                await self.read_body(strict)
-                return await handler(strict)
-
-        return guarded
-
-    async def read_body(self, request: StrictRequest) -> None:
-        """Read the body; raise 400 unless it is JSON."""
-        await require_json_body(request)
+    async def admit(self, request: Request) -> None:
+        engine = engine_of(request)
+        caller = request.state.caller = await authenticate(engine, request)
+        _charge_quota(engine, caller, self.quota, request)
+        if not caller.permits(self.scope):
+            raise EngineError(ErrorCode.FORBIDDEN)
 
 
 class WriteRoute(GuardedRoute):
@@ -207,29 +208,12 @@ class AdminRoute(GuardedRoute):
             note_person(request, await request.json())
 
 
-class SessionRoute(APIRoute):
+class SessionRoute(EngineRoute):
     """A route of the report page; it requires the session of an opened report."""
 
-    def max_body_bytes(self, sizes: SizeLimits) -> int:
-        return min(sizes.body, TEXT_BODY)
-
-    async def read_body(self, request: StrictRequest) -> None:
-        """Read the body; raise 400 unless it is JSON."""
-        await require_json_body(request)
-
     @override
-    def get_route_handler(self) -> Handler:
-        handler = super().get_route_handler()
-
-        async def guarded(request: Request) -> Response:
-            request.state.report_page = await authenticate_page(request)
-            with bounded_request(
-                request, self.max_body_bytes(engine_of(request).settings.sizes)
-            ) as strict:
-                await self.read_body(strict)
-                return await handler(strict)
-
-        return guarded
+    async def admit(self, request: Request) -> None:
+        request.state.report_page = await authenticate_page(request)
 
 
 class RecordingRoute(SessionRoute):

@@ -7,21 +7,14 @@ that changes something must also come from a page of this service.
 
 from typing import Annotated
 
-from fastapi import Depends, Request, Response
-from fastapi.routing import APIRoute
+from fastapi import Depends, Request
 from typing_extensions import override
 
 from bridge.authority import is_fresh
 from bridge.contract.errors import ErrorCode
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.requests.audit_events import record_refusal
-from bridge.engine.http.requests.guard import (
-    TEXT_BODY,
-    Handler,
-    bounded_request,
-    require_json_body,
-    require_same_origin,
-)
+from bridge.engine.http.requests.guard import EngineRoute, require_same_origin
 from bridge.engine.http.requests.response_bodies import HttpProblem, Problem
 from bridge.engine.service.accounts.own_account import AccountSession, signed_in
 from bridge.engine.service.accounts.sessions import SEEN_EVERY_MS, BrowserSession, keep_alive
@@ -66,29 +59,21 @@ def _keep_alive(engine: EngineState, session: BrowserSession, now: int) -> None:
         keep_alive(connection, session, now)
 
 
-class AccountRoute(APIRoute):
+class AccountRoute(EngineRoute):
     """A route for signed-in users; it sets `request.state.signed` and `request.state.caller`."""
 
     @override
-    def get_route_handler(self) -> Handler:
-        handler = super().get_route_handler()
-
-        async def guarded(request: Request) -> Response:
-            engine = engine_of(request)
-            signed = await signed_in_account(engine, request)
-            if signed is None:
-                record_refusal(request, "account", code="signed_out")
-                raise HttpProblem(Problem(ErrorCode.SIGNED_OUT, "sign in to do this"))
-            request.state.signed = signed
-            account = signed.account
-            request.state.caller = Caller(NO_TOKEN, account.id, account.email)
-            if request.method not in ("GET", "HEAD"):
-                require_same_origin(engine, request)
-            with bounded_request(request, min(engine.settings.sizes.body, TEXT_BODY)) as strict:
-                await require_json_body(strict)
-                return await handler(strict)
-
-        return guarded
+    async def admit(self, request: Request) -> None:
+        engine = engine_of(request)
+        signed = await signed_in_account(engine, request)
+        if signed is None:
+            record_refusal(request, "account", code="signed_out")
+            raise HttpProblem(Problem(ErrorCode.SIGNED_OUT, "sign in to do this"))
+        request.state.signed = signed
+        account = signed.account
+        request.state.caller = Caller(NO_TOKEN, account.id, account.email)
+        if request.method not in ("GET", "HEAD"):
+            require_same_origin(engine, request)
 
 
 def require_recent_proof(request: Request) -> None:
