@@ -16,7 +16,7 @@ from bridge.errors import BridgeError
 from bridge.queue.states import RetryPolicy
 from bridge.transports import MessageSender
 from bridge.transports.connection_paths import authorization_path, folder_at, require_permitted
-from bridge.transports.folder_files import FolderSender
+from bridge.transports.folders import FolderSender
 from bridge.transports.http_protocol import read_authorization
 from bridge.transports.http_sender import HttpReceiver, HttpSender
 from bridge.transports.tls import (

@@ -43,7 +43,7 @@ from bridge.transports.connection_paths import (
     folder_at,
     require_permitted,
 )
-from bridge.transports.folder_listener import FolderListener, FolderRules
+from bridge.transports.folders import FolderListener, FolderRules
 from bridge.transports.http_listener import HttpListener, HttpListenerRules
 from bridge.transports.http_protocol import read_authorization
 from bridge.transports.tls import listener_tls_options

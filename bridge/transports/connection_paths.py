@@ -21,7 +21,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from bridge.errors import BridgeError
-from bridge.transports.folder_files import Folder
+from bridge.transports.folders import Folder
 from config import Settings
 from config.listeners import ListenerSettings
 from config.quantities import ConnectionAddress, FolderAddress

@@ -17,7 +17,7 @@ from bridge.queue.ledger.writer import ArrivalGroup, ArrivalWriter
 from bridge.queue.outbox import Outbox
 from bridge.queue.queries import message
 from bridge.store.database import Database
-from bridge.transports.folder_files import DONE, Folder
+from bridge.transports.folders import DONE, Folder
 from config import private_files
 from tests.bridge.queue.samples import NOW, arrival, release
 from tests.databases import fresh_file

@@ -17,7 +17,7 @@ from bridge.transports.connection_paths import (
     folder_at,
     require_permitted,
 )
-from bridge.transports.folder_files import Folder
+from bridge.transports.folders import Folder
 from config import Settings, load
 from config.listeners import ListenerSettings
 from config.sections import ChannelKind, DestinationSettings

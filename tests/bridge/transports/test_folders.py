@@ -12,15 +12,17 @@ from pathlib import Path
 import pytest
 
 from bridge.delivery.reply_policy import acknowledges
-from bridge.transports import folder_files
-from bridge.transports.folder_files import Folder, FolderSender, fit_name
-from bridge.transports.folder_listener import (
+from bridge.transports import folders
+from bridge.transports.folders import (
     MAX_ATTEMPTS,
     FileDisposition,
+    Folder,
     FolderListener,
     FolderRules,
+    FolderSender,
     complete_files,
     disposition_of,
+    fit_name,
 )
 from mappings.hl7.acknowledgment import build_ack, read_ack
 from mappings.hl7.batch import MAX_MESSAGES
@@ -505,13 +507,13 @@ def test_files_that_arrive_faster_than_they_are_read(tmp_path: Path) -> None:
 def test_a_sender_that_uses_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of names that are tried does not grow with the number of files."""
     tried: list[str] = []
-    exists = folder_files._exists
+    exists = folders._exists
 
     def count(folder: int, name: str) -> bool:
         tried.append(name)
         return exists(folder, name)
 
-    monkeypatch.setattr(folder_files, "_exists", count)
+    monkeypatch.setattr(folders, "_exists", count)
     for _ in range(120):
         tried.clear()
         (tmp_path / "order.hl7").write_bytes(b"x")
