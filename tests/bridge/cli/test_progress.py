@@ -62,8 +62,8 @@ def test_nothing_in_a_pipe(home: Path, tmp_path: Path) -> None:
         ("prune", "--older-than", "90d", "--home", home),
         ("rotate-keys", "--home", home),
     ):
-        done = subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (0, ""), arguments
+        done = CliRunner().invoke(application, [*map(str, arguments)])
+        assert (done.exit_code, done.stderr) == (0, ""), arguments
 
 
 @pytest.mark.parametrize(
