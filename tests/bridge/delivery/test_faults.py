@@ -36,12 +36,16 @@ def unreachable(payload: bytes) -> bytes:
 
 
 FAULTS = {
+    "AE": coded(b"AE"),
     "AE with NUL as its error": lambda payload: coded(b"AE")(payload) + b"ERR|||\\X00\\\r",
     "AR": coded(b"AR"),
+    "CE": coded(b"CE"),
+    "CR": coded(b"CR"),
     "silence": lost(LossReason.TIMEOUT),
     "mismatch": lost(LossReason.MISMATCH),
     "garbage": lost(LossReason.GARBAGE),
     "cut": lost(LossReason.CLOSED),
+    "no acknowledgment at all": lambda _: b"hello",
 }
 
 

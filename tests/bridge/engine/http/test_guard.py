@@ -429,3 +429,17 @@ def test_concurrent_requests_with_one_key_are_executed_once(
     assert service.runner.run(sending()) == [200, 200]
     events = [each["event"] for each in service.get("report/changes").json()["changes"]]
     assert events.count("report_signed") == 1
+
+
+@pytest.mark.postgres
+def test_a_key_of_another_request_is_refused(service: Service) -> None:
+    """A request with another body does not get the response of the first one."""
+    responses = []
+    for accession in ("A1", "A2", "A1"):
+        service.launch(accession=accession)
+        body = {"clinicalInfo": identity(accession)}
+        responses.append(service.post("report/sign", body, headers={"idempotency-key": "k1"}))
+
+    assert [response.status_code for response in responses] == [200, 409, 200]
+    assert responses[1].json()["code"] == "key_reused"
+    assert service.status("A2")["status"] == "Draft"
