@@ -2,7 +2,7 @@ r"""Delimiters as MSH-1 and MSH-2 declare them (HL7 v2.5.1 §2.5.4)."""
 
 import pytest
 
-from mappings.hl7.header import STANDARD, Delimiters, read
+from mappings.hl7.header import STANDARD, Delimiters, read_delimiters
 from mappings.hl7.refusals import MalformedMessage, MalformedReason
 
 
@@ -22,7 +22,7 @@ from mappings.hl7.refusals import MalformedMessage, MalformedReason
 )
 def test_read(declaration: bytes, expected: Delimiters) -> None:
     """Any punctuation is accepted; missing characters are absent; a doubled backslash is one."""
-    assert read(declaration) == expected
+    assert read_delimiters(declaration) == expected
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_read(declaration: bytes, expected: Delimiters) -> None:
 def test_refused(declaration: bytes, place: str) -> None:
     """An ambiguous declaration is malformed, with its location."""
     with pytest.raises(MalformedMessage) as raised:
-        read(declaration)
+        read_delimiters(declaration)
     assert raised.value.place == place
     assert raised.value.reason in {
         MalformedReason.FIELD_SEPARATOR,
@@ -65,4 +65,4 @@ def test_refused(declaration: bytes, place: str) -> None:
 )
 def test_completed(declaration: bytes, completed: str) -> None:
     """Undeclared characters are completed without duplicates."""
-    assert read(declaration).completed().encoding_characters == completed
+    assert read_delimiters(declaration).completed().encoding_characters == completed

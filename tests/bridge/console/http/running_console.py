@@ -31,7 +31,7 @@ from bridge.engine.rules.text.plain_text import from_outline
 from bridge.engine.service.accounts import passwords, users
 from bridge.engine.service.sites import site_settings
 from bridge.engine.service.sites.site_settings import SiteSettings
-from bridge.engine_client.client import EngineClient
+from bridge.engine_client.client import EngineClient, InProcess
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, ControlIds
 from bridge.intake.receive.listener_policy import make_listeners
 from bridge.intake.receive.verdict import FrameEvaluator
@@ -272,7 +272,7 @@ def outbox_content(key: OrderKey) -> Mapping[str, Any]:
 
 def build_applications(
     settings: Settings, engine: Database, database: Database, clock: Clock
-) -> tuple[FastAPI, FastAPI, EngineClient, httpx.AsyncClient]:
+) -> tuple[FastAPI, FastAPI, EngineClient, httpx.AsyncClient | InProcess]:
     served = engine_application(settings, engine, clock, GrantedRoles(settings))
     http = engine_http(settings, served)
     client = EngineClient(http, engine_tokens(settings))

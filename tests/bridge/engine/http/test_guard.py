@@ -408,6 +408,7 @@ async def wait_for_lock_waits(service: Service, count: int) -> None:
 
 
 @pytest.mark.postgres
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_concurrent_requests_with_one_key_are_executed_once(
     service: Service, locked: Connection
 ) -> None:
@@ -432,6 +433,7 @@ def test_concurrent_requests_with_one_key_are_executed_once(
 
 
 @pytest.mark.postgres
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_a_key_of_another_request_is_refused(service: Service) -> None:
     """A request with another body does not get the response of the first one."""
     responses = []
