@@ -131,7 +131,7 @@ def build_section(kind: ChannelKind, name: str, table: Table) -> Connection:
 
 def _joined(own: Sequence[Section], saved: Mapping[str, Section]) -> list[Section]:
     """Replace connections of the file with saved ones, and append new ones."""
-    known = {each.name for each in own}
+    known = {section.name for section in own}
     kept = [saved.get(each.name, each) for each in own]
     return kept + [each for name, each in sorted(saved.items()) if name not in known]
 
@@ -155,7 +155,10 @@ def connections_of(settings: Settings, kind: ChannelKind) -> Sequence[Connection
 
 def find_connection(settings: Settings, kind: ChannelKind, name: str) -> Connection | None:
     """Return a listener or destination by its name; None if there is none."""
-    return next((each for each in connections_of(settings, kind) if each.name == name), None)
+    return next(
+        (connection for connection in connections_of(settings, kind) if connection.name == name),
+        None,
+    )
 
 
 def _without_definitions(section: Connection) -> Connection:
@@ -194,9 +197,10 @@ def definitions_in(record: MappingVersion) -> tuple[str, ...]:
 
 def with_saved_lists(settings: Settings, saved: Mapping[str, MappingVersion]) -> Settings:
     lists = {
-        each.name: list(names)
-        for each in settings.listener
-        if (found := saved.get(list_record_name(each.name))) and (names := definitions_in(found))
+        listener.name: list(names)
+        for listener in settings.listener
+        if (found := saved.get(list_record_name(listener.name)))
+        and (names := definitions_in(found))
     }
     listeners = [
         each.model_copy(update={"mappings": lists[each.name]}) if each.name in lists else each
@@ -221,7 +225,7 @@ def current(
             if is_record(name)
         ]
         found = [mapping_versions.find(connection, each.name, each.version) for each in active]
-    saved = {each.name: each for each in [*filter(None, found), *records]}
+    saved = {record.name: record for record in [*filter(None, found), *records]}
     return with_saved_lists(with_saved_connections(settings, saved), saved)
 
 

@@ -75,5 +75,9 @@ def _is_plain(character: str) -> bool:
 
 
 def _mixes(word: str) -> bool:
-    scripts = {unicodedata.name(each, "").partition(" ")[0] for each in word if each.isalpha()}
+    scripts = {
+        unicodedata.name(character, "").partition(" ")[0]
+        for character in word
+        if character.isalpha()
+    }
     return len(scripts & _LOOKALIKE_SCRIPTS) > 1

@@ -127,7 +127,7 @@ def single_thread(label: str) -> ThreadPoolExecutor:
 
 def close_all() -> None:
     """End all pools. Blocking."""
-    for each in Threads:
-        each.close()
+    for thread in Threads:
+        thread.close()
     for one in list(_SINGLE):
         one.shutdown(wait=True, cancel_futures=True)

@@ -57,7 +57,7 @@ class PeerReplies:
     @property
     def accepted(self) -> bool:
         """Whether every reply is AA or CA and none is missing."""
-        codes = {read_ack(each).code for each in self.replies}
+        codes = {read_ack(reply).code for reply in self.replies}
         return not self.error and codes <= {"AA", "CA"}
 
 
@@ -225,12 +225,12 @@ def _needs_reply(header: Header | None, received: Sequence[ReceivedAck]) -> bool
     """True if another reply is required: True, False, or None if it is optional."""
     if header is None or not header.enhanced:
         return not received
-    if any(each.code != "CA" for each in received):  # refused, or an application acknowledgment
+    if any(ack.code != "CA" for ack in received):  # refused, or an application acknowledgment
         return False
     conditions = (
         [header.application_ack] if received else [header.accept_ack, header.application_ack]
     )
-    requested = {each.decode("latin-1").strip().upper() for each in conditions} - _NEVER
+    requested = {condition.decode("latin-1").strip().upper() for condition in conditions} - _NEVER
     if not requested:
         return False
     return None if requested <= _ON_CONDITION else True

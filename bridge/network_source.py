@@ -58,17 +58,17 @@ class Proxies:
     """The reverse proxies whose forwarded headers count, by their networks."""
 
     def __init__(self, networks: Sequence[str] = ()) -> None:
-        self._networks = tuple(ipaddress.ip_network(each, strict=False) for each in networks)
+        self._networks = tuple(ipaddress.ip_network(network, strict=False) for network in networks)
 
     def is_trusted(self, address: str) -> bool:
         parsed = parse_address(address)
-        return parsed is not None and any(parsed in each for each in self._networks)
+        return parsed is not None and any(parsed in network for network in self._networks)
 
     def client(self, headers: Mapping[str, str], peer: str) -> str:
         """Return the address of a client: the last hop that is not a trusted proxy."""
         if not self.is_trusted(peer):
             return peer
-        hops = [_without_port(each) for each in headers.get("x-forwarded-for", "").split(",")]
+        hops = [_without_port(part) for part in headers.get("x-forwarded-for", "").split(",")]
         untrusted = [hop for hop in hops if hop and not self.is_trusted(hop)]
         return untrusted[-1] if untrusted else peer
 
@@ -76,7 +76,7 @@ class Proxies:
         """True if a peer is a private proxy that is not trusted, by the headers it adds."""
         parsed = parse_address(peer)
         nearby = parsed is not None and parsed.is_private and not self.is_trusted(peer)
-        return nearby and any(each in headers for each in _PROXY_HEADERS)
+        return nearby and any(header in headers for header in _PROXY_HEADERS)
 
 
 def _without_port(hop: str) -> str:

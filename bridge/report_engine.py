@@ -164,8 +164,8 @@ class PageAssets:
 def page_assets(app: str) -> PageAssets:
     """Return the files of a web app, which the engine serves; `app` is its source, `src/…`."""
     built = entry(app)
-    preloads = tuple(f"{ASSET_PATH}{each}" for each in built.preloads)
-    styles = tuple(f"{ASSET_PATH}{each}" for each in built.styles)
+    preloads = tuple(f"{ASSET_PATH}{preload}" for preload in built.preloads)
+    styles = tuple(f"{ASSET_PATH}{style}" for style in built.styles)
     return PageAssets(f"{ASSET_PATH}{built.script}", preloads, styles)
 
 

@@ -65,7 +65,7 @@ def to_plain_value(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, list):
-        return [to_plain_value(each) for each in value]
+        return [to_plain_value(item) for item in value]
     if isinstance(value, Path | str):
         return str(value)
     return value
@@ -73,15 +73,15 @@ def to_plain_value(value: Any) -> Any:
 
 def _section(field: FieldInfo) -> type[BaseModel] | None:
     found = [
-        each
-        for each in _options(field.annotation)
-        if isinstance(each, type) and issubclass(each, BaseModel)
+        option
+        for option in _options(field.annotation)
+        if isinstance(option, type) and issubclass(option, BaseModel)
     ]
     return found[0] if found else None
 
 
 def _kind(field: FieldInfo) -> tuple[FieldKind, list[str]]:
-    options = [each for each in _options(field.annotation) if each is not type(None)]
+    options = [option for option in _options(field.annotation) if option is not type(None)]
     first = options[0]
     if get_origin(first) is Literal:
         return FieldKind.CHOICE, list(get_args(first))

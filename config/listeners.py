@@ -183,11 +183,11 @@ class ListenerSettings(Section):
     @field_validator("allow")
     @classmethod
     def _networks(cls, value: list[str]) -> list[str]:
-        for each in value:
+        for item in value:
             try:
-                ip_network(each)
+                ip_network(item)
             except ValueError:
-                text = f'{each} is no IP address or network; write "10.1.0.0/16" or "192.168.7.9"'
+                text = f'{item} is no IP address or network; write "10.1.0.0/16" or "192.168.7.9"'
                 raise ValueError(text) from None
         return value
 

@@ -85,21 +85,21 @@ def find_exposures(home: Path, others: Iterable[Path] = ()) -> Iterator[Exposure
     yield from _exposed_parents(home, owner)
     yield from _exposures_below(home, owner)
     inside = home.resolve()
-    for each in others:
-        if not each.resolve().is_relative_to(inside):
-            yield from _exposures_below(each, owner)
+    for path in others:
+        if not path.resolve().is_relative_to(inside):
+            yield from _exposures_below(path, owner)
 
 
 def remove_exposures(exposures: Iterable[Exposure]) -> list[Exposure]:
     """Remove the permissions of other accounts; return what is still exposed."""
     left = []
-    for each in exposures:
+    for exposure in exposures:
         try:
-            if not each.fixable or not _restrict_mode(each.path):
-                left.append(each)
+            if not exposure.fixable or not _restrict_mode(exposure.path):
+                left.append(exposure)
         except OSError as error:
-            reason = f"{each.problem}; not corrected: {error.strerror}"
-            left.append(Exposure(each.path, reason, fixable=False))
+            reason = f"{exposure.problem}; not corrected: {error.strerror}"
+            left.append(Exposure(exposure.path, reason, fixable=False))
     return left
 
 

@@ -78,7 +78,9 @@ def describe_problems(
     `section` is the name of `model` in the file, empty if `model` is the whole file.
     """
     found = error.errors(include_url=False)
-    problems = [each for one in found[:MAX_MISTAKES] for each in _problems(one, model, section)]
+    problems = [
+        problem for one in found[:MAX_MISTAKES] for problem in _problems(one, model, section)
+    ]
     if len(found) > MAX_MISTAKES:
         problems.append(SettingProblem((), f"and {len(found) - MAX_MISTAKES} more mistakes"))
     return problems

@@ -220,7 +220,7 @@ class Http(Section):
     @field_validator("regional_urls")
     @classmethod
     def _regional(cls, value: list[str]) -> list[str]:
-        return [_web_address(each) for each in value]
+        return [_web_address(item) for item in value]
 
 
 class Engine(Section):

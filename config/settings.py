@@ -150,9 +150,11 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _names_and_ports_are_unique(self) -> "Settings":
         twice = [
-            *_repeated("listener", "name", [each.name for each in self.listener]),
+            *_repeated("listener", "name", [listener.name for listener in self.listener]),
             *_repeated("listener", "bind", _bound(self.listener)),
-            *_repeated("destination", "name", [each.name for each in self.destination]),
+            *_repeated(
+                "destination", "name", [destination.name for destination in self.destination]
+            ),
         ]
         if twice:
             raise ValueError("; ".join(twice))
@@ -210,9 +212,9 @@ def _resolved(url: str, home: Path) -> str:
 def _bound(listeners: list[ListenerSettings]) -> list[str]:
     """Return the addresses that only one enabled listener may have; port 0 is always free."""
     return [
-        str(each.bind)
-        for each in listeners
-        if each.enabled and (isinstance(each.bind, FolderAddress) or each.bind.port)
+        str(listener.bind)
+        for listener in listeners
+        if listener.enabled and (isinstance(listener.bind, FolderAddress) or listener.bind.port)
     ]
 
 
@@ -255,7 +257,9 @@ def parse(text: str, home: Path, file: Path) -> Settings:
     except ValidationError as error:
         repeated = list(islice(_repeated_in_file(values, text, file), MAX_MISTAKES))
         problems = [
-            each for each in describe_problems(error, Settings) if each.location or not repeated
+            problem
+            for problem in describe_problems(error, Settings)
+            if problem.location or not repeated
         ]
         raise SettingsError(
             [*(_mistake(each, text, file) for each in problems), *repeated]
@@ -372,5 +376,5 @@ def _compact(values: Any) -> Any:
     if isinstance(values, dict):
         return {key: _compact(each) for key, each in values.items()}
     if isinstance(values, list):
-        return [_compact(each) for each in values if each is not None]
+        return [_compact(value) for value in values if value is not None]
     return values

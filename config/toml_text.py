@@ -122,7 +122,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         found = (
-            _Token(str(each.lastgroup), each[0], each.start()) for each in _TOKEN.finditer(text)
+            _Token(str(match.lastgroup), match[0], match.start()) for match in _TOKEN.finditer(text)
         )
         self._left = [each for each in found if each.kind != "space"]
         self._left.reverse()  # popped from the end

@@ -336,7 +336,9 @@ RESULT_METADATA: Schema = closed(
 )
 STYLE_SETTINGS: dict[str, Schema] = {
     "orders": one_of(style.ORDERS),
-    "version": {"enum": [*VERSIONS, *(float(each) for each in VERSIONS if each.count(".") == 1)]},
+    "version": {
+        "enum": [*VERSIONS, *(float(version) for version in VERSIONS if version.count(".") == 1)]
+    },
     "interpreter": one_of(style.INTERPRETERS),
     "times": one_of(style.TIMES),
     "content": several(one_of([style.TEXT, *style.CONTENT])),

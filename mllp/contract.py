@@ -202,7 +202,7 @@ def as_deferred(handle: Handler, frame: Frame, peer: Peer) -> Deferred[Sequence[
 def gather_replies(answers: Sequence[_Reply | Deferred[_Reply]]) -> Deferred[list[_Reply]]:
     """Wait for all replies; return them in their order."""
     return gatherResults(
-        [each if isinstance(each, Deferred) else succeed(each) for each in answers],
+        [answer if isinstance(answer, Deferred) else succeed(answer) for answer in answers],
         consumeErrors=True,
     )
 

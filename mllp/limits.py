@@ -148,7 +148,7 @@ class Admission:
             return AdmissionRefusal.NOT_ALLOWED
         source = source_of(host)
         if host and 0 < self._per_source <= self.count_by_source[source]:
-            own = [each for each in self.connections if each.source == source]
+            own = [connection for connection in self.connections if connection.source == source]
             idle = (each for each in own if _is_settled_idle(each, now))
             if not _evict_one(idle, self.count_by_source, [self]):
                 return AdmissionRefusal.SOURCE_LIMIT
@@ -188,12 +188,12 @@ class Admission:
 
     def _make_room(self, source: str, now: float) -> bool:
         listeners = [self] if self._is_own_limit_reached else list(self._shared_limit.listeners)
-        counts = sum((each.count_by_source for each in listeners), Counter[str]())
+        counts = sum((listener.count_by_source for listener in listeners), Counter[str]())
         own = counts[source]
         if own >= self._refused_from and now - self._refused_at < _SEARCH_AGAIN_SECONDS:
             return False
         for activity in (ConnectionActivity.IDLE, ConnectionActivity.UNFINISHED):
-            found = (each for one in listeners for each in one.connections)
+            found = (connection for one in listeners for connection in one.connections)
             candidates = (each for each in found if each.activity is activity)
             if _evict_one(_displaceable(candidates, counts, own, now), counts, listeners):
                 return True
@@ -205,11 +205,11 @@ def _displaceable(
     candidates: Iterable[AdmittedConnection], counts: Mapping[str, int], own: int, now: float
 ) -> Iterator[AdmittedConnection]:
     """Yield the connections that give way to a source with `own` connections."""
-    for each in candidates:
-        held = counts[each.source]
+    for candidate in candidates:
+        held = counts[candidate.source]
         # Sources of similar weight would take slots from each other without end.
-        if held > 2 * (own + 1) or (held >= own and _is_settled_idle(each, now)):
-            yield each
+        if held > 2 * (own + 1) or (held >= own and _is_settled_idle(candidate, now)):
+            yield candidate
 
 
 def _evict_one(
@@ -221,8 +221,8 @@ def _evict_one(
     evicted = max(candidates, key=lambda each: (counts[each.source], -each.since), default=None)
     if evicted is None:
         return False
-    for each in listeners:
-        each.leave(evicted)
+    for listener in listeners:
+        listener.leave(evicted)
     evicted.evict()
     return True
 

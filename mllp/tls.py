@@ -221,7 +221,7 @@ def _common_name(name: x509.Name) -> str:
 
 def _printable(text: str) -> str:
     """Replace control characters: a peer chooses the names in its certificate."""
-    return "".join(each if each.isprintable() else "?" for each in text)
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _moment(moment: datetime) -> str:
@@ -346,7 +346,7 @@ def _names(certificate: Any) -> list[CertificatePattern]:
     """
     names = [*extract_patterns(certificate)]
     common = certificate.get_subject().commonName
-    if common and not any(isinstance(each, DNSPattern) for each in names):
+    if common and not any(isinstance(name, DNSPattern) for name in names):
         names.append(DNSPattern.from_bytes(_ascii(common).encode("ascii")))
     return names
 

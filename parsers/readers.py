@@ -106,7 +106,7 @@ def _require_storable(value: Any) -> None:
 
 def storable(text: str) -> bool:
     """True if both databases and UTF-8 can hold this text."""
-    return "\x00" not in text and not any("\ud800" <= each <= "\udfff" for each in text)
+    return "\x00" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def read_csv(text: str, limits: Limits) -> Iterator[tuple[int, list[str]]]:
@@ -256,7 +256,7 @@ def read_zip(data: bytes) -> dict[str, str]:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             entries = [each for each in archive.infolist() if _is_content(each)]
             _require_limits(entries)
-            return {each.filename: _text(archive, each) for each in entries}
+            return {entry.filename: _text(archive, entry) for entry in entries}
     except DocumentRefused:
         raise
     except Exception:  # noqa: BLE001  # zipfile raises many errors on malformed archives
@@ -268,24 +268,24 @@ def _is_content(entry: zipfile.ZipInfo) -> bool:
 
 
 def _require_limits(entries: Sequence[zipfile.ZipInfo]) -> None:
-    names = [each.filename for each in entries]
+    names = [info.filename for info in entries]
     if len(entries) > PACKAGE.count:
         raise DocumentRefused(f"the ZIP has more than {PACKAGE.count} files")
-    if sum(each.file_size for each in entries) > PACKAGE.size:
+    if sum(zip_info.file_size for zip_info in entries) > PACKAGE.size:
         raise DocumentRefused(f"the ZIP has more than {PACKAGE.size:,} bytes")
     if len(set(names)) != len(names):
         raise DocumentRefused("the ZIP has a file twice")
-    for each in entries:
-        parts = each.filename.split("/")
+    for entry in entries:
+        parts = entry.filename.split("/")
         if len(parts) - 1 > PACKAGE.depth:
             raise DocumentRefused(f"the ZIP has more than {PACKAGE.depth} nested folders")
-        if ".." in parts or "" in parts or "\\" in each.filename:
+        if ".." in parts or "" in parts or "\\" in entry.filename:
             raise DocumentRefused("the ZIP has a file name that points outside of it")
-        if each.flag_bits & _ENCRYPTED:
+        if entry.flag_bits & _ENCRYPTED:
             raise DocumentRefused("the ZIP is encrypted")
-        if each.compress_type not in _METHODS:
+        if entry.compress_type not in _METHODS:
             raise DocumentRefused("the ZIP uses a method other than deflate")
-        if stat.S_ISLNK(each.external_attr >> 16):
+        if stat.S_ISLNK(entry.external_attr >> 16):
             raise DocumentRefused("the ZIP has a link")
 
 

@@ -61,7 +61,7 @@ def violations(events: Iterable[Event]) -> list[str]:
 
 
 def _steps(history: Iterable[Event], kind: Kind) -> list[int]:
-    return [each.step for each in history if each.kind is kind]
+    return [event.step for event in history if event.kind is kind]
 
 
 def _applied(history: list[Event]) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _applied(history: list[Event]) -> Iterator[str]:
         yield "listed and never sent"
     if not acknowledged:
         return
-    removed = max((each.step for each in history if each.removes), default=-1)
+    removed = max((event.step for event in history if event.removes), default=-1)
     if removed > max(acknowledged):
         return  # it may have been applied
     if removed == max(acknowledged):
@@ -93,9 +93,9 @@ def _released(history: list[Event]) -> Iterator[str]:
 
 def _control_ids(history: list[Event]) -> Iterator[str]:
     names: dict[int, set[str]] = defaultdict(set)
-    for each in history:
-        if each.kind is Kind.DELIVERED:
-            names[each.step].add(each.control_id)
+    for event in history:
+        if event.kind is Kind.DELIVERED:
+            names[event.step].add(event.control_id)
     for step, ids in sorted(names.items()):
         if len(ids) > 1:
             yield f"version {step} was delivered under {len(ids)} control ids"

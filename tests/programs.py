@@ -48,7 +48,7 @@ class Requirement:
 
 def exit_without(*requirements: Requirement) -> None:
     """End a command that needs what is not here; say how to get it."""
-    if missing := [str(each) for each in requirements if each.path is None]:
+    if missing := [str(requirement) for requirement in requirements if requirement.path is None]:
         sys.exit("\n".join(missing))
 
 

@@ -45,7 +45,9 @@ def test_what_calls_itself_pure_is_pure() -> None:
     """A module whose docstring says "Pure" or "No I/O" imports nothing that does I/O."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
-    (forbidden,) = (each["forbidden_modules"] for each in contracts if "pure" in each["name"])
+    (forbidden,) = (
+        contract["forbidden_modules"] for contract in contracts if "pure" in contract["name"]
+    )
     pure = [
         path
         for path in MODULES

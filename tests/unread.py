@@ -63,9 +63,9 @@ class UnreadRequest:
 
 def flat(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
     found: list[BaseRoute] = []
-    for each in routes:
-        router = getattr(each, "original_router", None)
-        found += [each] if router is None else flat(router.routes)
+    for route in routes:
+        router = getattr(route, "original_router", None)
+        found += [route] if router is None else flat(router.routes)
     return found
 
 

@@ -125,7 +125,7 @@ def _machine_has_node() -> bool:
         return False
     answer = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)
     numbers = answer.stdout.strip().removeprefix("v").split(".")[:2]
-    return all(each.isdigit() for each in numbers) and tuple(map(int, numbers)) >= OLDEST_NODE
+    return all(number.isdigit() for number in numbers) and tuple(map(int, numbers)) >= OLDEST_NODE
 
 
 def _run(command: list[str], environment: dict[str, str]) -> None:

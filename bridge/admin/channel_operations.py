@@ -100,16 +100,18 @@ def channel_states(
     return [
         {
             **asdict(channel),
-            **each,
-            "sites": [ALL_SITES] if each["name"] in for_all else each["sites"],
+            **described_channel,
+            "sites": [ALL_SITES]
+            if described_channel["name"] in for_all
+            else described_channel["sites"],
             "loaded": channel.is_loaded(now),
-            "trouble": start_failures.get(each["name"], ""),
-            "handshake_failures": handshake_rows.get(each["name"], []),
-            "source": origin_of(settings, active, kind, each["name"]),
-            "certificate": expires.get(f"{kind} {each['name']}"),
+            "trouble": start_failures.get(described_channel["name"], ""),
+            "handshake_failures": handshake_rows.get(described_channel["name"], []),
+            "source": origin_of(settings, active, kind, described_channel["name"]),
+            "certificate": expires.get(f"{kind} {described_channel['name']}"),
         }
-        for each in described_channels(active, kind)
-        for channel in [known.get(each["name"], Channel(each["name"]))]
+        for described_channel in described_channels(active, kind)
+        for channel in [known.get(described_channel["name"], Channel(described_channel["name"]))]
     ]
 
 
@@ -154,7 +156,7 @@ def stopped_destinations(home: Path, database: Database, deliveries: Sequence[in
     settings = current(load(home), database)
     wanted = queries.destinations_of(database, deliveries)
     known = channels.read_channels(database, ChannelKind.DESTINATION)
-    enabled = {each.name: each.enabled for each in settings.destination}
+    enabled = {destination.name: destination.enabled for destination in settings.destination}
     notes = []
     for name in sorted(wanted):
         if name not in enabled:
@@ -182,8 +184,8 @@ def _state(found: Channel, problem: str | None, now: int) -> str:
 def _names_and_addresses(settings: Settings, kind: ChannelKind) -> Sequence[tuple[str, str]]:
     """Return the names and addresses of the listeners or destinations."""
     if kind is ChannelKind.LISTENER:
-        return [(each.name, str(each.bind)) for each in settings.listener]
-    return [(each.name, str(each.address)) for each in settings.destination]
+        return [(listener.name, str(listener.bind)) for listener in settings.listener]
+    return [(destination.name, str(destination.address)) for destination in settings.destination]
 
 
 def described_channels(settings: Settings, kind: ChannelKind) -> list[dict[str, Any]]:
@@ -195,23 +197,23 @@ def described_channels(settings: Settings, kind: ChannelKind) -> list[dict[str, 
     if kind is ChannelKind.LISTENER:
         return [
             {
-                "name": each.name,
-                "address": str(each.bind),
-                "enabled": each.enabled,
-                "sites": [each.site] if each.site else [],
-                "silence": round(each.alert_after * 1000),
+                "name": listener.name,
+                "address": str(listener.bind),
+                "enabled": listener.enabled,
+                "sites": [listener.site] if listener.site else [],
+                "silence": round(listener.alert_after * 1000),
             }
-            for each in settings.listener
+            for listener in settings.listener
         ]
     return [
         {
-            "name": each.name,
-            "address": str(each.address),
-            "enabled": each.enabled,
-            "sites": list(each.sites),
+            "name": destination.name,
+            "address": str(destination.address),
+            "enabled": destination.enabled,
+            "sites": list(destination.sites),
             "silence": 0,
         }
-        for each in settings.destination
+        for destination in settings.destination
     ]
 
 

@@ -193,7 +193,10 @@ class Connections:
         if plan.new and find_connection(current, kind, name) is not None:
             mistakes.append(FieldMistake("name", f"there is a {kind} of this name"))
         if mistakes:
-            return {"mistakes": [each._asdict() for each in mistakes], "warnings": []}
+            return {
+                "mistakes": [field_mistake._asdict() for field_mistake in mistakes],
+                "warnings": [],
+            }
         record = active_settings.make_connection_record(kind, name, plan.table)
         planned = active_settings.current(self._settings, self._database, [record])
         mistakes = list(self._build_mistakes(planned, kind, name))
@@ -206,7 +209,10 @@ class Connections:
         chosen = active_settings.build_section(plan.kind, "", plan.table)
         if isinstance(chosen, ListenerSettings) and not isinstance(chosen.bind, FolderAddress):
             current = await Threads.CHECKS.run(self._current)
-            if all(each.bind != chosen.bind or not each.enabled for each in current.listener):
+            if all(
+                listener.bind != chosen.bind or not listener.enabled
+                for listener in current.listener
+            ):
                 return [asdict(probe_port(chosen.bind.host, chosen.bind.port))]
         return [asdict(step) for step in await _probe_steps(self._settings, chosen)]
 
@@ -269,7 +275,7 @@ class Connections:
 
     def _require_no_mistakes(self, found: Sequence[FieldMistake]) -> None:
         if found:
-            mistakes = [each._asdict() for each in found]
+            mistakes = [mistake._asdict() for mistake in found]
             raise InvalidContent(f"{len(found)} mistakes: {found[0].text}", mistakes=mistakes)
 
     def _build_mistakes(

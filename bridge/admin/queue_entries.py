@@ -202,7 +202,7 @@ NEVER_COMPARED: Final = reconcile_rounds.NEVER_COMPARED
 def list_exceptions(home: Path, limit: int) -> list[dict[str, Any]]:
     """List the exceptions that are not marked as seen, newest first."""
     with bridge_database(home) as database:
-        rows = [asdict(each) for each in exceptions.list_unseen(database, limit)]
+        rows = [asdict(exception) for exception in exceptions.list_unseen(database, limit)]
         return [{**row, "reason": exception_reason(database, row, with_texts=True)} for row in rows]
 
 

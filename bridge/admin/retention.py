@@ -175,7 +175,7 @@ def last_lines(folder: Path, table: str) -> frozenset[str]:
     Incomplete batches are truncated first: their rows are still in the database.
     """
     batches = [last_batch(file) for file in _files_of(folder, table)[-_NEWEST_FILES:]]
-    return frozenset(line for each in batches for line in each.decode().splitlines(keepends=True))
+    return frozenset(line for batch in batches for line in batch.decode().splitlines(keepends=True))
 
 
 def _files_of(folder: Path, table: str) -> list[Path]:

@@ -111,7 +111,7 @@ class Chain:
         if head == GENESIS:
             return sequence in (None, 0)
         found = select(self.table.c.sequence).where(self.table.c.hash == head)
-        return any(sequence in (None, each) for each in connection.execute(found).scalars())
+        return any(sequence in (None, value) for value in connection.execute(found).scalars())
 
     def known(self, connection: Connection, event_ids: Sequence[str]) -> set[str]:
         query = select(self.table.c.event_id).where(self.table.c.event_id.in_(event_ids))

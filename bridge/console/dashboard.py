@@ -87,14 +87,14 @@ def read_figures(
 def _inbox(database: Database) -> Depths:
     """Return open messages by listener; a long queue is one total under the name ''."""
     total = queries.open_messages(database)
-    if sum(each.count for each in total.values()) > _MAX_COUNTED:
+    if sum(depth.count for depth in total.values()) > _MAX_COUNTED:
         return {"": total}
     return queries.open_by_listener(database)
 
 
 def queue(depths: Mapping[QueueState, Depth]) -> dict[str, int | None]:
     """Return the numbers of waiting and parked items, and since when (ms) the oldest waits."""
-    open_ = [depths[each] for each in (QueueState.QUEUED, QueueState.CLAIMED) if each in depths]
+    open_ = [depths[state] for state in (QueueState.QUEUED, QueueState.CLAIMED) if state in depths]
     parked = depths.get(QueueState.PARKED)
     return {
         "waiting": sum(each.count for each in open_),
@@ -143,7 +143,7 @@ def _last_hour(connection: Connection, rows: TableClause, time_column: str, now:
         step = (rows.c[time_column] - (now - HOUR)) // part
         counted = select(step, func.count()).where(rows.c.id >= first).group_by(step)
         found = {int(row[0]): int(row[1]) for row in connection.execute(counted)}
-        return [found.get(each, 0) for each in range(STEPS)]
+        return [found.get(number, 0) for number in range(STEPS)]
     ids = [first]
     for left in range(STEPS - 1, 0, -1):
         ids.append(id_at(connection, rows, time_column, now - part * left, low=ids[-1]))
@@ -222,7 +222,7 @@ def _within(visible_sites: Collection[str] | None) -> list[ColumnElement[bool]]:
         ORDERS.c.id == EXCEPTIONS.c.row_id, ORDERS.c.site.in_(sorted(visible_sites))
     )
     # As JSON text: `orders` of a delivery has the sites of all its orders.
-    texts = [f'"SiteID": {json.dumps(each, ensure_ascii=False)}' for each in sorted(visible_sites)]
+    texts = [f'"SiteID": {json.dumps(site, ensure_ascii=False)}' for site in sorted(visible_sites)]
     contained = [DELIVERY.c.orders.contains(text, autoescape=True) for text in texts]
     of_delivery = select(DELIVERY.c.id).where(
         DELIVERY.c.id == EXCEPTIONS.c.row_id, or_(false(), *contained)

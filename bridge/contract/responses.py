@@ -435,7 +435,7 @@ class ChangesResponse(ResponseBody):
         changes = body.get("changes") or body.get("items") or []
         cursor = body.get("cursor") or body.get("next")
         if cursor is None and isinstance(changes, list):
-            numbers = [each.get("cursor") for each in changes if isinstance(each, dict)]
+            numbers = [change.get("cursor") for change in changes if isinstance(change, dict)]
             cursor = max((number for number in numbers if isinstance(number, int)), default=0)
         return {"changes": changes, "cursor": cursor}
 

@@ -256,7 +256,7 @@ def _with_unused_keys(
     time and keeps its key.
     """
     queued: dict[tuple[str, str], int] = {}
-    for name in {each.destination for each in requests}:
+    for name in {request.destination for request in requests}:
         keys = sorted({each.release_key for each in requests if each.destination == name})
         known = select(_DELIVERY.release_key, _DELIVERY.release_at).where(
             _DELIVERY.destination == name, _DELIVERY.release_key.in_(keys)
@@ -264,18 +264,25 @@ def _with_unused_keys(
         for row in connection.execute(known):
             queued[name, row.release_key] = row.release_at
     return [
-        each
-        if queued.get((each.destination, each.release_key), each.release_at) == each.release_at
-        else replace(each, release_key=f"{each.release_key}:{each.release_at}")
-        for each in requests
+        delivery_request
+        if queued.get(
+            (delivery_request.destination, delivery_request.release_key),
+            delivery_request.release_at,
+        )
+        == delivery_request.release_at
+        else replace(
+            delivery_request,
+            release_key=f"{delivery_request.release_key}:{delivery_request.release_at}",
+        )
+        for delivery_request in requests
     ]
 
 
 def _after_release(
     change: ChangeBody, anchor: OrderKey, events: Sequence[ReportEvent], addenda: int
 ) -> KnownReport:
-    retracted = any(each.event is ResultEvent.RETRACTION for each in events)
-    released = max((each.addenda for each in events), default=addenda)
+    retracted = any(event.event is ResultEvent.RETRACTION for event in events)
+    released = max((report_event.addenda for report_event in events), default=addenda)
     return KnownReport(
         anchor,
         change.record.report_id,

@@ -146,7 +146,7 @@ class Composer:
 
         `as_when_queued`: the history ends before each delivery, to compose a past one again.
         """
-        fresh = [each for each in deliveries if each.payload is None]
+        fresh = [delivery for delivery in deliveries if delivery.payload is None]
         with self._database.read_committed() as connection:
             histories = read_histories(
                 connection, deliveries, destination.name, as_when_queued=as_when_queued
@@ -237,7 +237,9 @@ def is_superseded(
     event = ResultEvent(delivery.event)
     if delivery.is_repeat or _is_separate(event, destination):
         return False
-    replaced = [each for each in newer if not _is_separate(each, destination)]
+    replaced = [
+        result_event for result_event in newer if not _is_separate(result_event, destination)
+    ]
     return bool(replaced) and (
         event in EVENTS_WITHOUT_TEXT or not EVENTS_WITHOUT_TEXT.issuperset(replaced)
     )
@@ -317,7 +319,7 @@ def result_orders(
     head, parts = split_procedures(order.echo, "")
     if not parts:
         return [order]
-    first, *others = [replace(order, echo=(*head, *each.lines)) for each in parts]
+    first, *others = [replace(order, echo=(*head, *part.lines)) for part in parts]
     return [first, *(replace(each, placer="", filler="") for each in others)]
 
 
@@ -334,8 +336,10 @@ def text_fields(
         "signed_at": _moment(export.report.signed_at),
         "signed_by": _signer(export.report.signed_by),
         "addenda": tuple(
-            SignedAddendum(each.content, _moment(each.signed_at), _signer(each.signed_by))
-            for each in export.addenda[:addenda]
+            SignedAddendum(
+                addendum.content, _moment(addendum.signed_at), _signer(addendum.signed_by)
+            )
+            for addendum in export.addenda[:addenda]
         ),
     }
 

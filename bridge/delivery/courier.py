@@ -281,7 +281,7 @@ class Courier:
         now, lease = self._clock(), Lease(self._lease_from_now(), self._timer, self._session)
         limit = 1 if self._breaker.circuit(now) is CircuitState.TRYING else BATCH_SIZE
         claimed = await self._preparation.claim(lambda: self.destination, now, limit)
-        self._leases |= {each.delivery_id: lease.copy() for each in claimed.deliveries}
+        self._leases |= {delivery.delivery_id: lease.copy() for delivery in claimed.deliveries}
         self._unsent |= {each.delivery_id for each in claimed.deliveries if each.is_unsent}
         return claimed
 
@@ -399,9 +399,9 @@ class Courier:
         if ids := list(self._leases):
             ends_at = self._lease_from_now()
             extended = await Threads.LEASES.run(self._outbox.extend, ids, self._clock())
-            for each in extended & self._leases.keys():
-                if self._leases[each].is_held:
-                    self._leases[each].ends_at = ends_at
+            for key in extended & self._leases.keys():
+                if self._leases[key].is_held:
+                    self._leases[key].ends_at = ends_at
 
     async def correct_due_times(self) -> None:
         """Make retries due whose time a wrong clock set too late. Raises StoreError."""
@@ -507,8 +507,8 @@ class OutcomeWriter:
         except StoreError as error:
             self._log_error("outcomes not stored", error)
             if len(outcomes) > 1:
-                for each in outcomes:
-                    await self._write([each])
+                for outcome in outcomes:
+                    await self._write([outcome])
                 return
         self._on_end(outcomes)  # the lease of a refused outcome expires, its message is sent again
 

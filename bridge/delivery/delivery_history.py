@@ -71,7 +71,7 @@ def read_histories(
 
     `as_when_queued` leaves out what was queued with or after each delivery.
     """
-    reports = sorted({each.report_id for each in deliveries})
+    reports = sorted({claimed_delivery.report_id for claimed_delivery in deliveries})
     delivered = (
         select(_DELIVERY.id, _DELIVERY.report_id, _DELIVERY.release_key, _DELIVERY.event)
         .where(_DELIVERY.report_id.in_(reports), _DELIVERY.destination == destination)
@@ -110,14 +110,16 @@ def as_delivered_event(
     before: Sequence[DeliveredEvent], event: ResultEvent, release_key: str
 ) -> DeliveredEvent:
     """Return an event as the receiver sees it: a final text after another one is a correction."""
-    if event is ResultEvent.FINAL and any(each.event in FINAL_EVENTS for each in before):
+    if event is ResultEvent.FINAL and any(
+        delivered_event.event in FINAL_EVENTS for delivered_event in before
+    ):
         event = ResultEvent.CORRECTION
     return DeliveredEvent(event, _sequence(release_key) if event in ADDENDUM_EVENTS else 0)
 
 
 def events_since_cancellation(delivered: Sequence[DeliveredEvent]) -> tuple[ResultEvent, ...]:
     """Return the events after the last cancellation: it withdraws all before it."""
-    events = [each.event for each in delivered]
+    events = [event.event for event in delivered]
     while ResultEvent.CANCELLATION in events:
         del events[: events.index(ResultEvent.CANCELLATION) + 1]
     return tuple(events)
@@ -136,20 +138,20 @@ def document_names(
     current, number, parent, cancelled, replaced = base, base, "", 0, 0
     report = withdrawn = ""  # the document of the report; the last retraction of an addendum
     addenda: dict[int, str] = {}
-    for each in delivered:
+    for event in delivered:
         number, parent = current, ""
-        if each.event is ResultEvent.ADDENDUM:
-            number, parent = f"{base}.A{each.sequence}", current
-            addenda[each.sequence] = number
-        elif each.event is ResultEvent.RETRACTION:
+        if event.event is ResultEvent.ADDENDUM:
+            number, parent = f"{base}.A{event.sequence}", current
+            addenda[event.sequence] = number
+        elif event.event is ResultEvent.RETRACTION:
             replaced += 1
-            number, parent = f"{base}.R{replaced}", addenda.pop(each.sequence, report or current)
+            number, parent = f"{base}.R{replaced}", addenda.pop(event.sequence, report or current)
             withdrawn = number
-        elif each.event is ResultEvent.CORRECTION:
+        elif event.event is ResultEvent.CORRECTION:
             replaced += 1
             number, parent = f"{base}.R{replaced}", report or withdrawn or current
             report = current = number
-        elif each.event is ResultEvent.CANCELLATION:
+        elif event.event is ResultEvent.CANCELLATION:
             cancelled += 1
             current, report = f"{base}.N{cancelled}", ""
         else:
@@ -240,8 +242,8 @@ def read_sent_observations(
 def current_observations(messages: Iterable[bytes]) -> tuple[SentSection, ...]:
     """Return the observations after messages in order: OBX-11 adds or removes each of them."""
     current: dict[SentSection, None] = {}
-    for each in messages:
-        for observation in Message.parse(each).named("OBX"):
+    for message in messages:
+        for observation in Message.parse(message).named("OBX"):
             status = observation.value("OBX-11")
             key = SentSection(
                 observation.value("OBX-3.1"),

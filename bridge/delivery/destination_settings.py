@@ -112,7 +112,7 @@ def _compiled(
     try:
         compiled = compile_sources(sources, overlaid)
     except MappingErrors as errors:
-        own = [each for each in errors.issues if each.file == f"{owner}.yaml"]
+        own = [issue for issue in errors.issues if issue.file == f"{owner}.yaml"]
         if not own:
             raise
         mistakes = "; ".join(f"{each.path}: {each.message}" for each in own)
@@ -135,7 +135,11 @@ def make_destinations(
     settings: Settings, find: SourceFinder | None = None
 ) -> list[CompiledDestination]:
     """Compile the enabled destinations. Raises as `make_destination`."""
-    return [make_destination(settings, each, find) for each in settings.destination if each.enabled]
+    return [
+        make_destination(settings, destination, find)
+        for destination in settings.destination
+        if destination.enabled
+    ]
 
 
 def make_destination(

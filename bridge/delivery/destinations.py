@@ -63,7 +63,7 @@ class CompiledDestination:
 
     def mapping_for(self, event: ResultEvent) -> OutboundMapping | None:
         """Return the first mapping that has a message for an event."""
-        return next((each for each in self.mappings if event in each.events), None)
+        return next((mapping for mapping in self.mappings if event in mapping.events), None)
 
 
 def control_id(destination: str, release_key: str) -> str:
@@ -215,11 +215,11 @@ def plan_deliveries(
 ) -> list[DeliveryRequest]:
     """Return the deliveries of events, in order: one per order unless the mapping combines them."""
     return [
-        _delivery_request(each, destination, orders)
-        for each in events
+        _delivery_request(event, destination, orders)
+        for event in events
         for destination in destinations
-        if _is_meant_for(each, destination)
-        for orders in _split(each, destination)
+        if _is_meant_for(event, destination)
+        for orders in _split(event, destination)
     ]
 
 

@@ -74,9 +74,12 @@ class ReportTexts:
 
     async def read(self, plans: Sequence[MessagePlan]) -> list[ReportContent | BaseException]:
         """Return the content of each plan, in order, or its EngineFailure or CompositionError."""
-        signed = await self._signed([each for each in plans if _is_signed_text(each)])
+        signed = await self._signed([plan for plan in plans if _is_signed_text(plan)])
         return await asyncio.gather(
-            *(self._content(each, signed.get(_order(each))) for each in plans),
+            *(
+                self._content(message_plan, signed.get(_order(message_plan)))
+                for message_plan in plans
+            ),
             return_exceptions=True,
         )
 
@@ -121,10 +124,10 @@ class ReportTexts:
         _check_signed(plan, export)
         for _ in range(_ATTEMPTS):
             files = {
-                each: await self._file(each)(
+                file_format: await self._file(file_format)(
                     order, plan.time_zone, addenda=plan.addenda, prelim_until=until
                 )
-                for each in plan.mapping.style.formats
+                for file_format in plan.mapping.style.formats
             }
             if not files:
                 return ReportContent(export)
@@ -230,12 +233,12 @@ class Preparation:
         """Return deliveries with the bytes to send, in order; a retry has the stored bytes."""
         results: dict[int, bytes | DeliveryOutcome] = {}
         plans: list[MessagePlan] = []
-        for each in claimed.deliveries:
-            planned = self._plan(each, claimed)
+        for delivery in claimed.deliveries:
+            planned = self._plan(delivery, claimed)
             if isinstance(planned, MessagePlan):
                 plans.append(planned)
             else:
-                results[each.delivery_id] = planned
+                results[delivery.delivery_id] = planned
         if plans:
             results |= await self._composed(plans)
         return [(each, results[each.delivery_id]) for each in claimed.deliveries]
@@ -337,7 +340,8 @@ class Preparation:
             alone = [self._store({each: one}, deliveries) for each, one in messages.items()]
             return {each: sent for one in alone for each, sent in one.items()}
         return {
-            each: kept.get(each) or give_up(deliveries[each], "not_composed") for each in messages
+            message: kept.get(message) or give_up(deliveries[message], "not_composed")
+            for message in messages
         }
 
     def _damaged(self, delivery: ClaimedDelivery) -> DeliveryOutcome:

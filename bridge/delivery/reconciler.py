@@ -96,12 +96,12 @@ def compare(
             findings.append(OrderDifference(DifferenceKind.NO_REPORT, order_id))
             continue
         findings += [
-            OrderDifference(DifferenceKind.NOT_QUEUED, order_id, each.name)
-            for each in destinations
+            OrderDifference(DifferenceKind.NOT_QUEUED, order_id, destination.name)
+            for destination in destinations
             if is_released(record, now)
             and record.report_id not in processed
-            and each.wants(key.site, ResultEvent.FINAL)
-            and (each.name, record.report_id) not in queued
+            and destination.wants(key.site, ResultEvent.FINAL)
+            and (destination.name, record.report_id) not in queued
         ]
     return findings
 
@@ -190,10 +190,12 @@ class Reconciler:
         findings = await self._compared(orders, now, skipped)
         if findings:
             await asyncio.sleep(self._pause)
-            ids = {each.order_id for each in findings}
+            ids = {difference.order_id for difference in findings}
             suspects = await Threads.DELIVERY.run(self._still_live, ids)
             confirmed = await self._compared(suspects, now, {})
-            findings = [each for each in findings if each in confirmed]
+            findings = [
+                order_difference for order_difference in findings if order_difference in confirmed
+            ]
         is_last_page = len(orders) < PAGE
         upto = END_OF_ORDERS if is_last_page else orders[-1][0]
         await Threads.DELIVERY.run(self._store_findings, round_.after, upto, skipped, findings, now)
@@ -244,12 +246,14 @@ class Reconciler:
         now: int,
     ) -> None:
         """Renew the exceptions of a page: add differences, remove those that are gone."""
-        codes = [(each.order_id, each.code) for each in findings]
+        codes = [(finding.order_id, finding.code) for finding in findings]
         with self._database.write() as connection:
             before = exceptions.rows_in_range(
                 connection, ExceptionSubject.ORDER, after, upto, STILL_ORDERED
             )
-            rows = sorted(before.union(each.order_id for each in findings).difference(skipped))
+            rows = sorted(
+                before.union(difference.order_id for difference in findings).difference(skipped)
+            )
             exceptions.replace_all(connection, ExceptionSubject.ORDER, rows, codes, now)
 
     def _page(self, after: int) -> list[tuple[int, OrderKey]]:
@@ -277,7 +281,7 @@ class Reconciler:
     ) -> tuple[frozenset[tuple[str, str]], frozenset[str]]:
         keys = [key for record in records for key in record.orders]
         with self._database.read() as connection:
-            queued = _queued_pairs(connection, [each.report_id for each in records])
+            queued = _queued_pairs(connection, [body.report_id for body in records])
             return queued, released_reports(connection, keys)
 
 

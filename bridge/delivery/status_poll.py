@@ -117,7 +117,7 @@ class StatusPoller:
     async def _poll_group(self, group: Sequence[KnownReport]) -> list[EngineFailure]:
         """Poll reports of one token; return the refusals for which some were postponed."""
         try:
-            records = await self._records([each.key for each in group])
+            records = await self._records([report.key for report in group])
         except EngineFailure as failure:
             if not failure.is_permanent_refusal:
                 raise
@@ -154,7 +154,7 @@ class StatusPoller:
                 continue
             try:
                 export = await self._service.export_json(record.orders[0])
-                times[record.report_id] = [_signed_at(each) for each in export.addenda]
+                times[record.report_id] = [_signed_at(addendum) for addendum in export.addenda]
             except EngineFailure as failure:
                 if failure.status is None and failure.failure is FailureKind.TRANSIENT:
                     raise  # the service is unreachable
@@ -165,7 +165,7 @@ class StatusPoller:
     def _postpone(self, group: Sequence[KnownReport]) -> None:
         now = self._processor.clock()
         with self._processor.database.write() as connection:
-            save(connection, [reschedule(each, now, self._every) for each in group])
+            save(connection, [reschedule(report, now, self._every) for report in group])
 
     def _process(
         self,
@@ -191,7 +191,7 @@ class StatusPoller:
                 events = events_from_record(before, record, addenda, _tags(connection, record), now)
                 queued += self._processor.queue(connection, events)
                 after = apply_record(before, record, addenda, now, self._every)
-                changed |= {each.key: replace(after, key=each.key) for each in same}
+                changed |= {report.key: replace(after, key=report.key) for report in same}
             save(connection, list(changed.values()))
         return queued
 
@@ -236,7 +236,7 @@ def common_state(reports: Sequence[KnownReport]) -> KnownReport:
     newest = max(reports, key=attrgetter("changed_at"))
     return replace(
         newest,
-        final=all(each.final for each in reports),
+        final=all(report.final for report in reports),
         addenda=min(each.addenda for each in reports),
     )
 
@@ -370,7 +370,7 @@ def apply_record(
 
 def _next_poll(record: StatusRecordBody, changed_at: int, now: int, every: int) -> int:
     windows = (record.unsign_until, record.addendum_unsign_until)
-    ends = [each for each in windows if each is not None and each > now]
+    ends = [window for window in windows if window is not None and window > now]
     if ends:
         return min([*ends, now + every])
     idle = now - changed_at

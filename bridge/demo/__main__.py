@@ -84,7 +84,7 @@ async def _console_account(service: DemoService) -> str:
 
 def _places(context: DemoContext, service: DemoService, ports: Ports) -> list[tuple[str, str]]:
     senders = [
-        (f"orders of {each.name}", f"{HOST}:{each.port}") for each in context.systems.values()
+        (f"orders of {system.name}", f"{HOST}:{system.port}") for system in context.systems.values()
     ]
     return [
         ("interface", f"{ports.address}/docs"),

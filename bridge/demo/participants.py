@@ -249,7 +249,9 @@ class Page:
 
 
 def _draft_version(state: dict[str, Any]) -> int:
-    return int(next(each["version"] for each in state["addenda"] if each["state"] == "draft"))
+    return int(
+        next(addendum["version"] for addendum in state["addenda"] if addendum["state"] == "draft")
+    )
 
 
 def _problem(response: httpx.Response) -> tuple[int, str]:

@@ -129,7 +129,7 @@ def _kind(raw: bytes) -> str:
 async def _until_grouped(context: DemoContext, groups: Groups) -> None:
     async def found() -> Groups:
         reports = await context.radiologist.worklist()
-        return frozenset(tuple(sorted(each.accessions)) for each in reports)
+        return frozenset(tuple(sorted(report.accessions)) for report in reports)
 
     await until("reports on the worklist", found, lambda each: each == groups)
 
@@ -137,7 +137,11 @@ async def _until_grouped(context: DemoContext, groups: Groups) -> None:
 async def _until_changed(context: DemoContext) -> None:
     async def found() -> tuple[str, dict[str, str]]:
         reports = await context.radiologist.worklist()
-        tags = {key: each.tags for each in reports for key in each.accessions & script.NAMES.keys()}
+        tags = {
+            key: report.tags
+            for report in reports
+            for key in report.accessions & script.NAMES.keys()
+        }
         names = {key: str(each.get("PatientName", "")) for key, each in tags.items()}
         study = tags.get("ACC7001", {}).get("StudyDescription", "")
         return str(study), names
@@ -225,8 +229,10 @@ async def _expect_results(
     results = await context.hospital.next(len(orders), left + TIMEOUT_SECONDS)
     expect("orders that results came for", sorted(orders), sorted(r.accession for r in results))
     expect("OBR-25 of the results", {status}, {each.status for each in results})
-    for each in results:
-        expect(f"the text of {each.accession}", text, text if text in each.text else each.text)
+    for result in results:
+        expect(
+            f"the text of {result.accession}", text, text if text in result.text else result.text
+        )
     if released is not None:
         context.statistics.seconds += [each.at - released for each in results]
     return results
@@ -251,8 +257,8 @@ def summary(context: DemoContext, reports: Sequence[WorklistReport]) -> list[tup
         f"{name} ({context.systems[name].charset}) {count}"
         for name, count in statistics.senders.items()
     ]
-    statuses = Counter(each.status for each in reports)
-    kinds = Counter(_STATUSES.get(each.status, each.status) for each in results)
+    statuses = Counter(report.status for report in reports)
+    kinds = Counter(_STATUSES.get(result.status, result.status) for result in results)
     return [
         ("Order messages in", str(statistics.orders.total()), _parts(statistics.orders)),
         ("Patient messages in", str(statistics.patients.total()), _parts(statistics.patients)),
@@ -327,7 +333,7 @@ async def play(context: DemoContext) -> None:
 async def settle(context: DemoContext, service: DemoService) -> list[tuple[str, str, str]]:
     """Check that no work is left; return the rows of the summary."""
     context.narrator.scene("Nothing is left over")
-    ids = [each.message.header.control_id for each in context.hospital.results]
+    ids = [result.message.header.control_id for result in context.hospital.results]
     expect("control ids of the results, all different", len(ids), len(set(ids)))
 
     async def states() -> set[str]:

@@ -62,7 +62,7 @@ def supported_language(code: str) -> str | None:
 
 def first_language(choices: Sequence[str | None]) -> str:
     """Return the first code that is set, in the order request, user, site; otherwise `en-US`."""
-    return next((each for each in choices if each), DEFAULT_LANGUAGE)
+    return next((choice for choice in choices if choice), DEFAULT_LANGUAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class ReportingOptions:
 
     def members(self) -> dict[str, Any]:
         """Return all options. The values are immutable, so `asdict`'s copies are not needed."""
-        return {each.name: getattr(self, each.name) for each in _APP_FIELDS}
+        return {app_field.name: getattr(self, app_field.name) for app_field in _APP_FIELDS}
 
 
 _APP_FIELDS: Final = fields(ReportingOptions)
@@ -182,7 +182,7 @@ class LaunchInput:
             "app": self.app.members(),
             "force_transfer": self.force_transfer,
             "force_name": self.force_name,
-            "attachments": [each.to_json() for each in self.attachments],
+            "attachments": [attachment.to_json() for attachment in self.attachments],
             "filled": sorted(self.filled),
         }
 
@@ -197,7 +197,9 @@ class LaunchInput:
             app=ReportingOptions(**value["app"]),
             force_transfer=value["force_transfer"],
             force_name=value["force_name"],
-            attachments=tuple(Attachment.from_json(each) for each in value["attachments"]),
+            attachments=tuple(
+                Attachment.from_json(attachment) for attachment in value["attachments"]
+            ),
             filled=frozenset(value.get("filled", ())),  # absent in links of older releases
         )
 
@@ -289,7 +291,7 @@ _HEADER_LENGTH: Final = 4000
 
 def warnings_header(warnings: Sequence[ResponseWarning]) -> str:
     """Return the value of `X-Warnings`; beyond `_HEADER_LENGTH` characters it ends with `more`."""
-    header = ", ".join(each.header() for each in warnings)
+    header = ", ".join(warning.header() for warning in warnings)
     if len(header) <= _HEADER_LENGTH:
         return header
     return header[: header.rindex(", ", 0, _HEADER_LENGTH)] + ", more"

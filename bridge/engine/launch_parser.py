@@ -187,14 +187,14 @@ def _force_name(parts: LaunchParts) -> bool:
 def _drop_repeated(attachments: Sequence[Attachment]) -> tuple[Attachment, ...]:
     """Keep one of several files with the same content."""
     found: dict[tuple[FileKind, str], Attachment] = {}
-    for each in attachments:
-        found.setdefault((each.kind, each.sha256), each)
+    for attachment in attachments:
+        found.setdefault((attachment.kind, attachment.sha256), attachment)
     return tuple(found.values())
 
 
 def read_app(options: Mapping[str, Any]) -> ReportingOptions:
     """Return `reportingApp` with its languages mapped; raise `EngineError`."""
-    if all(each is None or each == "" for each in options.values()):
+    if all(option is None or option == "" for option in options.values()):
         return _NO_OPTIONS
     return_format = options.get("ReturnFormat") or None
     if return_format is not None and return_format.upper() != "HL7":

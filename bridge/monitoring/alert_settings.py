@@ -82,13 +82,17 @@ def thresholds(settings: Settings) -> AlertThresholds:
         certificate=_ms(alerts.certificate_before),
         refused=alerts.refused,
         disk_free=alerts.disk_free,
-        silence={each.name: _ms(each.alert_after) for each in settings.listener if each.enabled},
+        silence={
+            listener.name: _ms(listener.alert_after)
+            for listener in settings.listener
+            if listener.enabled
+        },
     )
 
 
 def channel_names(settings: Settings) -> frozenset[str]:
     """Return the names of the enabled channels; alerts about others are not raised."""
-    names = {f"listener {each.name}" for each in settings.listener if each.enabled}
+    names = {f"listener {listener.name}" for listener in settings.listener if listener.enabled}
     return frozenset(names | {f"destination {e.name}" for e in settings.destination if e.enabled})
 
 
@@ -108,8 +112,12 @@ def notifiers(settings: Settings) -> dict[str, Notify]:
 def expiring_files(settings: Settings) -> dict[str, Validity]:
     """Return the validity of certificates and revocation lists, by their names in alerts."""
     own = certificate_chains(certificate_files(settings))
-    listening = [(each.name, each.tls) for each in settings.listener if each.tls]
-    sending = [(each.name, each.tls) for each in settings.destination if each.tls]
+    listening = [(listener.name, listener.tls) for listener in settings.listener if listener.tls]
+    sending = [
+        (destination.name, destination.tls)
+        for destination in settings.destination
+        if destination.tls
+    ]
     trusted = {
         **{f"client_ca of listener {name}": tls.client_ca for name, tls in listening},
         **{f"ca of destination {name}": tls.ca for name, tls in sending},

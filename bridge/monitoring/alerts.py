@@ -92,7 +92,7 @@ def update_alerts(
         for condition in active:
             _store_raised(connection, condition, now, hold)
         notices = [*_raised_or_repeated(connection, now, repeat_after)]
-        keys = {each.key for each in active}
+        keys = {alert_condition.key for alert_condition in active}
         for key, row in before.items():
             held = row.recurrences >= MAX_RECURRENCES and now - row.seen_at < hold
             if key not in keys and not held:
@@ -228,7 +228,7 @@ def send_mail(mail: MailServer, system: str, notices: Sequence[AlertNotice]) -> 
 def call_webhook(hook: WebhookTarget, system: str, notices: Sequence[AlertNotice]) -> None:
     """Post all notices as one JSON document. Raises httpx.HTTPError."""
     headers = {"authorization": hook.authorization} if hook.authorization else {}
-    body = {"system": system, "alerts": [notice_json(each) for each in notices]}
+    body = {"system": system, "alerts": [notice_json(notice) for notice in notices]}
     # The body of the response is not read: it may be of any size.
     with httpx.stream("POST", hook.url, json=body, headers=headers, timeout=TIMEOUT) as response:
         response.raise_for_status()
@@ -301,11 +301,13 @@ class AlertMonitor:
         now = self.clock()
         found = find_conditions(self._snapshot(now), self.thresholds())
         notices = update_alerts(self.database, found, now, self.repeat_after, self.hold)
-        self.metrics.show_alerts({each.key.partition(":")[0] for each in found})
+        self.metrics.show_alerts(
+            {alert_condition.key.partition(":")[0] for alert_condition in found}
+        )
         log = structlog.get_logger("alerts")
         for notice in notices:
             log.warning("alert", state=notice.event.value, reason=notice.condition.text)
-        active = {each.key for each in found}
+        active = {condition.key for condition in found}
         reached = [self._send(notifier, notices, active) for notifier in self.notifiers]
         if notices and self.notifiers and not any(reached):
             mark_unsent(self.database, notices)
@@ -317,7 +319,7 @@ class AlertMonitor:
         current = {
             k: each for k, each in unsent if (k in active) is (each.event is not AlertEvent.CLEARED)
         }
-        current |= {each.condition.key: each for each in notices}
+        current |= {notice.condition.key: notice for notice in notices}
         if not current:
             return True
         try:
@@ -354,13 +356,13 @@ class AlertMonitor:
             now=now,
             started_at=self.started_at,
             queues={name: _queue(depths) for name, depths in queues.items()},
-            last_message={each.name: each.active_at for each in listeners.values()},
+            last_message={listener.name: listener.active_at for listener in listeners.values()},
             paused=paused,
             certificates=self.certificates(),
             circuits={
-                each.name: each.problem
-                for each in destinations.values()
-                if each.open_until is not None and f"destination {each.name}" in names
+                destination.name: destination.problem
+                for destination in destinations.values()
+                if destination.open_until is not None and f"destination {destination.name}" in names
             },
             handshakes=[
                 failure
@@ -369,9 +371,10 @@ class AlertMonitor:
                 and (failure.kind == SERVICE or f"{failure.kind} {failure.name}" in names)
             ],
             unframed={
-                each.name: each.problem
-                for each in destinations.values()
-                if each.problem_code == LossReason.UNFRAMED and f"destination {each.name}" in names
+                channel.name: channel.problem
+                for channel in destinations.values()
+                if channel.problem_code == LossReason.UNFRAMED
+                and f"destination {channel.name}" in names
             },
             exceptions=list_unseen(self.database, MAX_EXCEPTIONS),
             refused=queries.refused_since(self.database, now - HOUR),
@@ -383,7 +386,9 @@ class AlertMonitor:
 
 
 def _queue(depths: Mapping[QueueState, Depth]) -> QueueBacklog:
-    waiting = [depths[each] for each in (QueueState.QUEUED, QueueState.CLAIMED) if each in depths]
+    waiting = [
+        depths[state] for state in (QueueState.QUEUED, QueueState.CLAIMED) if state in depths
+    ]
     parked = depths.get(QueueState.PARKED)
     return QueueBacklog(
         waiting=sum(each.count for each in waiting),

@@ -158,7 +158,7 @@ def _paused(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
 
 def _certificates(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[AlertCondition]:
     for name in dict.fromkeys(name for files in snapshot.files for name in files.certificates):
-        own = [(each.host, each.certificates.get(name)) for each in snapshot.files]
+        own = [(file.host, file.certificates.get(name)) for file in snapshot.files]
         soon = [
             (host, validity.ends)
             for host, validity in own
@@ -183,7 +183,7 @@ def _ends_soon(validity: Validity, snapshot: SystemSnapshot, limits: AlertThresh
 
 
 def _on_hosts(snapshot: SystemSnapshot, hosts: Collection[str]) -> str:
-    several = len({each.host for each in snapshot.files}) > 1
+    several = len({file.host for file in snapshot.files}) > 1
     return f" on {', '.join(sorted(set(hosts)))}" if several else ""
 
 
@@ -224,9 +224,9 @@ def _refused(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[Aler
 
 def _disk(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[AlertCondition]:
     full = {
-        each.host
-        for each in snapshot.files
-        if each.disk_free is not None and each.disk_free < limits.disk_free
+        file.host
+        for file in snapshot.files
+        if file.disk_free is not None and file.disk_free < limits.disk_free
     }
     if full:
         text = f"less than {limits.disk_free // 2**20} MiB are free on the disk of HOME"
@@ -235,10 +235,12 @@ def _disk(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[AlertCo
 
 def _exceptions(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
     """Return a condition for each message, for a replaced feed, and for each kind of difference."""
-    messages = [each for each in snapshot.exceptions if each.kind is ExceptionSubject.MESSAGE]
-    for each in messages[:MAX_SINGLE_MESSAGES]:
-        text = f"message {each.row_id} was applied and needs attention: {each.code}"
-        yield AlertCondition(f"concern:message {each.row_id}", AlertSeverity.WARNING, text)
+    messages = [
+        exception for exception in snapshot.exceptions if exception.kind is ExceptionSubject.MESSAGE
+    ]
+    for message in messages[:MAX_SINGLE_MESSAGES]:
+        text = f"message {message.row_id} was applied and needs attention: {message.code}"
+        yield AlertCondition(f"concern:message {message.row_id}", AlertSeverity.WARNING, text)
     if messages[MAX_SINGLE_MESSAGES:]:
         text = f"more than {MAX_SINGLE_MESSAGES} applied messages need attention"
         yield AlertCondition("concern:further", AlertSeverity.WARNING, text)
@@ -260,7 +262,11 @@ def _exceptions(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
 
 
 def _refused_later(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
-    results = [each for each in snapshot.exceptions if each.kind is ExceptionSubject.DELIVERY]
+    results = [
+        exception
+        for exception in snapshot.exceptions
+        if exception.kind is ExceptionSubject.DELIVERY
+    ]
     for result in results[:MAX_SINGLE_MESSAGES]:
         text = f"delivery {result.row_id} was accepted and then refused: {result.code}"
         yield AlertCondition(f"concern:delivery {result.row_id}", AlertSeverity.WARNING, text)
@@ -272,9 +278,9 @@ def _refused_later(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
 def _codes(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
     """Return a condition for each code table with unmapped codes, unless its policy is `keep`."""
     unmapped = Counter(
-        (each.mapping, each.code_table)
-        for each in snapshot.unknown_codes
-        if each.policy != KEEP_POLICY and each.seen_at is None
+        (code.mapping, code.code_table)
+        for code in snapshot.unknown_codes
+        if code.policy != KEEP_POLICY and code.seen_at is None
     )
     for (mapping, table), count in unmapped.items():
         noun = "code" if count == 1 else "codes"

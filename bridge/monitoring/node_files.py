@@ -63,8 +63,8 @@ def _end(validity: Validity) -> int:
 
 def _certificates(data: bytes) -> list[Validity]:
     return [
-        Validity(_ms(each.not_valid_before_utc), _ms(each.not_valid_after_utc))
-        for each in x509.load_pem_x509_certificates(data)
+        Validity(_ms(certificate.not_valid_before_utc), _ms(certificate.not_valid_after_utc))
+        for certificate in x509.load_pem_x509_certificates(data)
     ]
 
 

@@ -92,18 +92,21 @@ def traced_apply(apply: ApplyMessages, tracer: Tracer | None) -> ApplyMessages:
         claimed: Sequence[ClaimedMessage],
     ) -> AsyncGenerator[Sequence[MessageOutcome]]:
         spans = {
-            each.message_id: tracer.start_span(
+            message.message_id: tracer.start_span(
                 "hl7 apply",
-                attributes={"hl7.listener": each.listener, "bridge.message_id": each.message_id},
-                key=trace_key(each.payload),
+                attributes={
+                    "hl7.listener": message.listener,
+                    "bridge.message_id": message.message_id,
+                },
+                key=trace_key(message.payload),
             )
-            for each in claimed
+            for message in claimed
         }
         outcome_by_id: dict[int, MessageOutcome] = {}
         try:
             async with aclosing(apply(claimed)) as batches:
                 async for outcomes in batches:
-                    outcome_by_id |= {each.message_id: each for each in outcomes}
+                    outcome_by_id |= {outcome.message_id: outcome for outcome in outcomes}
                     yield outcomes
         finally:
             for message_id, span in spans.items():
@@ -178,8 +181,8 @@ def order_trace_keys(database: Database) -> TraceKeyFinder:
     def look_up(delivery: ClaimedDelivery) -> int | None:
         orders = delivery.orders["orders"] if delivery.orders else []
         keys = [
-            OrderKey(str(each["SiteID"]), str(each["PatientMRN"]), str(each["Accession"]))
-            for each in orders[:1]
+            OrderKey(str(order["SiteID"]), str(order["PatientMRN"]), str(order["Accession"]))
+            for order in orders[:1]
         ]
         with database.read() as connection:
             for known in order_index.find(connection, keys).values():

@@ -50,8 +50,8 @@ class Failover:
         if not self._database.has_heartbeats:
             return 0
         return sum(
-            queue.requeue_claims(each, now)
-            for each in self._failed_owners()
+            queue.requeue_claims(owner, now)
+            for owner in self._failed_owners()
             for queue in self._queues
         )
 

@@ -42,16 +42,16 @@ _SET_AMBIGUOUS_ATTEMPTS = text(
 def write_notes(connection: Connection, outcomes: Sequence[MessageOutcome]) -> None:
     """Store the notes and counts of ambiguous attempts of outcomes, in this transaction."""
     notes = [
-        {"id": each.message_id, "notes": json.dumps(each.notes, ensure_ascii=False)}
-        for each in outcomes
-        if each.notes is not None
+        {"id": outcome.message_id, "notes": json.dumps(outcome.notes, ensure_ascii=False)}
+        for outcome in outcomes
+        if outcome.notes is not None
     ]
     if notes:
         connection.execute(_SET_NOTES, notes)
     counts = [
-        {"id": each.message_id, "ambiguous_attempts": each.ambiguous_attempts}
-        for each in outcomes
-        if each.ambiguous_attempts is not None
+        {"id": message_outcome.message_id, "ambiguous_attempts": message_outcome.ambiguous_attempts}
+        for message_outcome in outcomes
+        if message_outcome.ambiguous_attempts is not None
     ]
     if counts:
         connection.execute(_SET_AMBIGUOUS_ATTEMPTS, counts)
@@ -199,8 +199,8 @@ class Inbox:
         if all(each.payload for each in batch.messages):
             return batch
         messages = [
-            each if each.payload or each.is_damaged else self._with_payload(each)
-            for each in batch.messages
+            message if message.payload or message.is_damaged else self._with_payload(message)
+            for message in batch.messages
         ]
         return replace(batch, messages=messages)
 
@@ -223,9 +223,9 @@ class Inbox:
         except StoreUnavailable:
             raise
         except StoreError:
-            if not any(each.records for each in outcomes):
+            if not any(message_outcome.records for message_outcome in outcomes):
                 raise
-        settled = [self._settle_alone(each, now) for each in outcomes]
+        settled = [self._settle_alone(outcome, now) for outcome in outcomes]
         owned = set[int]().union(*(each.owned for each in settled))
         return SettlementResult(owned, any(each.unblocked_any for each in settled))
 
@@ -273,11 +273,15 @@ class Inbox:
     ) -> SettlementResult:
         settlements = [_settlement(outcome, now) for outcome in outcomes]
         settled = self._lanes.settle(connection, self._owner, now, settlements)
-        owned_outcomes = [each for each in outcomes if each.message_id in settled.owned]
+        owned_outcomes = [
+            message_outcome
+            for message_outcome in outcomes
+            if message_outcome.message_id in settled.owned
+        ]
         write_notes(connection, owned_outcomes)
-        for each in owned_outcomes:
-            if each.lane is not None:
-                self._add_lane(connection, each.message_id, each.lane)
+        for owned_outcome in owned_outcomes:
+            if owned_outcome.lane is not None:
+                self._add_lane(connection, owned_outcome.message_id, owned_outcome.lane)
         # Another worker owns the remaining messages and will write their records.
         if contents := [
             each.records.content for each in owned_outcomes if each.records is not None
@@ -293,8 +297,8 @@ class Inbox:
         """Return claims whose messages were not applied, or not completely."""
         with self._database.write() as connection:
             settlements = [
-                Settlement.of(each, QueueEvent.INTERRUPTED, None, "interrupted", "", 0)
-                for each in message_ids
+                Settlement.of(identifier, QueueEvent.INTERRUPTED, None, "interrupted", "", 0)
+                for identifier in message_ids
             ]
             self._lanes.settle(connection, self._owner, now, settlements)
             self._database.notify(connection, CHANNEL)

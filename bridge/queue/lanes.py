@@ -217,7 +217,7 @@ class Lanes:
         """
         if not settlements:
             return SettlementResult(set(), unblocked_any=False)
-        wanted = {each.row_id: each for each in settlements}
+        wanted = {settlement.row_id: settlement for settlement in settlements}
         found = execute_keys(connection, self._owned, list(wanted), owner=owner)
         rows = [row for row in found if wanted[row.id].is_about(row.stored_at, row.attempts)]
         self._write_settlements(connection, [wanted[row.id] for row in rows], now)
@@ -356,8 +356,15 @@ class Lanes:
         self, connection: Connection, settlements: Sequence[Settlement], now: int
     ) -> None:
         rows = [
-            (each.row_id, each.state.value, each.not_before, each.failure, each.code, each.detail)
-            for each in settlements
+            (
+                settlement.row_id,
+                settlement.state.value,
+                settlement.not_before,
+                settlement.failure,
+                settlement.code,
+                settlement.detail,
+            )
+            for settlement in settlements
         ]
         execute_rows(connection, self._sql.settle, [(*row, now) for row in rows])
 
@@ -381,7 +388,7 @@ class Lanes:
         if not is_postgresql(connection):
             return execute_sql(connection, self._sql.unblock_head, lanes, many=True).rowcount != 0
         heads = execute_sql(connection, self._sql.heads.postgres, self._sql.heads.arrays(lanes))
-        waiting = sorted({each for each in heads.scalars() if each is not None})
+        waiting = sorted({value for value in heads.scalars() if value is not None})
         self._watermark.include(waiting)
         return bool(waiting) and execute_keys(connection, self._sql.unblock, waiting).rowcount != 0
 

@@ -107,7 +107,7 @@ def insert_deliveries(connection: Connection, deliveries: Sequence[NewDelivery])
         return len(
             execute_sql(connection, POSTGRES_INSERT, binary_arrays(_KINDS, deliveries)).all()
         )
-    ids = [execute_sql(connection, SQLITE_DELIVERY, each).scalar() for each in deliveries]
+    ids = [execute_sql(connection, SQLITE_DELIVERY, delivery).scalar() for delivery in deliveries]
     lanes = [(each.lane, number) for each, number in zip(deliveries, ids, strict=True) if number]
     if lanes:
         execute_sql(connection, SQLITE_LANE, lanes, many=True)
@@ -278,7 +278,7 @@ OpenLanes = Mapping[tuple[str, str], Sequence[int]]
 
 
 def _open_lanes(connection: Connection, requests: Sequence[DeliveryRequest]) -> OpenLanes:
-    reports = sorted({each.report_id for each in requests})
+    reports = sorted({request.report_id for request in requests})
     found: dict[tuple[str, str], list[int]] = {}
     if reports:
         for row in execute_keys(connection, _OPEN_LANES, reports):
@@ -331,7 +331,7 @@ class Outbox:
         order of these calls.
         """
         requests = list(requests)
-        report_lanes = [lane(each.destination, each.report_id) for each in requests]
+        report_lanes = [lane(request.destination, request.report_id) for request in requests]
         # Two nodes that enqueue for the same report must do so one after the other.
         locks = self._database.serialize_statements(f"outbox {each}" for each in report_lanes)
         execute_all(connection, locks)
@@ -401,7 +401,11 @@ class Outbox:
         with self._database.write() as connection:
             settlements = [settlement(outcome, now) for outcome in outcomes]
             owned = self._lanes.settle(connection, self._owner, now, settlements).owned
-            replies = [reply_row(each, now) for each in outcomes if each.delivery_id in owned]
+            replies = [
+                reply_row(delivery_outcome, now)
+                for delivery_outcome in outcomes
+                if delivery_outcome.delivery_id in owned
+            ]
             execute_rows(connection, STORE_REPLY, replies)
             failed = [failed_attempt(each) for each in outcomes if each.delivery_id in owned]
             attempts.add(connection, filter(None, failed))
@@ -469,8 +473,8 @@ class Outbox:
         """
         with self._database.write() as connection:
             settlements = [
-                Settlement.of(each, QueueEvent.INTERRUPTED, None, code, detail, 0)
-                for each in delivery_ids
+                Settlement.of(identifier, QueueEvent.INTERRUPTED, None, code, detail, 0)
+                for identifier in delivery_ids
             ]
             owned = self._lanes.settle(connection, self._owner, now, settlements).owned
             if outdated := sorted(owned.intersection(unsent)):

@@ -72,9 +72,9 @@ class LargeFiles:
         if not self._folder.is_dir():
             return
         with _translated_errors():
-            for each in list(self._folder.iterdir()):
-                if each.name not in names and _NAME.fullmatch(each.name):
-                    each.unlink(missing_ok=True)
+            for path in list(self._folder.iterdir()):
+                if path.name not in names and _NAME.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
         with suppress(OSError):  # the folder still has files
             self._folder.rmdir()
 

@@ -168,7 +168,7 @@ def refused_since(database: Database, since: int) -> dict[str, int]:
 
 
 def _rows(table: TableClause, row: type[MessageRow | DeliveryRow]) -> Select[Any]:
-    return select(*(table.c[each.name] for each in fields(row)))
+    return select(*(table.c[field.name] for field in fields(row)))
 
 
 def _filtered(

@@ -246,7 +246,8 @@ def _table(
     name: str, row: type[MessageRow | DeliveryRow], numbers: list[str], more: list[str]
 ) -> TableClause:
     columns = [
-        _number(each.name) if "int" in str(each.type) else column(each.name) for each in fields(row)
+        _number(field.name) if "int" in str(field.type) else column(field.name)
+        for field in fields(row)
     ]
     return table(name, *columns, *map(_number, numbers), *map(column, more))
 

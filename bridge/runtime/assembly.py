@@ -218,8 +218,8 @@ def _warn(database: Database) -> None:
     """Log the warnings of `bridge check` about the database server."""
     log = structlog.get_logger("service")
     with suppress(StoreError):
-        for each in server_problems(database):
-            log.warning("database", reason=each.text)
+        for problem in server_problems(database):
+            log.warning("database", reason=problem.text)
 
 
 def _database_parts(

@@ -263,7 +263,11 @@ class Delivery:
         known = read_channels(self._database, ChannelKind.DESTINATION)
         return ActiveDestinations(
             make_destinations(settings, active_sources(settings, self._database)),
-            {each.name: each for each in settings.destination if each.enabled},
+            {
+                destination.name: destination
+                for destination in settings.destination
+                if destination.enabled
+            },
             {name for name, each in known.items() if each.paused},
         )
 

@@ -323,12 +323,14 @@ class CommitStatements:
         # Nodes of all releases lock in the order of the names: another order could deadlock with
         # nodes of an earlier release.
         keys = [postgres.lock_key(name) for name in sorted(self._lock_names)]
-        notifications = [{"channel": each, "mark": mark} for each in self._channels]
+        notifications = [{"channel": channel, "mark": mark} for channel in self._channels]
         statements = [BoundStatement(postgres.LOCK_ALL, {"keys": keys}), *self._statements]
-        statements += [BoundStatement(postgres.NOTIFY, each) for each in notifications]
+        statements += [
+            BoundStatement(postgres.NOTIFY, notification) for notification in notifications
+        ]
         if has_listeners(connection):
-            for each in statements:
-                execute_bound(connection, each)
+            for statement in statements:
+                execute_bound(connection, statement)
             return
         _commit(connection.connection.driver_connection, statements)
 
@@ -338,7 +340,10 @@ def _commit(driver: Any, statements: Sequence[BoundStatement]) -> None:
 
     cursor = ClientCursor(driver)
     encoding = driver.info.encoding
-    texts = [cursor.mogrify(each.statement.encode(encoding), each.values) for each in statements]
+    texts = [
+        cursor.mogrify(statement.statement.encode(encoding), statement.values)
+        for statement in statements
+    ]
     # Without parameters psycopg sends a simple query, which may contain several statements.
     cursor.execute(";\n".join([*texts, "COMMIT"]).encode(encoding))
     cursor.close()

@@ -273,8 +273,8 @@ class Database:
         process. `channel` is notified.
         """
         if self.dialect != "postgresql":
-            for each in statements:
-                execute_bound(connection, each)
+            for statement in statements:
+                execute_bound(connection, statement)
             return
         self._commit_statements[connection].add(name, statements, channel)
 

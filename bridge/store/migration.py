@@ -177,9 +177,9 @@ def ensure_keyed(database: Database, table: str, columns: Iterable[KeyedColumn])
         database.serialize(connection, f"index key {table}")
         if _is_own_key(_fingerprint(connection, table)):  # another process has keyed it
             return
-        for each in columns:
+        for column in columns:
             (_key_in_sqlite if database.dialect == "sqlite" else _key_in_postgresql)(
-                connection, each
+                connection, column
             )
         connection.execute(
             text(f"INSERT INTO {table} (id, fingerprint) VALUES (1, :own)"),  # noqa: S608

@@ -140,8 +140,8 @@ def _with_settings(
 ) -> Iterator[None]:
     driver: Any = connection.connection.driver_connection
     try:
-        for each in settings:
-            driver.execute(each)
+        for setting in settings:
+            driver.execute(setting)
         yield
     finally:
         try:

@@ -115,9 +115,9 @@ def execute_all(connection: Connection, bound: Sequence[BoundStatement]) -> list
     driver: Any = connection.connection.driver_connection
     is_postgres = connection.dialect.name == "postgresql"
     if len(bound) < 2 or not is_postgres or not driver.autocommit or has_listeners(connection):  # noqa: PLR2004  # a pipeline needs two
-        return [execute_bound(connection, each) for each in bound]
+        return [execute_bound(connection, statement) for statement in bound]
     with driver.pipeline():
-        cursors = [_send(driver.cursor(), each) for each in bound]
+        cursors = [_send(driver.cursor(), bound_statement) for bound_statement in bound]
     return list(map(_result, cursors, bound))
 
 

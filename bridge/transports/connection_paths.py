@@ -202,7 +202,7 @@ def _require_inside(settings: Settings, owner: str, field: str, path: Path) -> N
 
 def _protected_paths(settings: Settings) -> list[Path]:
     """Return the files and folders that no folder transport may read or write, resolved."""
-    found = [settings.home / each for each in _OWN_FOLDERS]
+    found = [settings.home / folder for folder in _OWN_FOLDERS]
     found += _files_of_installation(settings)
     found += _files_of_connections(settings)
     found += _databases(settings)
@@ -217,7 +217,7 @@ def _databases(settings: Settings) -> list[Path]:
 
 def _files_of_installation(settings: Settings) -> set[Path]:
     sections = settings.model_copy(update={"home": None, "listener": [], "destination": []})
-    return {settings.path(each).resolve() for each in paths_in(sections)}
+    return {settings.path(path).resolve() for path in paths_in(sections)}
 
 
 def _files_of_connections(settings: Settings, *, tls_only: bool = False) -> list[Path]:

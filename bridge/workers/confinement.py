@@ -280,8 +280,8 @@ class ProcessSeal:
 def library_folders() -> list[Path]:
     """Return the folders of the standard library, which a task may read."""
     modules = sys.modules.values()
-    files = [os.__file__, *(getattr(each, "__file__", None) for each in modules)]
-    native = [Path(each).parent for each in files if each and "lib-dynload" in each]
+    files = [os.__file__, *(getattr(module, "__file__", None) for module in modules)]
+    native = [Path(file).parent for file in files if file and "lib-dynload" in file]
     zones = [each for each in (Path("/usr/share/zoneinfo"),) if each.is_dir()]
     return list(dict.fromkeys([Path(os.__file__).parent, *native, *zones]))
 
@@ -289,7 +289,7 @@ def library_folders() -> list[Path]:
 def _prctl(option: int, *arguments: int) -> bool:
     if _LIBRARY is None or sys.platform != "linux":
         return False
-    numbers = [ctypes.c_ulong(each) for each in (*arguments, 0, 0, 0, 0)[:4]]
+    numbers = [ctypes.c_ulong(argument) for argument in (*arguments, 0, 0, 0, 0)[:4]]
     return bool(_LIBRARY.prctl(option, *numbers) == 0)
 
 

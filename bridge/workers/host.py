@@ -322,5 +322,5 @@ _hosts: "WeakSet[WorkerHost]" = WeakSet()
 @atexit.register
 def close_all() -> None:
     """End the processes of all hosts."""
-    for each in list(_hosts):
-        each.close()
+    for host in list(_hosts):
+        host.close()

@@ -99,7 +99,7 @@ def _read_answer(answer: bytes) -> Any:
     if kind != zygote.RAISED:
         return value
     names = value[:_MAX_NAMES] if isinstance(value, list) else []
-    raise WorkerFailed(tuple(each for each in names if isinstance(each, str)))
+    raise WorkerFailed(tuple(name for name in names if isinstance(name, str)))
 
 
 _PARSERS = ("bridge.engine.documents.uploads.tasks", "bridge.admin.packages.tasks")

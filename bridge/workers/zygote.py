@@ -58,7 +58,7 @@ def main(modules: list[str], memory: int, nice: int) -> None:
         tasks.update(importlib.import_module(name).TASKS)
     time.tzset()
     folders = library_folders()
-    sys.path[:] = [str(each) for each in folders if each.name != "zoneinfo"]
+    sys.path[:] = [str(folder) for folder in folders if folder.name != "zoneinfo"]
     active = confine(memory, folders)
     seal = ProcessSeal(can_open=LANDLOCK in active)
     gc.collect()

@@ -67,7 +67,7 @@ class Samples:
             len(values),
             len(set(values)),
             max(map(len, values), default=0),
-            sum(any(each.isdigit() for each in value) for value in values),
+            sum(any(item.isdigit() for item in value) for value in values),
             bool(values) and all(map(is_uid, values)),
         )
 
@@ -98,8 +98,8 @@ class Samples:
         """
         counts: Counter[str] = Counter()
         for group in self.groups:
-            parts = [_part(each, component, group) for each in _identifiers(group)]
-            counts.update({each for each in parts if each and not {"[", "]", "="} & set(each)})
+            parts = [_part(identifier, component, group) for identifier in _identifiers(group)]
+            counts.update({part for part in parts if part and not {"[", "]", "="} & set(part)})
         return counts
 
 
@@ -195,7 +195,7 @@ def infer_definition(raw: Sequence[bytes]) -> Proposal:
 
 def _accept(samples: Samples) -> list[str]:
     headers = [message.header for message in samples.messages]
-    types = Counter(f"{each.message_code}^{each.trigger or 'O01'}" for each in headers)
+    types = Counter(f"{header.message_code}^{header.trigger or 'O01'}" for header in headers)
     if not types:
         return []
     counted = ", ".join(f"{name} {count}" for name, count in types.most_common())
@@ -223,7 +223,7 @@ def _tags(samples: Samples) -> list[str]:
             continue
         sources = ", ".join(map(_quoted, (place, *others)))
         lines += [f"  # {_printable(why)}", f"  {tag}: {{from: [{sources}], required: true}}"]
-    uid = next((each for each in samples.z_fields() if each.uids), None)
+    uid = next((field for field in samples.z_fields() if field.uids), None)
     if uid is not None and uid.path != "ZDS-1.1":
         lines += [
             f"  # {uid.path} holds DICOM UIDs, {uid.describe(len(samples.groups))}.",
@@ -303,7 +303,7 @@ def _filled(samples: Samples, places: Sequence[str], first: str) -> list[str]:
 
 def _metadata(samples: Samples) -> list[str]:
     total = len(samples.groups)
-    found = [each for each in samples.z_fields() if not each.uids]
+    found = [field for field in samples.z_fields() if not field.uids]
     if not found:
         return []
     lines = ["", "# Z segments are kept whole; fields that should have a name of their own:"]
@@ -355,4 +355,4 @@ def _quoted(text: str) -> str:
 
 def _printable(text: str) -> str:
     """Replace line breaks and control characters, so that a comment stays on its line."""
-    return "".join(each if each.isprintable() else "?" for each in text)
+    return "".join(character if character.isprintable() else "?" for character in text)

@@ -376,7 +376,10 @@ def compare(
 
 def _flat(trial: Trial) -> Iterator[tuple[str, str]]:
     yield "accepted", "yes" if trial.accepted else "no"
-    yield "issues", "; ".join(f"{each.path} {each.message} [{each.code}]" for each in trial.issues)
+    yield (
+        "issues",
+        "; ".join(f"{issue.path} {issue.message} [{issue.code}]" for issue in trial.issues),
+    )
     yield "lanes", ", ".join(trial.lanes)
     for event in trial.events:
         place = event["place"]
@@ -406,7 +409,7 @@ def render_samples(
 ) -> list[bytes]:
     """Render a result for each order of a message; none if it is refused or has no order."""
     contexts = sample_contexts(mapping, reader, raw, defaults, charset)
-    return [mapping.render(each) for each in contexts]
+    return [mapping.render(context) for context in contexts]
 
 
 def sample_contexts(
@@ -421,8 +424,10 @@ def sample_contexts(
         events = reader.apply(Message.parse(raw, fallback=charset), defaults)
     except (MessageRefusal, RuleFailed):
         return []
-    orders = [each for each in events if each.accession and each.action is not OrderAction.IGNORE]
-    return [_context(mapping, each, defaults) for each in orders]
+    orders = [
+        event for event in events if event.accession and event.action is not OrderAction.IGNORE
+    ]
+    return [_context(mapping, order, defaults) for order in orders]
 
 
 def _context(
@@ -563,10 +568,10 @@ def _changed_values(context: ResultContext) -> Iterator[tuple[str, str, list[Res
         yield f"Metadata.{key}", str(value), _with(context, [less])
     if text := order.placer:
         placers = ("", f"{_PREFIX}{text}")
-        yield "placer", text, _with(context, [replace(order, placer=each) for each in placers])
+        yield "placer", text, _with(context, [replace(order, placer=placer) for placer in placers])
     if text := order.filler:
         fillers = ("", f"{_PREFIX}{text}")
-        yield "filler", text, _with(context, [replace(order, filler=each) for each in fillers])
+        yield "filler", text, _with(context, [replace(order, filler=filler) for filler in fillers])
     yield "report.text", context.report_text, [replace(context, report_text="")]
     if (at := context.signed_at) is not None:
         yield (
@@ -585,7 +590,7 @@ def _changed_values(context: ResultContext) -> Iterator[tuple[str, str, list[Res
 
 
 def _with(context: ResultContext, orders: Sequence[ResultOrder]) -> list[ResultContext]:
-    return [replace(context, orders=(each,)) for each in orders]
+    return [replace(context, orders=(order,)) for order in orders]
 
 
 def _without(values: Mapping[str, Value], key: str) -> dict[str, Value]:

@@ -72,7 +72,7 @@ def find_stray_lines(raw: bytes) -> str:
     line_after = re.compile(end_of_line + rb"([^" + end_of_line + rb"]+)")
     for (start, name), end in zip(starts, ends, strict=True):
         if name != b"MSH":
-            following = (each[1] for each in line_after.finditer(body, start, end))
+            following = (match[1] for match in line_after.finditer(body, start, end))
             if any(line.strip(_BLANKS) and _HARMLESS.match(line) is None for line in following):
                 return name.decode("ascii")
     return ""

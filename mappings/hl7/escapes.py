@@ -221,7 +221,7 @@ def _decoded(data: bytes, codec: str) -> str | None:
     for each in (codec, "cp1252", "latin-1"):
         with suppress(UnicodeDecodeError):
             text = data.decode(each)
-            controls = {each for each in text if category(each) == "Cc"}
+            controls = {character for character in text if category(character) == "Cc"}
             if text and controls <= _TEXT_CONTROLS:
                 return text
             if len(text) != len(data):  # not a charset of single bytes
@@ -235,7 +235,8 @@ def _decoded_utf_16(data: bytes) -> str | None:
         with suppress(UnicodeDecodeError):
             text = data.decode(codec).removeprefix("\ufeff")
             if text and all(
-                each in _TEXT_CONTROLS or category(each) not in _NO_TEXT for each in text
+                character in _TEXT_CONTROLS or category(character) not in _NO_TEXT
+                for character in text
             ):
                 return text
     return None

@@ -69,8 +69,8 @@ def selected_repetitions(raw: str, path: Path, syntax: MessageSyntax) -> list[st
     repetitions = cut(raw, syntax.delimiters.repetition)
     if path.repetition is not None:
         return repetitions[path.repetition - 1 : path.repetition]
-    for each in path.filters:
-        repetitions = [one for one in repetitions if _passes(one, each, syntax)]
+    for repetition_filter in path.filters:
+        repetitions = [one for one in repetitions if _passes(one, repetition_filter, syntax)]
     return repetitions
 
 
@@ -235,7 +235,7 @@ class SegmentLines:
                 text = self.raw[index].decode(self.syntax.codec)
             except UnicodeDecodeError:  # ISO 2022 shift states end with each line
                 parts = self.raw[index].split(b"\n")
-                text = "\n".join(each.decode(self.syntax.codec) for each in parts)
+                text = "\n".join(part.decode(self.syntax.codec) for part in parts)
             if "\n" in text:
                 mark = self.syntax.delimiters.escape
                 text = text.replace("\n", f"{mark}X0A{mark}" if mark else " ")

@@ -114,7 +114,7 @@ def _parse(text: str) -> Path:
         subcomponent=int(subcomponent or WHOLE),
         occurrence=EVERY if occurrence == "*" else int(occurrence or 1),
         repetition=int(repetition) if repetition else None,
-        filters=tuple(_read_filter(each) for each in _FILTERS.finditer(filters or "")),
+        filters=tuple(_read_filter(match) for match in _FILTERS.finditer(filters or "")),
     )
 
 

@@ -196,7 +196,11 @@ def have_same_given_name(one: str, other: str) -> bool:
 def share_script(one: str, other: str) -> bool:
     """True if two names have alternatives in the same script and can be compared."""
     own, others = (
-        {_scripts(each.whole) for each in _alternatives(name[:_LONGEST]) if _letters(each.whole)}
+        {
+            _scripts(alternative.whole)
+            for alternative in _alternatives(name[:_LONGEST])
+            if _letters(alternative.whole)
+        }
         for name in (one, other)
     )
     return not own.isdisjoint(others)
@@ -209,7 +213,7 @@ def is_name(text: str) -> bool:
 
 def _scripts(text: str) -> frozenset[str]:
     """Return the scripts of a text: `LATIN`, `CJK`, `HIRAGANA` and so on."""
-    names = (unicodedata.name(each, "") for each in text if each.isalpha())
+    names = (unicodedata.name(character, "") for character in text if character.isalpha())
     return frozenset(name.partition(" ")[0] for name in names if "PROLONGED" not in name)
 
 
@@ -233,7 +237,7 @@ def _words(text: str) -> list[str]:
 
 
 def _letters(text: str) -> str:
-    return "".join(each for each in text if each.isalnum())
+    return "".join(character for character in text if character.isalnum())
 
 
 def _spellings(text: str) -> frozenset[str]:
@@ -334,7 +338,7 @@ def _same_word(one: str, other: str) -> bool:
 def _is_abbreviation(word: str) -> bool:
     """True if a word is one letter of an alphabet or ends with a dot."""
     letters = _letters(word)
-    alphabetic = all(each.upper() != each.lower() for each in letters)
+    alphabetic = all(letter.upper() != letter.lower() for letter in letters)
     return alphabetic and (len(letters) == 1 or word.endswith("."))
 
 

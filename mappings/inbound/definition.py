@@ -115,7 +115,7 @@ class Acceptance:
         """True if type (MSH-9.1), trigger (MSH-9.2) and sender are accepted."""
         if not self.accepts_type(header):
             return False
-        return not self.senders or any(each.matches(header, fallback) for each in self.senders)
+        return not self.senders or any(sender.matches(header, fallback) for sender in self.senders)
 
     def accepts_type(self, header: Header) -> bool:
         """True if type and trigger are accepted, from any sender."""
@@ -143,7 +143,10 @@ def refusal_for(
     """
     acceptances = list(acceptances)
     senders = [
-        sender for each in acceptances if each.accepts_type(header) for sender in each.senders
+        sender
+        for acceptance in acceptances
+        if acceptance.accepts_type(header)
+        for sender in acceptance.senders
     ]
     if senders:
         furthest = max(sender.mismatch(header, fallback) or 0 for sender in senders)
@@ -373,4 +376,4 @@ def _issue(refusal: MessageRefusal) -> Issue:
 
 def _distinct(refusals: Sequence[MessageRefusal]) -> list[MessageRefusal]:
     """Remove duplicates: several groups may lack the same field of one patient."""
-    return list({(type(each), each.place): each for each in refusals}.values())
+    return list({(type(refusal), refusal.place): refusal for refusal in refusals}.values())

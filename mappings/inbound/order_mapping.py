@@ -77,7 +77,9 @@ def _parsed_identifiers(scope: MessageScope, segment: str, field: int) -> list[I
     repetitions = [each for row in rows for each in zip(*map(row.values, parts), strict=True)]
     return [
         Identifier(number, namespace.casefold(), universal, kind)
-        for number, namespace, universal, kind in [map(without_null, each) for each in repetitions]
+        for number, namespace, universal, kind in [
+            map(without_null, repetition) for repetition in repetitions
+        ]
     ]
 
 
@@ -94,7 +96,11 @@ def other_numbers(scope: MessageScope, mrn: str) -> tuple[str, ...]:
     if not mrn or not _repeats(scope):
         return ()
     found = read_identifiers(scope, "PID", 3)
-    own = [each for each in found if each.number == mrn and (each.kind or each.assigned)]
+    own = [
+        identifier
+        for identifier in found
+        if identifier.number == mrn and (identifier.kind or identifier.assigned)
+    ]
     others = (
         each.number
         for each in found
@@ -154,7 +160,7 @@ class LinkRules:
     unless_differ: Rule | None = None
 
     def signals(self, groups: Sequence[OrderGroup]) -> list[tuple[LinkSignal, ...]]:
-        own = [self._own(each.scope) for each in groups]
+        own = [self._own(order_group.scope) for order_group in groups]
         if len(groups) == 1:
             return own
         shared, names = self._shared_accessions(groups), self._group_names(groups)
@@ -171,7 +177,7 @@ class LinkRules:
     def _shared_accessions(self, groups: Sequence[OrderGroup]) -> set[str]:
         if not self.accession:
             return set()
-        counts = Counter(each.accession for each in groups)
+        counts = Counter(group.accession for group in groups)
         return {accession for accession, count in counts.items() if accession and count > 1}
 
     def _group_names(self, groups: Sequence[OrderGroup]) -> list[str]:
@@ -184,7 +190,7 @@ class LinkRules:
         if not self.message_group:
             return [""] * len(groups)
         rule = self.unless_differ
-        keys = [(each.mrn, rule(each.scope) if rule else "") for each in groups]
+        keys = [(group.mrn, rule(group.scope) if rule else "") for group in groups]
         sizes = Counter(keys)
         anchors: dict[tuple[str, str], str] = {}
         for each, key in zip(groups, keys, strict=True):

@@ -89,7 +89,7 @@ MAX_SAME_NUMBERS = 50
 def _current_identifiers(scope: MessageScope, current_mrn: str) -> list[Identifier]:
     """Return the identifiers in PID-3 with the current number. Raises TooManyRepetitions."""
     found = read_identifiers(scope, "PID", 3)
-    same = dict.fromkeys(each for each in found if each.number == current_mrn)
+    same = dict.fromkeys(identifier for identifier in found if identifier.number == current_mrn)
     if len(same) > MAX_SAME_NUMBERS:
         raise TooManyRepetitions(scope.locate("PID-3"))
     return list(same)
@@ -103,7 +103,7 @@ def prior_of_same_authority(scope: MessageScope, prior: str, current_mrn: str) -
     one. Otherwise it is `prior` if it has the same authority or none, or else the first number in
     MRG-1 with the type of `prior` and the authority of `current_mrn`; None if there is none.
     """
-    merged = [each for each in read_identifiers(scope, "MRG", 1) if each.number]
+    merged = [identifier for identifier in read_identifiers(scope, "MRG", 1) if identifier.number]
     with_prior = [each for each in merged if each.number == prior]
     current = _current_identifiers(scope, current_mrn)
     if not with_prior:
@@ -126,12 +126,12 @@ def _of_current_type(
     kinds = {each.kind for each in current} - {""}
     if len(kinds) != 1 or any(each.kind in kinds for each in with_prior):
         return ""
-    found = (each for each in merged if each.kind in kinds)
+    found = (identifier for identifier in merged if identifier.kind in kinds)
     return next((each.number for each in found if not _has_other_authority(each, current)), "")
 
 
 def _has_other_authority(one: Identifier, current: list[Identifier]) -> bool:
-    return bool(current) and all(one.differs_in_authority(each) for each in current)
+    return bool(current) and all(one.differs_in_authority(identifier) for identifier in current)
 
 
 def other_merged_numbers(scope: MessageScope, prior: str, current_mrn: str) -> list[str]:
@@ -140,7 +140,7 @@ def other_merged_numbers(scope: MessageScope, prior: str, current_mrn: str) -> l
 
     Senders list all numbers that a merge retires. A number without type is not used.
     """
-    merged = [each for each in read_identifiers(scope, "MRG", 1) if each.number]
+    merged = [identifier for identifier in read_identifiers(scope, "MRG", 1) if identifier.number]
     current = _current_identifiers(scope, current_mrn)
     chosen = next(
         (
@@ -298,7 +298,9 @@ class PatientRules:
         prior = self._sent_prior(scope)
         if prior:
             return _OTHER_AUTHORITY if self._prior_by_authority(scope, prior) is None else ""
-        merged = [each for each in read_identifiers(scope, "MRG", 1) if each.number]
+        merged = [
+            identifier for identifier in read_identifiers(scope, "MRG", 1) if identifier.number
+        ]
         if not merged:  # a missing field, which is refused
             return ""
         current = [each for each in read_identifiers(scope, "PID", 3) if each.number]

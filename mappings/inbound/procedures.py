@@ -207,9 +207,9 @@ def _first_value(echo: Echo, places: Sequence[Path]) -> str:
 
 def join_procedures(head: Lines, parts: Sequence[Procedure]) -> tuple[Lines, str]:
     """Join procedures; return the lines and one description."""
-    descriptions = [each.description for each in parts]
+    descriptions = [part.description for part in parts]
     equal = len(set(descriptions)) == 1
-    lines = tuple(line for each in parts for line in each.lines)
+    lines = tuple(line for procedure in parts for line in procedure.lines)
     return (*head, *lines), descriptions[0] if equal else DESCRIPTION_SEPARATOR.join(descriptions)
 
 
@@ -225,7 +225,10 @@ def update_procedures(known: Sequence[Procedure], sent: Sequence[Procedure]) -> 
     if len(known) == 1 and not _differ(known[0].placer, sent):
         return [_completed(each, lookup.find(each)) for each in sent]
     unmatched = _Unmatched(known)
-    of_same_code = [unmatched.take(each, each.code) if each.has_detail else None for each in sent]
+    of_same_code = [
+        unmatched.take(procedure, procedure.code) if procedure.has_detail else None
+        for procedure in sent
+    ]
     updated: list[Procedure] = []
     matches: list[Procedure | None]
     for each, before in zip(sent, of_same_code, strict=True):
@@ -257,7 +260,7 @@ def _completed(sent: Procedure, before: Procedure | None) -> Procedure:
 def procedures_left(known: Sequence[Procedure], sent: Sequence[Procedure]) -> list[Procedure]:
     """Return the procedures of an order that a message is not about."""
     lookup = ProcedureLookup(sent)
-    return [each for each in known if lookup.find(each) is None]
+    return [procedure for procedure in known if lookup.find(procedure) is None]
 
 
 def procedures_not_named(known: Sequence[Procedure], sent: Sequence[Procedure]) -> list[Procedure]:
@@ -278,4 +281,6 @@ def procedures_not_named(known: Sequence[Procedure], sent: Sequence[Procedure]) 
 
 
 def _differ(placer: str, sent: Sequence[Procedure]) -> bool:
-    return bool(placer) and all(each.placer and each.placer != placer for each in sent)
+    return bool(placer) and all(
+        procedure.placer and procedure.placer != placer for procedure in sent
+    )

@@ -219,11 +219,11 @@ def passes_filters(
 ) -> bool:
     """True if a repetition passes all filters. They compare unescaped values."""
     delimiters = scope.delimiters
-    for each in filters:
-        value = pick(repetition, delimiters.component, each.component)
-        if each.subcomponent:
-            value = pick(value, delimiters.subcomponent, each.subcomponent)
-        if finish(value, scope, raw=False) != each.value:
+    for repetition_filter in filters:
+        value = pick(repetition, delimiters.component, repetition_filter.component)
+        if repetition_filter.subcomponent:
+            value = pick(value, delimiters.subcomponent, repetition_filter.subcomponent)
+        if finish(value, scope, raw=False) != repetition_filter.value:
             return False
     return True
 

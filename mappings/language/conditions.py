@@ -206,7 +206,7 @@ def compile_condition(node: YamlNode, diagnostics: Diagnostics) -> Condition:
         if key == "any":
             if not diagnostics.read_items(below):
                 diagnostics.warn(below.at_key(), "dead", f"never true: {_NOTHING_TO_HOLD}")
-            some = [compile_condition(each, diagnostics) for each in diagnostics.read_items(below)]
+            some = [compile_condition(item, diagnostics) for item in diagnostics.read_items(below)]
             parts.append(_any(some))
         elif key == "not":
             if below.value == {}:
@@ -269,7 +269,9 @@ def _warn_if_never_true(
     candidates: list[str], passes: Test, node: YamlNode, diagnostics: Diagnostics, of_field: bool
 ) -> None:
     possible = [
-        each for each in candidates if not of_field or (each == each.strip() and each != NULL)
+        candidate
+        for candidate in candidates
+        if not of_field or (candidate == candidate.strip() and candidate != NULL)
     ]
     if not any(passes(each) for each in possible):
         why = _BLANKS if candidates and not possible else _NO_VALUE

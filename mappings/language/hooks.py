@@ -180,4 +180,4 @@ def _texts(node: YamlNode | None) -> list[str]:
     if node is None:
         return []
     items = node.value if isinstance(node.value, list) else [node]
-    return [each.value for each in items if isinstance(each.value, str)]
+    return [item.value for item in items if isinstance(item.value, str)]

@@ -166,7 +166,7 @@ def _compile_where(
 
 def _filter_segment(scope: MessageScope, segment: str, where: Condition) -> MessageScope:
     return scope.restricted_to(
-        [each for each in scope.all_positions(segment) if where(scope.single(each))]
+        [position for position in scope.all_positions(segment) if where(scope.single(position))]
     )
 
 
@@ -234,7 +234,7 @@ def _compile_mapping(node: YamlNode, context: CompilationContext, *, raw: bool) 
     changes: list[Change] = []
     if "extract" in entries:
         changes.append(_extraction(compile_pattern(entries["extract"], context.diagnostics)))
-    changes += [each.apply for each in chosen]
+    changes += [transform.apply for transform in chosen]
     source = named[0] if named else ""
     if source not in EVERY_VALUE:
         rule = _compile_source(source, entries, context, raw=keep) if source else no_value

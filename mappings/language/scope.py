@@ -154,7 +154,7 @@ class MessageScope:
 
     def select_lines(self, selects: NamePredicate) -> list[str]:
         """Return the segments with selected names as sent, those of the header first."""
-        return [self.message.lines.text(each) for each in self.select_positions(selects)]
+        return [self.message.lines.text(position) for position in self.select_positions(selects)]
 
     def visible_positions(self, name: str) -> Positions:
         """Return the positions of the segments that a path sees: the scope's, else the header's."""

@@ -36,7 +36,7 @@ class StatusCodes:
 
     def codes(self, event: ResultEvent, earlier: Sequence[ResultEvent]) -> Mapping[str, str] | None:
         """Return the codes of an event, None if it is not listed."""
-        known = [each for each in earlier if (event, each) in self.table]
+        known = [result_event for result_event in earlier if (event, result_event) in self.table]
         return self.table.get((event, known[-1] if known else None))
 
     def restricted_to(self, events: Collection[ResultEvent]) -> "StatusCodes":

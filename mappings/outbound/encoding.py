@@ -71,7 +71,7 @@ def header(fields: Sequence[Encoded]) -> Encoded:
 
 def message(segments: Sequence[Encoded]) -> str:
     """Join segments to a message; each segment ends with CR."""
-    return "".join(f"{each}\r" for each in segments)
+    return "".join(f"{encoded}\r" for encoded in segments)
 
 
 def _joined(parts: Sequence[Encoded], separator: str) -> Encoded:
@@ -172,7 +172,7 @@ def fit_to_version(tables: VersionTables, name: str, number: int, value: Encoded
     repetitions = value.split(STANDARD.repetition)
     if not kind.endswith(REPEATS):
         del repetitions[1:]
-    written = [_field(tables, each, kind.removesuffix(REPEATS)) for each in repetitions]
+    written = [_field(tables, repetition, kind.removesuffix(REPEATS)) for repetition in repetitions]
     return Encoded(STANDARD.repetition.join(written))
 
 

@@ -261,7 +261,7 @@ def _conditions(node: YamlNode, context: CompilationContext) -> Iterator[tuple[s
 
 def _condition(node: YamlNode, key: str, below: YamlNode, context: CompilationContext) -> Condition:
     if key == "any":
-        some = [compile_when(each, context) for each in context.diagnostics.read_items(below)]
+        some = [compile_when(item, context) for item in context.diagnostics.read_items(below)]
         return lambda state: any(part(state) for part in some)
     if key == "not":
         part = compile_when(below, context)
@@ -309,18 +309,21 @@ def _withdrawn_files(state: RenderState) -> list[dict[str, Encoded]]:
     names = ("section.code", "section.text", "section.system")
     code = dict(zip(names, map(plain, REPORT_FILE), strict=True))
     line = plain(state.context.report_text)
-    return [{**code, "sub_id": plain(each), "line": line} for each in sorted(state.style.formats)]
+    return [
+        {**code, "sub_id": plain(file_format), "line": line}
+        for file_format in sorted(state.style.formats)
+    ]
 
 
 def document_rows(state: RenderState) -> list[dict[str, Encoded]]:
     """Return one row for each file, in base64 without line ends. The sub-id is the format."""
     return [
         {
-            "format": plain(each),
-            "sub_id": plain(each),
-            "data": plain(b64encode(state.context.files[each]).decode("ascii")),
+            "format": plain(key),
+            "sub_id": plain(key),
+            "data": plain(b64encode(state.context.files[key]).decode("ascii")),
         }
-        for each in sorted(state.style.formats & state.context.files.keys())
+        for key in sorted(state.style.formats & state.context.files.keys())
     ]
 
 

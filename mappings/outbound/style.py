@@ -205,13 +205,13 @@ class TextLayout:
         """Return the sections that the receiver has, except the given ones."""
         codes = {REPORT: self.sections.code(REPORT), **self.sections.codes}
         named = {(code[0], code[2]): name for name, code in codes.items() if name != ADDENDUM}
-        present = {(each.code[0], each.code[2], str(each.sub_id)) for each in sections}
+        present = {(section.code[0], section.code[2], str(section.sub_id)) for section in sections}
         return [
-            ReportSection(name, codes[name], int(each.sub_id), ())
-            for each in context.sent_sections
-            if each not in present
-            and (name := named.get((each.code, each.system))) is not None
-            and each.sub_id.isdecimal()
+            ReportSection(name, codes[name], int(sent_section.sub_id), ())
+            for sent_section in context.sent_sections
+            if sent_section not in present
+            and (name := named.get((sent_section.code, sent_section.system))) is not None
+            and sent_section.sub_id.isdecimal()
         ]
 
     def cut(self, context: ResultContext) -> list[ReportSection]:
@@ -245,8 +245,11 @@ class TextLayout:
         first = [ReportSection(REPORT, code, 1, lines) for code in codes]
         return [
             *first,
-            *(replace(each, lines=lines) for each in self._other_sent_sections(first, context)),
-            *(replace(each, lines=lines) for each in addenda),
+            *(
+                replace(section, lines=lines)
+                for section in self._other_sent_sections(first, context)
+            ),
+            *(replace(addendum, lines=lines) for addendum in addenda),
         ]
 
     def _report(self, text: str) -> list[ReportSection]:

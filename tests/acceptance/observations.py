@@ -13,9 +13,9 @@ VERSIONS = {"F": 1, "C": 2}
 def listed(house: House, steps: Mapping[str, int]) -> list[Event]:
     """Read the worklist; `steps` by title, 0 for any other title."""
     return [
-        Event(Kind.LISTED, each["Accession"], steps.get(each.get("StudyDescription", ""), 0))
+        Event(Kind.LISTED, order["Accession"], steps.get(order.get("StudyDescription", ""), 0))
         for row in house.worklist()
-        for each in row["orders"]
+        for order in row["orders"]
     ]
 
 

@@ -170,7 +170,7 @@ def test_a_replay_is_announced_to_the_nodes(cluster: Cluster) -> None:
     with psycopg.connect(address, autocommit=True) as other:
         other.execute(f"LISTEN {CHANNEL}")
         first.bridge("messages", "replay", "1")
-        assert [each.channel for each in other.notifies(timeout=PATIENCE, stop_after=1)] == [
+        assert [notify.channel for notify in other.notifies(timeout=PATIENCE, stop_after=1)] == [
             CHANNEL
         ]
 

@@ -49,7 +49,7 @@ def test_files_outside_of_home_stay_where_they_are(house: House, tmp_path: Path)
     eventually(lambda: not (house.home / "inbox/a.hl7").exists())
     refused = {"saved"} | ({"named"} if os.geteuid() == 0 else set())
     for name in refused:
-        assert [each.name for each in folders[name].iterdir()] == ["id_rsa"]
+        assert [path.name for path in folders[name].iterdir()] == ["id_rsa"]
     assert not (tmp_path / "cron").exists()
     eventually(lambda: not _troubles(house)["inside"])  # a node reports its state every few seconds
     shown = _troubles(house)

@@ -24,8 +24,8 @@ _WORKER = b"bridge.workers.offload"
 
 def workers(parent: int) -> list[int]:
     found = []
-    for each in Path(f"/proc/{parent}/task").glob("*/children"):
-        for child in each.read_text().split():
+    for path in Path(f"/proc/{parent}/task").glob("*/children"):
+        for child in path.read_text().split():
             with suppress(OSError):
                 if _WORKER in Path(f"/proc/{child}/cmdline").read_bytes():
                     found.append(int(child))
@@ -33,9 +33,9 @@ def workers(parent: int) -> list[int]:
 
 
 def kill_workers(parent: int) -> None:
-    for each in workers(parent):
+    for worker in workers(parent):
         with suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)
+            os.kill(worker, signal.SIGKILL)
 
 
 def states(house: House) -> list[str]:

@@ -105,7 +105,7 @@ def test_a_listener_that_no_node_has_loaded_does_not_run(watched: tuple[House, S
 
     def states() -> dict[str, str]:
         rows = json.loads(house.bridge("listeners", "list", "--json"))
-        return {each["name"]: each["state"] for each in rows}
+        return {row["name"]: row["state"] for row in rows}
 
     eventually(lambda: states() == {"orders": "running"})
     assert f"address=http://127.0.0.1:{house.http_port}/console" in house.log()
@@ -153,7 +153,7 @@ def test_parked_results_raise_an_alert_and_are_retried_in_bulk(watched: tuple[Ho
     ris.answer = lambda message, attempts: VT + ack(message) + FS_CR
     house.bridge("deliveries", "retry", expect=2)
     listed = house.bridge("deliveries", "retry", "--state", "parked", "--dry-run").split()
-    assert listed == [str(each) for each in sorted(deliveries(house, "parked"))]
+    assert listed == [str(delivery) for delivery in sorted(deliveries(house, "parked"))]
     out = house.bridge("deliveries", "retry", "--state", "parked", "--code", "AR", "--rate", "20")
     assert "3 queued, 0 failed" in out
     eventually(lambda: not deliveries(house, "parked"))
@@ -163,7 +163,7 @@ def test_parked_results_raise_an_alert_and_are_retried_in_bulk(watched: tuple[Ho
 
 def deliveries(house: House, state: str) -> list[int]:
     text = house.bridge("deliveries", "list", "--state", state, "--json")
-    return [each["id"] for each in json.loads(text)]
+    return [load["id"] for load in json.loads(text)]
 
 
 def test_refused_messages_are_replayed_in_bulk(watched: tuple[House, Sink]) -> None:

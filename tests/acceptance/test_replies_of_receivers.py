@@ -229,8 +229,8 @@ def unframed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, 
     house.sign("M1", "A1")
     yield house, sinks
     house.kill()
-    for each in [*sinks.values(), stubborn]:
-        each.stop()
+    for sink in [*sinks.values(), stubborn]:
+        sink.stop()
 
 
 @pytest.mark.parametrize("name", ACK_BYTES)
@@ -318,8 +318,8 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, d
     house.sign("M1", "A1")
     yield house, sinks
     house.kill()
-    for each in sinks.values():
-        each.stop()
+    for sink in sinks.values():
+        sink.stop()
 
 
 @pytest.mark.parametrize("name", PERMANENT)

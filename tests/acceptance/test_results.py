@@ -283,7 +283,7 @@ def test_the_preview_is_what_is_sent(receivers: Receivers, name: str) -> None:
     options = ("--destination", name, "--last", "20", "--json")
     previews = json.loads(receivers.house.bridge("mapping", "try", "results", *options))
 
-    composed = [text.encode() for each in previews for text in each["hl7"]]
+    composed = [text.encode() for preview in previews for text in preview["hl7"]]
     again = {control_id(each.replace(b"\n", b"\r")): each for each in composed}
     assert sent.keys() <= again.keys()
     for number, message in sent.items():

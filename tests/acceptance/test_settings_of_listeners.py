@@ -152,7 +152,7 @@ def test_validate(hospital: Hospital) -> None:
 def test_a_hundred_frames_in_one_write(hospital: Hospital) -> None:
     messages = [order(number) for number in range(1100, 1200)]
     with Sender(hospital.house.mllp_port) as sender:
-        sender.raw(b"".join(VT + each + FS_CR for each in messages))
+        sender.raw(b"".join(VT + message + FS_CR for message in messages))
         answers = [verdict(sender.reply()) for _ in messages]
 
     assert answers == [("AA", f"C{number}") for number in range(1100, 1200)]

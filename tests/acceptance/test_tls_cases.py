@@ -203,7 +203,7 @@ def test_check_live_connects_to_the_destinations(installation: TlsInstallation) 
 def failures(house: House, kind: str, name: str) -> dict[str, str]:
     rows = json.loads(house.bridge(f"{kind}s", "list", "--json"))
     (row,) = (row for row in rows if row["name"] == name)
-    return {each["reason"]: each["subject"] for each in row["handshake_failures"]}
+    return {failure["reason"]: failure["subject"] for failure in row["handshake_failures"]}
 
 
 REFUSED = {

@@ -74,12 +74,12 @@ class Installation:
     @property
     def processes(self) -> list[int]:
         services = [self.house.service, *self.house.others]
-        return [each.process.pid for each in services if each is not None]
+        return [service.process.pid for service in services if service is not None]
 
     def cpu(self) -> float:
         """CPU seconds of all processes and their children."""
         database = self._postgres.pids() if self._postgres is not None else []
-        ours = [each for pid in self.processes for each in (pid, *_children(pid))]
+        ours = [child for pid in self.processes for child in (pid, *_children(pid))]
         return sum(cpu_seconds(pid) for pid in (*ours, *database))
 
     def memory(self) -> float:
@@ -88,7 +88,7 @@ class Installation:
 
     def beside(self) -> float:
         """Peak memory of the largest child process, in MiB."""
-        started = [each for pid in self.processes for each in _children(pid)]
+        started = [child for pid in self.processes for child in _children(pid)]
         return max((most_resident(pid) for pid in started), default=0.0)
 
 
@@ -130,7 +130,7 @@ def cpu_seconds(pid: int) -> float:
     except OSError:
         return 0.0
     fields = line.rpartition(")")[2].split()
-    return sum(int(each) for each in fields[11:15]) / _TICKS
+    return sum(int(field) for field in fields[11:15]) / _TICKS
 
 
 def cpu_of_tree(pid: int) -> float:

@@ -82,11 +82,11 @@ def _checkouts(root: Path, folder: Path) -> Iterator[dict[str, Checkout]]:
 
 def _row(turns: list[Found]) -> list[str]:
     figures = (
-        [each.quiet.percentile(0.5) for each in turns],
-        [each.quiet.percentile(0.99) for each in turns],
+        [turn.quiet.percentile(0.5) for turn in turns],
+        [found.quiet.percentile(0.99) for found in turns],
         [each.busy.percentile(0.5) for each in turns],
         [each.busy.percentile(0.99) for each in turns],
         [each.busy.percentile(1.0) for each in turns],
     )
     rates = median(each.applied for each in turns), median(each.left for each in turns)
-    return [*(f"{median(each):.1f}" for each in figures), *(f"{each:.0f}" for each in rates)]
+    return [*(f"{median(figure):.1f}" for figure in figures), *(f"{rate:.0f}" for rate in rates)]

@@ -70,7 +70,7 @@ class Template:
         return b"C%d" % number, VT + body + FS_CR
 
     def orders(self, number: int) -> list[str]:
-        return [(each % {b"n": number}).decode("ascii") for each in self.accessions]
+        return [(accession % {b"n": number}).decode("ascii") for accession in self.accessions]
 
     @cached_property
     def size(self) -> int:
@@ -171,11 +171,11 @@ def _fill(segments: list[list[bytes]]) -> list[bytes]:
 def _patient(segment: list[bytes]) -> None:
     """Number the patient in the first identifier and in the one of type MR."""
     if len(segment) > 3:
-        repetitions = [each.split(b"^") for each in segment[3].split(b"~")]
+        repetitions = [part.split(b"^") for part in segment[3].split(b"~")]
         for position, each in enumerate(repetitions):
             if position == 0 or each[4:5] == [b"MR"]:
                 each[0] = b"M%(n)d"
-        segment[3] = b"~".join(b"^".join(each) for each in repetitions)
+        segment[3] = b"~".join(b"^".join(repetition) for repetition in repetitions)
     _component(segment, 18, b"V%(n)d")
 
 

@@ -161,7 +161,7 @@ def _make_room(database: Database, count: int) -> None:
 @contextmanager
 def _without_indexes(database: Database) -> Iterator[None]:
     """Drop the indexes and create them at the end, which is faster than random inserts."""
-    names = ", ".join(f"'{each}'" for each in _TABLES)
+    names = ", ".join(f"'{table}'" for table in _TABLES)
     if database.dialect == "sqlite":
         query = (
             "SELECT name, sql FROM sqlite_master "  # noqa: S608  # our own names

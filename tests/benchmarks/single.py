@@ -39,9 +39,9 @@ def main(folder: Path, options: Options) -> None:
         for kind, those in found.items()
     }
     rows = [
-        (each.name, f"{each.size:,}", f"{size_class(each):,}",
-         *(f"{rates[kind][each.name]:.0f}" for kind in rates))
-        for each in templates
+        (template.name, f"{template.size:,}", f"{size_class(template):,}",
+         *(f"{rates[kind][template.name]:.0f}" for kind in rates))
+        for template in templates
     ]  # fmt: skip
     title = f"each message by itself, intake alone, SQLite, medians of {options.rounds} rounds"
     show(title, ("message", "bytes", "size class", "messages/s", "padded messages/s"), rows)
@@ -57,14 +57,14 @@ def _round(folder: Path, templates: Sequence[Template], count: int, rates: Rates
     """Send each message `count` times to one intake."""
     first = 0
     with intake(folder, None).start() as port:
-        for each in templates:
-            send(port, 10, 32, render([each], first, WARM_UP))
-            run = send(port, 10, 32, render([each], first + WARM_UP, count))
+        for template in templates:
+            send(port, 10, 32, render([template], first, WARM_UP))
+            run = send(port, 10, 32, render([template], first + WARM_UP, count))
             first += WARM_UP + count
-            rates.setdefault(each.name, []).append(run.rate)
+            rates.setdefault(template.name, []).append(run.rate)
 
 
 def _spread(group: str, templates: Sequence[Template], rates: dict[str, float]) -> tuple[str, ...]:
-    ordered = sorted((rates[each.name], each.name) for each in templates)
+    ordered = sorted((rates[template.name], template.name) for template in templates)
     (low, worst), (high, best) = ordered[0], ordered[-1]
     return group, worst, f"{low:.0f}", best, f"{high:.0f}", f"{high / low:.2f}"

@@ -53,7 +53,7 @@ async def test_all_pools_end_and_can_begin_anew() -> None:
     single = single_thread("a single one")
     await asyncio.gather(*(each.run(lambda: None) for each in Threads))
     await asyncio.wrap_future(single.submit(lambda: None))
-    labels = (*(each.label for each in Threads), "a single one")
+    labels = (*(thread.label for thread in Threads), "a single one")
     assert any(each.name.startswith(labels) for each in threading.enumerate())
     close_all()
     assert not [each.name for each in threading.enumerate() if each.name.startswith(labels)]
@@ -82,17 +82,17 @@ async def test_a_gate_lets_few_wait() -> None:
 
 def _calls(path: Path) -> set[str]:
     tree = ast.parse(path.read_text("utf-8"))
-    found = {each.attr for each in ast.walk(tree) if isinstance(each, ast.Attribute)}
+    found = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     return found | {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
 
 
 def test_the_default_executor_is_not_used() -> None:
     """All blocking work names its pool."""
-    modules = [each for each in SOURCE.rglob("*.py") if "demo" not in each.parts]
+    modules = [path for path in SOURCE.rglob("*.py") if "demo" not in path.parts]
     used = {
-        str(each.relative_to(SOURCE)): sorted(_calls(each) & DEFAULT)
-        for each in modules
-        if _calls(each) & DEFAULT
+        str(module.relative_to(SOURCE)): sorted(_calls(module) & DEFAULT)
+        for module in modules
+        if _calls(module) & DEFAULT
     }
     assert used == {}
     own = {

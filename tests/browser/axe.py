@@ -22,7 +22,7 @@ def violations(page: Page) -> list[str]:
 def _run(page: Page) -> list[str]:
     found = page.evaluate("rules => axe.run({runOnly: rules})", RULES)
     return [
-        f"{each['id']}: {node['html'][:160]}"
-        for each in found["violations"]
-        for node in each["nodes"]
+        f"{violation['id']}: {node['html'][:160]}"
+        for violation in found["violations"]
+        for node in violation["nodes"]
     ]

@@ -40,7 +40,7 @@ def test_only_invalid_parts_are_left_out(tmp_path: Path) -> None:
     """An invalid value becomes its default. A section with conflicts is dropped. The rest stays."""
     left = valid_settings(home(tmp_path, WRONG))
     assert left is not None
-    assert [each.name for each in left.listener] == ["one"]
+    assert [listener.name for listener in left.listener] == ["one"]
     assert left.listener[0].charset == "klingon"
     assert left.listener[0].max_frame == 16 * 2**20
     assert left.destination[0].mapping == "nowhere"
@@ -55,7 +55,7 @@ def test_a_line_that_is_not_toml_is_left_out(tmp_path: Path, text: str) -> None:
 
 def test_mistakes_of_every_kind_are_reported_at_once(tmp_path: Path) -> None:
     """A wrong value does not hide an unknown charset or a missing mapping."""
-    report = " ".join(each.message for each in check_home(home(tmp_path, f"port : 7{WRONG}")))
+    report = " ".join(finding.message for finding in check_home(home(tmp_path, f"port : 7{WRONG}")))
     assert "Expected '='" in report
     for word in ("colour", "log.level", "max_frame", "replies", "charset", "nowhere"):
         assert word in report
@@ -66,11 +66,11 @@ def test_mistakes_after_lines_that_are_not_toml(tmp_path: Path) -> None:
     file = tmp_path / "bridge.toml"
     lines = ["[[listener]]", 'name = "a"', "idle_timeout = ", 'bind = "127.0.0.1:0"']
     file.write_text("\n".join([*lines, "[http]", 'bind = "x"', "port : 7", ""]), "utf-8")
-    found = [each.place.removeprefix(f"{file}:") for each in further_mistakes(tmp_path)]
+    found = [mistake.place.removeprefix(f"{file}:") for mistake in further_mistakes(tmp_path)]
     assert found == ["3:16", "7:6", "6:1"]
     left = valid_settings(tmp_path)
     assert left is not None
-    assert [each.name for each in left.listener] == ["a"]
+    assert [listener.name for listener in left.listener] == ["a"]
 
 
 def test_a_file_that_is_not_toml_at_all(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_file_that_is_not_toml_at_all(tmp_path: Path) -> None:
 def test_a_setting_without_effect_is_reported(tmp_path: Path, value: str) -> None:
     """Older settings with it still load. The settings of a new data directory do not contain it."""
     settings = home(tmp_path, f'[engine]\nsecond_process = "{value}"\n')
-    (found,) = [each for each in check_home(settings) if "second_process" in each.place]
+    (found,) = [finding for finding in check_home(settings) if "second_process" in finding.place]
     assert (found.severity, found.message) == (
         CheckSeverity.WARNING,
         "has no effect since 2026-11-24: use the roles of `bridge serve`",

@@ -77,7 +77,7 @@ def test_wider_modes_are_found_and_fixed(tmp_path: Path) -> None:
     other.touch()
     other.chmod(0o666)
 
-    found = {each.path: each.fixable for each in find_exposures(home, [other])}
+    found = {exposure.path: exposure.fixable for exposure in find_exposures(home, [other])}
     assert found == {
         home: True, token: True, home / "hard": False, home / "pipe": True, other: True,
     }  # fmt: skip
@@ -92,7 +92,9 @@ def test_a_parent_folder_that_other_accounts_can_write_to(tmp_path: Path) -> Non
     home = tmp_path / "open" / "home"
     create_data_directory(home)
     home.parent.chmod(0o777)
-    assert [(each.path, each.fixable) for each in find_exposures(home)] == [(home.parent, False)]
+    assert [(exposure.path, exposure.fixable) for exposure in find_exposures(home)] == [
+        (home.parent, False)
+    ]
     home.parent.chmod(0o1777)
     assert not list(find_exposures(home))
 

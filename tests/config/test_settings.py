@@ -68,7 +68,7 @@ def test_duplicate_names_and_other_mistakes(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as raised:
         read(text, tmp_path)
 
-    assert [str(each).rpartition("bridge.toml:")[2] for each in raised.value.mistakes] == [
+    assert [str(mistake).rpartition("bridge.toml:")[2] for mistake in raised.value.mistakes] == [
         "7:1: listener.2.colour: unknown key",
         "5:1: listener.name a is used more than once",
         "6:1: listener.bind 127.0.0.1:1 is used more than once",
@@ -187,7 +187,7 @@ def mistakes(text: str) -> list[str]:
     try:
         parse(text, Path("/home"), Path("/home/bridge.toml"))
     except SettingsError as error:
-        return [str(each) for each in error.mistakes]
+        return [str(mistake) for mistake in error.mistakes]
     return []
 
 
@@ -212,7 +212,7 @@ def test_a_mistake_names_place_and_expected_value(text: str, wanted: str) -> Non
 
 def test_every_mistake_has_a_place_and_our_own_text() -> None:
     """No text of the library, and no other exception, for a sample of changed settings."""
-    found = [each for text in islice(changed(), 0, None, 29) for each in mistakes(text)]
+    found = [mistake for text in islice(changed(), 0, None, 29) for mistake in mistakes(text)]
     assert len(found) > 70
     ours = re.compile(r'".*?"|for example .*|is \w+ meant|\S+: ')
     assert [each for each in found if NOT_OURS.search(ours.sub("", each))] == []

@@ -135,7 +135,7 @@ def test_a_commit_acknowledgment_has_no_order(kind: str, version: str, patient: 
     commit = Message.parse(replies(request(kind, version, "NW", modes="AL|AL", patient=patient))[0])
     assert commit.value("MSA-1") == ("CA" if patient else "CE")
     assert commit.value("MSH-9.1") == "ACK"
-    assert [each.id for each in commit.segments] == ["MSH", "MSA", *["ERR"] * (not patient)]
+    assert [segment.id for segment in commit.segments] == ["MSH", "MSA", *["ERR"] * (not patient)]
 
 
 def test_other_messages_get_an_ack() -> None:

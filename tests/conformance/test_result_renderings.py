@@ -110,7 +110,7 @@ def _compiled(name: str, options: str) -> OutboundMapping:
 
 def orders() -> tuple[ResultOrder, ResultOrder]:
     """Return an order with the usual delimiters and one with other delimiters, with Metadata."""
-    usual = next(each for each in ORDERS if each.echo[0].startswith("MSH|^~\\&|RIS"))
+    usual = next(order for order in ORDERS if order.echo[0].startswith("MSH|^~\\&|RIS"))
     odd = next(each for each in ORDERS if not each.echo[0].startswith("MSH|^~"))
     first, second = (replace(each, metadata=METADATA) for each in (usual, odd))
     return first, second
@@ -119,7 +119,7 @@ def orders() -> tuple[ResultOrder, ResultOrder]:
 def covering(choices: Sequence[Sequence[Any]], together: int) -> Iterator[tuple[Any, ...]]:
     """Yield combinations until each choice was combined with every choice of `together` lists."""
     covered: set[tuple[tuple[int, int], ...]] = set()
-    for numbers in product(*(range(len(each)) for each in choices)):
+    for numbers in product(*(range(len(choice)) for choice in choices)):
         new = set(combinations_of(enumerate(numbers), together)) - covered
         if new:
             covered |= new
@@ -183,7 +183,7 @@ def test_every_combination(options: Options) -> None:
         base64.b64decode(each.value("OBX-5.5"), validate=True)
         for each in message.named("OBX")
         if each.value("OBX-2") == "ED"
-    ] == [context.files[each] for each in sorted(mapping.style.formats)] * (
+    ] == [context.files[file_format] for file_format in sorted(mapping.style.formats)] * (
         1 if mapping.style.orders == "combined" else len(both)
     )
 

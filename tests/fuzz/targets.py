@@ -125,7 +125,7 @@ def replies(data: bytes) -> None:
     except MalformedMessage:
         return
     if messages is not None:
-        naks = [_nak(each) for each in messages]
+        naks = [_nak(message) for message in messages]
         join_acks(data, naks, control_id="Y1", now=NOW)
 
 

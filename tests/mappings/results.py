@@ -79,7 +79,7 @@ def every_order() -> list[ResultOrder]:
             continue
         if not mapping.accepts(message.header) or mapping.pre_check(message, DEFAULTS).refusals:
             continue
-        found += [each for each in orders_of(message, mapping) if each.tags.get("Accession")]
+        found += [order for order in orders_of(message, mapping) if order.tags.get("Accession")]
     return found
 
 

@@ -120,7 +120,7 @@ def test_inbound_recipes(text: str) -> None:
     assert mapping.accepts(message.header)
     assert mapping.pre_check(message, DEFAULTS).refusals == ()
     (event,) = mapping.apply(message, DEFAULTS)
-    links = ", ".join(f"{each.kind}={each.value}" for each in event.link_signals)
+    links = ", ".join(f"{signal.kind}={signal.value}" for signal in event.link_signals)
     info = dict(event.clinical_info)
     found = {**info.pop("Metadata", {}), **info, "links": links, "action": event.action.value}
     assert {name: found.get(name) for name in wanted} == wanted

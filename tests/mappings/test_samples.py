@@ -65,7 +65,7 @@ def outcome(path: Path) -> tuple[dict[str, Any], list[MessageRefusal]]:
     raw = path.read_bytes()
     mapping, refusals = route(raw, inbound(path.parent))
     if mapping is None:
-        return {"refused": [refusal_values(each) for each in refusals]}, refusals
+        return {"refused": [refusal_values(refusal) for refusal in refusals]}, refusals
     trial = try_message(mapping, raw, DEFAULTS)
     refusals = [issue.refusal for issue in trial.issues if issue.refusal]
     if refusals:
@@ -101,7 +101,11 @@ def context_of(path: Path) -> tuple[OutboundMapping, ResultContext]:
         *overlay_settings(texts, sample.get("mapping", "results"), words, "words")
     )
     assert isinstance(mapping, OutboundMapping)
-    orders = [each for name in sample["orders"] for each in result_orders(path.parent / name)]
+    orders = [
+        result_order
+        for name in sample["orders"]
+        for result_order in result_orders(path.parent / name)
+    ]
     for order in orders:
         order.tags.update(sample.get("tags", {}))  # type: ignore[attr-defined]  # made as a dict
         order.metadata.update(sample.get("metadata", {}))  # type: ignore[attr-defined]  # as above
@@ -114,8 +118,8 @@ def context_of(path: Path) -> tuple[OutboundMapping, ResultContext]:
         orders=tuple(orders),
         report_text=sample.get("text", ""),
         addenda=tuple(
-            SignedAddendum(each["text"], NOW, Signer(**each.get("signed_by", {})))
-            for each in sample.get("addenda", [])
+            SignedAddendum(addendum["text"], NOW, Signer(**addendum.get("signed_by", {})))
+            for addendum in sample.get("addenda", [])
         ),
         signed_at=NOW if signer.name else None,
         signed_by=signer,
@@ -130,7 +134,11 @@ def context_of(path: Path) -> tuple[OutboundMapping, ResultContext]:
 
 def result_orders(path: Path) -> list[ResultOrder]:
     message = Message.parse(path.read_bytes())
-    mapping = next(each for each in inbound(path.parent) if each.accepts(message.header))
+    mapping = next(
+        inbound_mapping
+        for inbound_mapping in inbound(path.parent)
+        if inbound_mapping.accepts(message.header)
+    )
     return orders_of(message, mapping)
 
 

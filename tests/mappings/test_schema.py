@@ -84,7 +84,7 @@ def refused(text: str) -> bool:
 def mistakes(text: str) -> list[str]:
     sources = {**SHIPPED, "codes/sites.csv": "code,value\n", "mine.yaml": text}
     found = check_sources(sources, ["mine"], tables=False)
-    return [str(each) for each in found if each.severity is IssueSeverity.ERROR]
+    return [str(issue) for issue in found if issue.severity is IssueSeverity.ERROR]
 
 
 @pytest.mark.parametrize("text", GOOD)

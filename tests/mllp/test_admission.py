@@ -86,7 +86,7 @@ class TestLimits:
 
         assert admission.request("10.0.0.2", 9.1) is None
 
-        assert [each.evicted for each in connections] == [True] + [False] * 9
+        assert [connection.evicted for connection in connections] == [True] + [False] * 9
         assert len(admission) == 9
 
     def test_the_heaviest_source_gives_way(self) -> None:
@@ -101,7 +101,7 @@ class TestLimits:
         assert admission.request("10.0.0.2", 100) is None
 
         assert not quiet.evicted
-        assert sum(each.evicted for each in connections) == 1
+        assert sum(connection.evicted for connection in connections) == 1
 
     def test_a_heavy_source_evicts_no_lighter_source(self) -> None:
         """A source with many connections does not evict sources with few."""
@@ -123,7 +123,7 @@ class TestLimits:
 
         assert admission.request("10.0.0.1", 6) is AdmissionRefusal.LIMIT
         assert admission.request("10.0.0.2", 6) is None
-        assert [each.evicted for each in connections] == [False, False, True]
+        assert [connection.evicted for connection in connections] == [False, False, True]
 
     def test_sources_of_equal_weight_do_not_evict_each_other(self) -> None:
         """Sources of equal weight are refused. A source with few connections is still accepted."""
@@ -195,7 +195,7 @@ class TestServer:
 
         assert call(server, "192.0.2.2").exchange(b"ORDER") == [b"order"]
 
-        assert [each.closed for each in connections].count(True) == 1
+        assert [connection.closed for connection in connections].count(True) == 1
         assert ("refused",) not in observer.events
 
     def test_noise_is_no_activity(self, clock: Clock) -> None:

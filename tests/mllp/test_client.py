@@ -89,9 +89,9 @@ class TestExchange:
         harness.reply(b"\x15")
         deliver_all(server.clock)
 
-        for each in outcomes:
-            assert isinstance(each.error, ReplyLost)
-            assert each.error.reason is LossReason.GARBAGE
+        for outcome in outcomes:
+            assert isinstance(outcome.error, ReplyLost)
+            assert outcome.error.reason is LossReason.GARBAGE
         any_reply.close()
 
     def test_sending_from_the_callback(self, harness: ClientHarness) -> None:

@@ -245,7 +245,7 @@ class TestLargeFrames:
         payload = b"x" * at + START + b"x" * (self.LENGTH - at)
         wire = frame(payload) + frame(b"A" * self.LENGTH)
         parts = [wire[at : at + 2**16] for at in range(0, len(wire), 2**16)]
-        assert [each[1] for each in events(FrameReader(), *parts)] == [True, False]  # type: ignore[index]  # frames
+        assert [event[1] for event in events(FrameReader(), *parts)] == [True, False]  # type: ignore[index]  # frames
 
     def test_length_and_head_of_a_refused_frame(self) -> None:
         """The reader returns length and first bytes of a frame cut off or too large."""

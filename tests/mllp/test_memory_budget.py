@@ -68,9 +68,9 @@ def harness(
     yield harness
     for _ in range(60):
         clock.advance(1)
-        for each in handler.replies:
-            if not each.called:
-                each.callback([b"A"])
+        for reply in handler.replies:
+            if not reply.called:
+                reply.callback([b"A"])
     assert (harness.budget.used, harness.budget.waiting) == (0, 0)
 
 
@@ -164,7 +164,7 @@ def accounts(budget: FrameBudget, number: int) -> tuple[list[MemoryAccount], lis
 def test_the_connection_beyond_the_limit_is_replaced() -> None:
     """When the connection that continues beyond the limit has ended, another one continues."""
     (*holders, first, second), resumed = accounts(FrameBudget(4 * RESERVE), 4)
-    assert all(each.report(3 * RESERVE, 0) for each in holders)
+    assert all(holder.report(3 * RESERVE, 0) for holder in holders)
     assert first.report(2 * RESERVE, 0)  # beyond the limit
     assert not second.report(2 * RESERVE, 0)
 
@@ -176,7 +176,7 @@ def test_the_connection_beyond_the_limit_is_replaced() -> None:
 def test_released_memory_is_given_once() -> None:
     """As many connections are resumed as the released memory has room for their next reads."""
     (*holders, first, second, third), resumed = accounts(FrameBudget(6 * RESERVE), 5)
-    assert all(each.report(4 * RESERVE, 0) for each in holders)
+    assert all(holder.report(4 * RESERVE, 0) for holder in holders)
     assert first.report(RESERVE + 1, 0)  # beyond the limit
     assert not any(each.report(RESERVE + 1, 0) for each in (second, third))
 
@@ -212,9 +212,9 @@ def test_unanswered_frames_count(harness: ServiceHarness, handler: ManualHandler
     assert harness.budget.used <= LIMIT + 6 * RESERVE
 
     while any(not each.called for each in handler.replies):
-        for each in handler.replies:
-            if not each.called:
-                each.callback([b"A"])
+        for reply in handler.replies:
+            if not reply.called:
+                reply.callback([b"A"])
         harness.clock.advance(0.1)
 
     assert len(handler.frames) == 30

@@ -104,7 +104,7 @@ def test_a_package_with_hostile_settings_is_refused(text: str) -> None:
 def test_a_package_whose_files_take_too_long_together_is_refused() -> None:
     """Each file is within its limit, and all together exceed the limit."""
     text = "\n".join(f"a{each}: {{b: [1, 2, 3]}}" for each in range(2000)).encode()
-    files = {f"mappings/m{each}.yaml": text for each in range(60)}
+    files = {f"mappings/m{number}.yaml": text for number in range(60)}
     with pytest.raises(NotImported) as refused:
         unpack_zip(archive({TOML_FILE: b"", **files}))
     assert "too long" in str(refused.value)

@@ -19,7 +19,7 @@ MANY = b'{"a": [' + b"1," * (MAX_VALUES + 1) + b"1], "
         b"[" + b'"",' * (MAX_VALUES + 1) + b"1]",
         b'["' + b"," * MAX_VALUES + b'",' + b'"a",' * (MAX_VALUES + 1) + b"1]",
         b'["' + b"," * MAX_VALUES + b'"' + b'""' * 10 * MAX_VALUES,
-        b"{" + b",".join(b'"%d":1' % each for each in range(MAX_VALUES + 2)) + b"}",
+        b"{" + b",".join(b'"%d":1' % number for number in range(MAX_VALUES + 2)) + b"}",
         MANY + b'"b": "' + b'\\"' * 10**6,  # an unterminated string
         MANY + b'"b": "' + b'\\"' * 10**6 + b"\\",
     ],
@@ -59,7 +59,7 @@ def test_a_body_that_is_wrong_everywhere_has_one_mistake() -> None:
     class Outer(Model):
         inside: Names
 
-    for wrong in ({"names": [1] * 10_000}, {str(each): 1 for each in range(10_000)}):
+    for wrong in ({"names": [1] * 10_000}, {str(number): 1 for number in range(10_000)}):
         with pytest.raises(ValidationError) as refused:
             Outer.model_validate({"inside": wrong})
         assert refused.value.error_count() == 1

@@ -17,7 +17,7 @@ HOSTILE = {
     "lists": "a = " + "[" * 50_000,
     "lists over lines": "a = " + "[\n" * 50_000,
     "inline tables": "a = " + "{a = " * 50_000,
-    "keys": "\n".join(f"a{each} = 1" for each in range(TOML.count + 1)),
+    "keys": "\n".join(f"a{number} = 1" for number in range(TOML.count + 1)),
     "tables": "\n".join(f"[a{each}]" for each in range(TOML.count + 1)),
     "values": f"a = [{'1,' * (TOML.count + 1)}]",
     "digits": f"a = {'9' * 5000}",

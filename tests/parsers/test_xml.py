@@ -5,7 +5,7 @@ import pytest
 from parsers.limits import PROFILE, DocumentRefused
 from parsers.readers import read_xml
 
-LAUGHS = "".join(f'<!ENTITY a{each + 1} "{f"&a{each};" * 10}">' for each in range(9))
+LAUGHS = "".join(f'<!ENTITY a{number + 1} "{f"&a{number};" * 10}">' for number in range(9))
 HOSTILE = {
     "laughs": f'<!DOCTYPE a [<!ENTITY a0 "ha">{LAUGHS}]><a>&a9;</a>',
     "external": '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a>&x;</a>',

@@ -23,7 +23,7 @@ def script(name: str) -> str:
 def exchange(command: Sequence[str], messages: Sequence[bytes]) -> list[str]:
     """Let a sender send messages; return the replies that it parsed, with CR between segments."""
     done = subprocess.run(
-        command, cwd=ROOT, input=json.dumps([each.decode() for each in messages]),
+        command, cwd=ROOT, input=json.dumps([message.decode() for message in messages]),
         capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

@@ -22,14 +22,14 @@ def messages_of(installation: PeerSetup, peer: str) -> list[str]:
     messages = installation.receivers[peer].messages()
     if peer != "node-hl7":
         return messages
-    return list(dict.fromkeys(each for each in messages if each.count("MSH|") == 1))
+    return list(dict.fromkeys(message for message in messages if message.count("MSH|") == 1))
 
 
 def wait(installation: PeerSetup, peer: str, mark: str, count: int) -> list[str]:
     """Wait for `count` messages with a text, and return them."""
 
     def found() -> list[str]:
-        return [each for each in messages_of(installation, peer) if mark in each]
+        return [message for message in messages_of(installation, peer) if mark in message]
 
     eventually(lambda: len(found()) >= count)
     return found()
@@ -53,10 +53,13 @@ def results(installation: PeerSetup) -> None:
 @pytest.fixture(scope="module")
 def settled(installation: PeerSetup, results: None) -> dict[str, list[str]]:
     def states() -> dict[str, list[str]]:
-        return {peer: [each["state"] for each in deliveries(installation, peer)] for peer in PEERS}
+        return {
+            peer: [delivery["state"] for delivery in deliveries(installation, peer)]
+            for peer in PEERS
+        }
 
     with suppress(AssertionError):  # a test names the receiver whose deliveries have not ended
-        eventually(lambda: {s for each in states().values() for s in each} == {"done"})
+        eventually(lambda: {s for state in states().values() for s in state} == {"done"})
     return states()
 
 

@@ -23,7 +23,7 @@ def images(tmp_path: Path, *changes: Change) -> list[dict[str, bytes]]:
         disk.replay(1)
         target = tmp_path / f"image{seed}"
         disk.write(target, random.Random(seed))
-        found.append({each.name: each.read_bytes() for each in target.iterdir() if each.is_file()})
+        found.append({path.name: path.read_bytes() for path in target.iterdir() if path.is_file()})
     return found
 
 
@@ -40,7 +40,7 @@ def test_synced_data_is_durable(tmp_path: Path) -> None:
 def test_unsynced_data_may_be_lost_or_torn(tmp_path: Path) -> None:
     """Each sector may survive alone; a later one also without an earlier one."""
     data = b"a" * SECTOR + b"b" * SECTOR
-    found = {each["old"] for each in images(tmp_path, written(1, 0, data))}
+    found = {image["old"] for image in images(tmp_path, written(1, 0, data))}
     assert found >= {b"old", data, bytes(SECTOR)[:0] + b"old" + bytes(SECTOR - 3) + b"b" * SECTOR}
 
 
@@ -49,7 +49,7 @@ def test_a_renamed_file(synced: bool, tmp_path: Path) -> None:
     """A new name is durable after a sync of its folder."""
     rename = Change(0, "rename", path="old", target="new")
     more = [Change(0, "sync names", path="")] if synced else []
-    names = {tuple(each) for each in images(tmp_path, rename, *more)}
+    names = {tuple(image) for image in images(tmp_path, rename, *more)}
     assert names == ({("new",)} if synced else {("new",), ("old",)})
 
 

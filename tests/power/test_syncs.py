@@ -210,4 +210,4 @@ def test_a_file_moved_to_another_disk(tmp_path: Path) -> None:
         before, after = tmp_path / f"inbox {moment}", tmp_path / f"done {moment}"
         _image(before, empty, log, moment, names=True)
         _image(after, empty, other_log, moment, names=False)
-        assert b"ORM" in {each.read_bytes() for each in (*before.glob("1.*"), *after.glob("1.*"))}
+        assert b"ORM" in {path.read_bytes() for path in (*before.glob("1.*"), *after.glob("1.*"))}

@@ -50,7 +50,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
-    plain = (re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings)
     return set(plain)
 
 
@@ -134,7 +134,7 @@ def test_commands_are_valid(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("BRIDGE_HOME", "HOME")
     monkeypatch.chdir(tmp_path)
     for arguments in calls(page):
-        for name in (each for each in arguments if each.endswith(".hl7")):
+        for name in (argument for argument in arguments if argument.endswith(".hl7")):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).touch()
         command = COMMANDS

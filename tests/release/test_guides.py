@@ -102,7 +102,7 @@ def test_the_service_is_stopped_while_a_release_is_installed(tmp_path: Path, way
         if way == "Container":
             continue
         begin, end = kinds.index(["systemctl", "stop"]), kinds.index(["systemctl", "start"])
-        assert [each[0] for each in kinds[begin + 1 : end]] == ["pip", "pip"]
+        assert [kind[0] for kind in kinds[begin + 1 : end]] == ["pip", "pip"]
         assert ("0.2.0" in words, "0.1.0" in words) == (at == 0, at == 1)
 
 

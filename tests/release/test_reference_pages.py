@@ -56,7 +56,7 @@ def _about(model: type[BaseModel]) -> list[str]:
 
 def _nested(annotation: Any) -> type[BaseModel] | None:
     kinds = get_args(annotation) if get_origin(annotation) in (UnionType, Union) else (annotation,)
-    found = [each for each in kinds if inspect.isclass(each) and issubclass(each, BaseModel)]
+    found = [kind for kind in kinds if inspect.isclass(kind) and issubclass(kind, BaseModel)]
     return found[0] if found else None
 
 

@@ -97,5 +97,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _names(bill: dict[str, Any]) -> set[str]:
-    return {f"{each['group']}/{each['name']}" if "group" in each else each["name"]
-            for each in bill["components"]}  # fmt: skip
+    return {
+        "/".join(component[part] for part in ("group", "name") if part in component)
+        for component in bill["components"]
+    }

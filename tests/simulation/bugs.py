@@ -27,7 +27,7 @@ from bridge.store.statements import KeyStatement
 @contextmanager
 def _statements(name: str, change: Callable[[str], str]) -> Iterator[None]:
     before = [(each, getattr(each, name)) for each in (INBOX, OUTBOX)]
-    assert name in {each.name for each in fields(LaneStatements)}
+    assert name in {field.name for field in fields(LaneStatements)}
     for each, statement in before:
         if isinstance(statement, KeyStatement):
             changed: Any = replace(statement, sqlite=change(statement.sqlite))

@@ -107,11 +107,11 @@ class ReportService(httpx.AsyncBaseTransport):
         report = order["Accession"]
         texts = [
             {
-                "content": f"version {each} of {report}",
+                "content": f"version {number} of {report}",
                 "signedAt": "2026-01-01T00:00:00+00:00",
                 "signedBy": {"name": "Reader", "email": "reader@example.org"},
             }
-            for each in range(1, self._versions[report] + 1)
+            for number in range(1, self._versions[report] + 1)
         ]
         text = {"reportInfo": texts[0], "addendumInfo": texts[1:]}
         return {**self._record(report), "text": text}
@@ -236,7 +236,7 @@ class DeliveryStory:
         self._recomposed: set[str] = set()  # control ids; a failover lost what was sent
         self._undone: set[str] = set()  # control ids; a failover lost the outcome
         self._nodes = [
-            Node(world, storage, each, self._begin, self._server) for each in range(plan.nodes)
+            Node(world, storage, number, self._begin, self._server) for number in range(plan.nodes)
         ]
         self._faults = Faults(world, storage, self._nodes, self._lose, self._server)
         for node in self._nodes:

@@ -205,7 +205,7 @@ class IntakeStory:
         self._server = LockServer(world, storage) if self.is_cluster else None
         self._claims = Claims(world, storage, "message", self._server)
         self._nodes = [
-            Node(world, storage, each, self._begin, self._server) for each in range(plan.nodes)
+            Node(world, storage, number, self._begin, self._server) for number in range(plan.nodes)
         ]
         self._faults = Faults(world, storage, self._nodes, self._lose, self._server)
         self._service = ReportService(world, self._faults, plan.loss, self.is_cluster)
@@ -304,9 +304,9 @@ class IntakeStory:
             rows = self._storage.rows("SELECT id, state FROM message WHERE state <> 'done'")
             world.violate(f"not ended: {rows}, {self._open} senders")
         world.events = [
-            each
-            for each in world.events
-            if each.kind is not Kind.ACKNOWLEDGED or (each.order, each.step) not in self._lost
+            event
+            for event in world.events
+            if event.kind is not Kind.ACKNOWLEDGED or (event.order, event.step) not in self._lost
         ]
         for order, step in sorted(self._service.steps.items()):
             world.record(Kind.LISTED, order, step)

@@ -120,7 +120,7 @@ class Storage:
             commit_delay=False,
         )
         self.links = [Link() for _ in range(NODES)]
-        self.databases = [_linked(Database(url, options), each) for each in self.links]
+        self.databases = [_linked(Database(url, options), link) for link in self.links]
         clustered = replace(options, lease_clock=False)
         self.clustered = [_linked(ClusterDatabase(url, clustered), each) for each in self.links]
         self._empty = self.copy()

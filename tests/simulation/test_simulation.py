@@ -22,7 +22,7 @@ FOUND_BY = {
 
 PLAN = Plan(
     seed=7,
-    items=tuple(Item(each % 3, each % 2, each) for each in range(8)),
+    items=tuple(Item(number % 3, number % 2, number) for number in range(8)),
     faults=(
         Fault(FaultKind.FREEZE, 40, 0, 30),
         Fault(FaultKind.KILL, 80, 1, 1),

@@ -116,7 +116,7 @@ def run(world: World, ris: Sink, options: argparse.Namespace, *, own_disk: bool)
     cluster.nodes[0].settle(300)
     ris.wait(len(reader.signed) + len(reader.amended), 60)
     eventually(lambda: cluster.query(OPEN_DELIVERIES) == [(0,)], 300)
-    sent = sum(each.sent for each in senders)
+    sent = sum(sender.sent for sender in senders)
     show(f"{sent} orders sent, {len(reader.signed)} reports signed, {len(ris.received)} results")
     return [
         *verdict.history(cluster, senders, ris, reader), *verdict.counts(cluster, senders),

@@ -93,8 +93,8 @@ def install(url: str) -> None:
         for queue, names in _LANES.items():
             lanes = ", ".join(each if each == "NULL" else f"NEW.{each}" for each in names)
             triggers = (_POSTGRES_FUNCTION, *_POSTGRES_TRIGGERS) if postgresql else _SQLITE_TRIGGERS
-            for each in triggers:
-                connection.exec_driver_sql(each.format(queue=queue, lanes=lanes))
+            for trigger in triggers:
+                connection.exec_driver_sql(trigger.format(queue=queue, lanes=lanes))
     engine.dispose()
 
 

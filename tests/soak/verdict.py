@@ -38,7 +38,7 @@ def history(
 def counts(cluster: Cluster, senders: Sequence[OrderSender]) -> list[str]:
     """Check that each message is stored once."""
     ((stored,),) = cluster.query("SELECT count(*) FROM message")
-    sent = sum(each.sent for each in senders)
+    sent = sum(sender.sent for sender in senders)
     return [] if stored == sent else [f"{stored} messages are stored and {sent} were sent"]
 
 

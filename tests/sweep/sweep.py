@@ -171,15 +171,15 @@ def broken_promises(installation: Installation, observed: Observations) -> list[
         time.sleep(0.1)
     house.settle()
     listed, wrong = [], []
-    orders = {each.order for each in observed.events}
+    orders = {event.order for event in observed.events}
     for row in house.worklist():
-        for each in row["orders"]:
-            accession = each["Accession"]
-            step = 2 if each.get("StudyDescription") == "STEP 2" else 1
+        for order in row["orders"]:
+            accession = order["Accession"]
+            step = 2 if order.get("StudyDescription") == "STEP 2" else 1
             if accession in orders:
                 listed.append(Event(Kind.LISTED, accession, step))
-            if observed.merged.get(accession, each["PatientMRN"]) != each["PatientMRN"]:
-                wrong.append(f"{accession} is still of patient {each['PatientMRN']}")
+            if observed.merged.get(accession, order["PatientMRN"]) != order["PatientMRN"]:
+                wrong.append(f"{accession} is still of patient {order['PatientMRN']}")
     wrong += damaged_databases(house.home)
     delivered = [each for each in delivered if each.order in orders]
     return wrong + violations([*observed.events, *delivered, *listed])

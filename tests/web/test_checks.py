@@ -25,7 +25,7 @@ def test_the_web_apps_pass() -> None:
 
 def test_the_app_speaks_the_languages_that_the_engine_knows() -> None:
     """The codes that a launch may ask for are those that there is a catalogue for."""
-    assert {each.stem for each in (WEB / "locales").glob("*.json")} == set(LANGUAGES)
+    assert {path.stem for path in (WEB / "locales").glob("*.json")} == set(LANGUAGES)
 
 
 def test_the_lock_bears_no_address() -> None:
@@ -40,7 +40,7 @@ def test_the_lock_bears_no_address() -> None:
 def test_the_lock_has_the_compiler_of_every_machine() -> None:
     """The bundler's binaries of Linux, macOS and Windows are all pinned, whoever made the lock."""
     packages = json.loads((WEB / "package-lock.json").read_text("utf-8"))["packages"]
-    systems = {system for each in packages.values() for system in each.get("os", [])}
+    systems = {system for package in packages.values() for system in package.get("os", [])}
 
     assert {"linux", "darwin", "win32"} <= systems
 

@@ -545,7 +545,7 @@ def _home_members(
 def _secret_paths(settings: Settings) -> set[Path]:
     """Return the folder `secrets`, and the other files that the settings name."""
     archive = settings.retention.archive
-    named = {settings.path(each).resolve() for each in paths_in(settings) if each != archive}
+    named = {settings.path(path).resolve() for path in paths_in(settings) if path != archive}
     return {*named - {settings.home.resolve()}, settings.home.resolve() / "secrets"}
 
 

@@ -132,9 +132,9 @@ def with_positions(home: Path, found: Sequence[CheckFinding]) -> list[CheckFindi
     """Return the findings with their positions in the settings file."""
     locator = SettingsLocator(home)
     return [
-        CheckFinding(each.severity, locator.place(each.place, text), text)
-        for each in found
-        for text in [each.message.removeprefix(f"{each.place}: ")]
+        CheckFinding(finding.severity, locator.place(finding.place, text), text)
+        for finding in found
+        for text in [finding.message.removeprefix(f"{finding.place}: ")]
     ]
 
 
@@ -242,8 +242,16 @@ def _channels_not_loaded(settings: Settings) -> Iterator[CheckFinding]:
         if channel.is_loaded(now)
     }
     enabled = [
-        *((ChannelKind.LISTENER, each.name) for each in current.listener if each.enabled),
-        *((ChannelKind.DESTINATION, each.name) for each in current.destination if each.enabled),
+        *(
+            (ChannelKind.LISTENER, listener.name)
+            for listener in current.listener
+            if listener.enabled
+        ),
+        *(
+            (ChannelKind.DESTINATION, destination.name)
+            for destination in current.destination
+            if destination.enabled
+        ),
     ]
     for kind, name in enabled if loaded else ():  # if nothing is loaded, no node runs
         if (kind, name) not in loaded:
@@ -375,9 +383,9 @@ def _descriptors(settings: Settings) -> Iterator[CheckFinding]:
 
 def _exposures(settings: Settings) -> Iterator[CheckFinding]:
     found = list(exposures(settings))
-    for each in found[:_MAX_EXPOSURES]:
-        advice = "; `bridge check --fix` corrects it" if each.fixable else ""
-        yield CheckFinding(CheckSeverity.WARNING, str(each.path), f"{each.problem}{advice}")
+    for exposure in found[:_MAX_EXPOSURES]:
+        advice = "; `bridge check --fix` corrects it" if exposure.fixable else ""
+        yield CheckFinding(CheckSeverity.WARNING, str(exposure.path), f"{exposure.problem}{advice}")
     if len(found) > _MAX_EXPOSURES:
         rest = f"{len(found) - _MAX_EXPOSURES} more files are open to other users"
         yield CheckFinding(CheckSeverity.WARNING, str(settings.home), rest)

@@ -111,7 +111,7 @@ def connection_parts(
     else:
         destination = next(each for each in settings.destination if each.name == name)
         found = destination_parts(settings, destination, find)
-    return [partial(_build, f"{kind} {name}", each) for each in found]
+    return [partial(_build, f"{kind} {name}", part) for part in found]
 
 
 def listener_parts(
@@ -145,7 +145,7 @@ def destination_parts(
 
 
 def _listener(settings: Settings, name: str) -> ListenerSettings:
-    found = next((each for each in settings.listener if each.name == name), None)
+    found = next((listener for listener in settings.listener if listener.name == name), None)
     if found is None:
         raise active_settings.NoSuchListener(name)
     return found
@@ -200,9 +200,9 @@ def _require_free_address(settings: Settings, listener: ListenerSettings) -> Non
 
 
 def _addresses(settings: Settings, excluded: ListenerSettings) -> Iterator[tuple[str, str]]:
-    for each in settings.listener:
-        if each.enabled and each.name != excluded.name:
-            yield f"listener {each.name}", _address_key(each)
+    for listener in settings.listener:
+        if listener.enabled and listener.name != excluded.name:
+            yield f"listener {listener.name}", _address_key(listener)
     if settings.http.bind.port:
         yield "the web server (http.bind)", f"{settings.http.bind.port}"
 

@@ -95,9 +95,9 @@ def allocate_descriptors(settings: Settings, limit: int) -> Descriptors:
     if limit < MIN_LIMIT:
         raise TooFewDescriptors(limit)
     listeners = sum(
-        each.max_connections
-        for each in settings.listener
-        if each.enabled and not isinstance(each.bind, FolderAddress)
+        listener.max_connections
+        for listener in settings.listener
+        if listener.enabled and not isinstance(listener.bind, FolderAddress)
     )
     http = settings.http.max_connections
     fixed = _fixed(settings)

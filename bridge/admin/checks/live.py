@@ -262,15 +262,17 @@ def check_live(home: Path) -> list[CheckFinding]:
     checks = [
         *_services(settings),
         *(
-            PeerCheck(place, partial(_folder, settings, place, each))
-            for each in settings.listener
-            if each.enabled and isinstance(each.bind, FolderAddress)
-            for place in [f"listener {each.name}"]
+            PeerCheck(place, partial(_folder, settings, place, listener))
+            for listener in settings.listener
+            if listener.enabled and isinstance(listener.bind, FolderAddress)
+            for place in [f"listener {listener.name}"]
         ),
         *(
-            PeerCheck(f"destination {each.name}", partial(_destination, settings, each))
-            for each in settings.destination
-            if each.enabled
+            PeerCheck(
+                f"destination {destination.name}", partial(_destination, settings, destination)
+            )
+            for destination in settings.destination
+            if destination.enabled
         ),
     ]
     return with_positions(home, run_checks(checks))

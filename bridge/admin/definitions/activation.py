@@ -155,8 +155,8 @@ def _activate(
         compiled, needed = compile_with_files(sources, name)
         find = _with_sources(find, name, needed)
         records_to_store.append(MappingVersion(name, compiled.version, needed))
-    for each in records_to_store:
-        verify_definition(settings, each.name, find)
+    for record in records_to_store:
+        verify_definition(settings, record.name, find)
     verify_records(settings, records, find)
     records_to_store += records
     with database.write() as connection:
@@ -211,10 +211,14 @@ def _missing_definitions(
     }
     connections = {
         "listener": [
-            each for each in settings.listener if (ChannelKind.LISTENER, each.name) in saved
+            listener
+            for listener in settings.listener
+            if (ChannelKind.LISTENER, listener.name) in saved
         ],
         "destination": [
-            each for each in settings.destination if (ChannelKind.DESTINATION, each.name) in saved
+            destination
+            for destination in settings.destination
+            if (ChannelKind.DESTINATION, destination.name) in saved
         ],
     }
     names = used_definitions(settings.model_copy(update=connections))
@@ -255,9 +259,9 @@ def previous_version(connection: Connection, name: str) -> MappingVersion:
         if each.origin is ActivationOrigin.ROLLBACK and earlier:
             del trail[earlier[-1] :]
         trail.append(each)
-    for each in reversed(trail[:-1]):
-        if each.version != trail[-1].version:
-            return _require_version(connection, name, each.version)
+    for activation in reversed(trail[:-1]):
+        if activation.version != trail[-1].version:
+            return _require_version(connection, name, activation.version)
     active = trail[-1].version if trail else ""
     others = dict.fromkeys(each.version for each in past if each.version != active)
     raise NoPreviousVersion(name, active, list(others)[:_MAX_NAMED])

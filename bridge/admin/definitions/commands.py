@@ -250,7 +250,9 @@ def _listener(name: str, settings: Settings, database: Database) -> ListenerSett
     """Return a listener with its active settings; None without a name."""
     if not name:
         return None
-    known = {each.name: each for each in active_settings.current(settings, database).listener}
+    known = {
+        listener.name: listener for listener in active_settings.current(settings, database).listener
+    }
     if name not in known:
         raise UnusableRequest(f"--listener must be one of {', '.join(known)}")
     return known[name]

@@ -220,13 +220,18 @@ def list_unmapped_codes(
     `value` is the value in the author's draft; `draft_of` returns the files of a draft.
     """
     found = unmapped_codes.list_active(database, _MAX_CODES)
-    drafts = {name: draft_of(name) for name in {each.mapping for each in found}}
+    drafts = {
+        name: draft_of(name)
+        for name in {unmapped_code_record.mapping for unmapped_code_record in found}
+    }
     return [
         {
-            **asdict(each),
-            "value": _value_in(drafts[each.mapping], each.code_table, each.code, back=each.back),
+            **asdict(record),
+            "value": _value_in(
+                drafts[record.mapping], record.code_table, record.code, back=record.back
+            ),
         }
-        for each in found
+        for record in found
     ]
 
 

@@ -83,7 +83,7 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
     with database.read() as connection:
         active = mapping_versions.active_versions(connection)
         drafts = mapping_versions.drafts(connection)
-    in_file = {each.name: each.mappings for each in settings.listener}
+    in_file = {listener.name: listener.mappings for listener in settings.listener}
     known = {*definition_names(file_sources(settings)("")), *active, *(e.name for e in drafts)}
     differ = set(differing_definitions(settings, database))
     return {
@@ -99,11 +99,11 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
         ],
         "destinations": [
             {
-                "name": each.name,
-                "address": str(each.address),
-                "mappings": list(destination_definition_names(each)),
+                "name": destination.name,
+                "address": str(destination.address),
+                "mappings": list(destination_definition_names(destination)),
             }
-            for each in current.destination
+            for destination in current.destination
         ],
         "definitions": [
             {
@@ -136,9 +136,11 @@ def definition_kinds(settings: Settings, database: Database) -> Mapping[str, str
 def connections_using(settings: Settings, name: str) -> dict[str, list[str]]:
     """Return the listeners and destinations that use a definition."""
     return {
-        "listeners": [each.name for each in settings.listener if name in each.mappings],
+        "listeners": [listener.name for listener in settings.listener if name in listener.mappings],
         "destinations": [
-            each.name for each in settings.destination if name in destination_definition_names(each)
+            destination.name
+            for destination in settings.destination
+            if name in destination_definition_names(destination)
         ],
     }
 

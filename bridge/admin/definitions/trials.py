@@ -143,7 +143,9 @@ def stored_samples(
     and fewer messages are returned if they are large.
     """
     settings = active_settings.current(settings, database)
-    users = [each for each in settings.listener if name in each.mappings] or settings.listener
+    users = [
+        listener for listener in settings.listener if name in listener.mappings
+    ] or settings.listener
     listeners = {user.name: user for user in users}
     newest = islice(_newest_rows(database), _WINDOW)
     wanted = (row for row in newest if row.listener in listeners)
@@ -371,7 +373,7 @@ def _outbound_result(
         if reader is not None:
             source = (sample.payload, sample.defaults, sample.charset)
             contexts = sample_contexts(mapping, reader, *source)
-            rendered = [mapping.render(each) for each in contexts]
+            rendered = [mapping.render(result_context) for result_context in contexts]
             written = [each.decode().replace("\r", "\n") for each in rendered]
             unmapped = [code for context in contexts for code in context.unmapped_codes or ()]
             issues += [issue_json(code.issue) for code in dict.fromkeys(unmapped)]

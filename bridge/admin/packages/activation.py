@@ -131,7 +131,11 @@ def plan_activation(
         raise NotImported(f"there is no {FILE}")
     current = active_settings.current(settings, database)
     connections = plan_connections(current, packaged_settings(settings, files[FILE]), keep)
-    changed = [each for each in connections if each.change is not ChangeKind.UNCHANGED]
+    changed = [
+        planned_connection
+        for planned_connection in connections
+        if planned_connection.change is not ChangeKind.UNCHANGED
+    ]
     for each in changed:
         require_files(settings, each.after)
     with database.read() as connection:
@@ -166,10 +170,12 @@ def _records(
     changed: Sequence[PlannedConnection], active: Mapping[str, Activation]
 ) -> Iterator[MappingVersion]:
     """Yield the records of changed connections; a listener's list of definitions is restored."""
-    for each in changed:
-        yield active_settings.make_connection_record(each.kind, each.name, to_table(each.after))
-        if each.kind is ChannelKind.LISTENER:
-            own = active_settings.make_list_record(each.name, [])
+    for connection in changed:
+        yield active_settings.make_connection_record(
+            connection.kind, connection.name, to_table(connection.after)
+        )
+        if connection.kind is ChannelKind.LISTENER:
+            own = active_settings.make_list_record(connection.name, [])
             if own.name in active and active[own.name].version != own.version:
                 yield own
 

@@ -155,8 +155,12 @@ def displaced_by(
     current: Settings, planned: Sequence[PlannedConnection]
 ) -> Iterator[PlannedConnection]:
     """Yield the enabled listeners whose address a listener of the package uses."""
-    named = {each.name for each in planned if each.kind is ChannelKind.LISTENER}
-    used = {key for each in planned if (key := _address_key(each.after)) is not None}
+    named = {connection.name for connection in planned if connection.kind is ChannelKind.LISTENER}
+    used = {
+        key
+        for planned_connection in planned
+        if (key := _address_key(planned_connection.after)) is not None
+    }
     for listener in current.listener:
         if listener.name not in named and _address_key(listener) in used:
             after = listener.model_copy(update={"enabled": False})
@@ -178,7 +182,11 @@ def require_permitted_changes(
     """Raise NotImported if the import replaces connections or files, and must not."""
     if replace:
         return
-    existing = [f"{each.kind} {each.name}" for each in planned if each.before is not None]
+    existing = [
+        f"{connection.kind} {connection.name}"
+        for connection in planned
+        if connection.before is not None
+    ]
     if existing:
         raise NotImported(f"{', '.join(existing)} exists; --replace replaces it")
     replaced = [file.name for file in files if file.before is not None]
@@ -193,7 +201,11 @@ def results(planned: Sequence[PlannedConnection], files: Sequence[FileChange]) -
         ChangeKind.CHANGED: "replaced",
         ChangeKind.DISABLED: "disabled",
     }
-    done = [f"{verbs[each.change]} {each.name}" for each in planned if each.change in verbs]
+    done = [
+        f"{verbs[connection.change]} {connection.name}"
+        for connection in planned
+        if connection.change in verbs
+    ]
     return done + [f"{'replaced' if file.before else 'added'} {file.name}" for file in files]
 
 
@@ -201,16 +213,18 @@ def describe_changes(
     planned: Sequence[PlannedConnection], files: Sequence[FileChange]
 ) -> Iterator[str]:
     """Yield the lines of a difference: connections with their settings, then mapping files."""
-    for each in planned:
-        yield f"{each.kind} {each.name}: {each.change}"
-        for setting in each.differences if each.change is not ChangeKind.NEW else ():
+    for connection in planned:
+        yield f"{connection.kind} {connection.name}: {connection.change}"
+        for setting in connection.differences if connection.change is not ChangeKind.NEW else ():
             before, after = _shown(setting.before), _shown(setting.after)
             yield f"  {setting.name}: {before} -> {after}"
     for file in files:
         yield f"file {file.name}: {ChangeKind.NEW if file.before is None else ChangeKind.CHANGED}"
         if file.before is not None:
             yield from _file_lines(file)
-    if not files and all(each.change is ChangeKind.UNCHANGED for each in planned):
+    if not files and all(
+        planned_connection.change is ChangeKind.UNCHANGED for planned_connection in planned
+    ):
         yield "nothing changes"
 
 
@@ -276,8 +290,10 @@ def contents(settings: Settings, database: Database, names: Sequence[str]) -> Fi
 def definitions_of(settings: Settings, names: Sequence[str]) -> list[str]:
     """Return the names of the definitions that these listeners and destinations use."""
     chosen = {
-        "listener": [each for each in settings.listener if each.name in names],
-        "destination": [each for each in settings.destination if each.name in names],
+        "listener": [listener for listener in settings.listener if listener.name in names],
+        "destination": [
+            destination for destination in settings.destination if destination.name in names
+        ],
     }
     return used_definitions(settings.model_copy(update=chosen))
 
@@ -298,13 +314,22 @@ def _tables(
     found = []
     for kind in KINDS:
         in_file = {table.get("name"): table for table in values.get(kind, [])}
-        for each in active_settings.connections_of(current, kind):
-            if each.name not in names:
+        for connection in active_settings.connections_of(current, kind):
+            if connection.name not in names:
                 continue
-            from_file = active_settings.origin_of(settings, current, kind, each.name) == "file"
-            table = in_file[each.name] if from_file and each.name in in_file else to_table(each)
-            if isinstance(each, ListenerSettings) and table.get("mappings") != each.mappings:
-                table = {**table, "mappings": each.mappings}
+            from_file = (
+                active_settings.origin_of(settings, current, kind, connection.name) == "file"
+            )
+            table = (
+                in_file[connection.name]
+                if from_file and connection.name in in_file
+                else to_table(connection)
+            )
+            if (
+                isinstance(connection, ListenerSettings)
+                and table.get("mappings") != connection.mappings
+            ):
+                table = {**table, "mappings": connection.mappings}
             found.append((kind, table))
     for name in names:
         if name not in [table["name"] for _, table in found]:
@@ -381,9 +406,9 @@ def import_folder(
 
 def read_package(folder: Path) -> Files:
     """Read the files of an interface package. Raises NotImported for links, OSError."""
-    for each in (folder / FILE, folder / MAPPINGS, *(folder / MAPPINGS).rglob("*")):
-        if each.is_symlink():
-            raise NotImported(f"{each.relative_to(folder)} is a symbolic link")
+    for path in (folder / FILE, folder / MAPPINGS, *(folder / MAPPINGS).rglob("*")):
+        if path.is_symlink():
+            raise NotImported(f"{path.relative_to(folder)} is a symbolic link")
     files = {f"{MAPPINGS}/{name}": each for name, each in read_folder(folder / MAPPINGS).items()}
     return {**files, FILE: (folder / FILE).read_text("utf-8")}
 
@@ -397,13 +422,17 @@ def _plan(home: Path, database: Database, files: Files, keep: Sequence[str]) -> 
     current = active_settings.current(known, database)
     for each in (*planned, *displaced_by(current, planned)):
         _require_of_file(known, current, each)
-    for each in planned:
-        if each.change is not ChangeKind.UNCHANGED:
-            require_files(known, each.after)
+    for connection in planned:
+        if connection.change is not ChangeKind.UNCHANGED:
+            require_files(known, connection.after)
     text = _settings_text(home, files[FILE], planned, keep)
     settings = parse(text, home, home / FILE_NAME)
     existing, sources = read_folder(home / MAPPINGS), mappings_of(files)
-    _check(settings, [each.name for each in planned], {**existing, **sources})
+    _check(
+        settings,
+        [planned_connection.name for planned_connection in planned],
+        {**existing, **sources},
+    )
     return ImportPlan(tuple(planned), tuple(changed_files(existing, sources)), text)
 
 
@@ -437,25 +466,27 @@ def _settings_text(
     expected: dict[str, Any] = {**values, **tables}
     replaced: dict[Location, str] = {}
     added = []
-    for each in planned:
-        if each.change is ChangeKind.UNCHANGED:
+    for connection in planned:
+        if connection.change is ChangeKind.UNCHANGED:
             continue
-        own = {table.get("name"): at for at, table in enumerate(expected[each.kind])}
-        if each.change is ChangeKind.NEW:
-            table = _table_of(new, each)
-            added.append(as_toml(each.kind, table))
-            expected[each.kind].append(table)
+        own = {table.get("name"): at for at, table in enumerate(expected[connection.kind])}
+        if connection.change is ChangeKind.NEW:
+            table = _table_of(new, connection)
+            added.append(as_toml(connection.kind, table))
+            expected[connection.kind].append(table)
             continue
-        if each.name not in own:
-            raise NotImported(f"{each.kind} {each.name} is set by an environment variable")
-        old = expected[each.kind][own[each.name]]
-        if each.displaced:
+        if connection.name not in own:
+            raise NotImported(
+                f"{connection.kind} {connection.name} is set by an environment variable"
+            )
+        old = expected[connection.kind][own[connection.name]]
+        if connection.displaced:
             table = {**old, "enabled": False}
         else:
-            table = {k: v for k, v in _table_of(new, each).items() if k not in keep}
+            table = {k: v for k, v in _table_of(new, connection).items() if k not in keep}
             table |= {key: old[key] for key in keep if key in old}
-        expected[each.kind][own[each.name]] = table
-        replaced[(each.kind.value, own[each.name])] = as_toml(each.kind, table)
+        expected[connection.kind][own[connection.name]] = table
+        replaced[(connection.kind.value, own[connection.name])] = as_toml(connection.kind, table)
     changed = replace_tables(text, replaced)
     changed = "\n\n".join(filter(None, [changed.rstrip("\n"), *added])) + "\n"
     expected = {key: value for key, value in expected.items() if value or key in values}

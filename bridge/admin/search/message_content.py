@@ -268,6 +268,7 @@ def shown_bytes(data: bytes) -> str:
     """Return the first bytes that a receiver sent, with control characters as escapes."""
     text = data[:MAX_SHOWN_BYTES].decode("utf-8", "backslashreplace")
     shown = "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
     )
     return shown + ("…" if len(data) > MAX_SHOWN_BYTES else "")

@@ -151,7 +151,10 @@ def visible_sites_hashes(visible_sites: Collection[str]) -> list[int]:
     A message of three or more sites is visible only to users who are not limited to sites.
     """
     sites = sorted(visible_sites)
-    return [sites_hash(each) for each in (*((one,) for one in sites), *combinations(sites, 2))]
+    return [
+        sites_hash(combination)
+        for combination in (*((one,) for one in sites), *combinations(sites, 2))
+    ]
 
 
 def read_numbers(payload: bytes, charset: str = "utf-8") -> MessageNumbers:
@@ -295,12 +298,12 @@ class MessageIndexer:
     def _progress(self, ids: Sequence[int], now: int) -> tuple[int, dict[int, int]]:
         """Return the last id read, and the missing ids that the next batch looks for."""
         last, missing = self._load_position(), dict(self._missing)
-        for each in ids:
-            missing.pop(each, None)
-            if each > last:
-                gap = range(max(last + 1, each - _MAX_GAP), each)
+        for identifier in ids:
+            missing.pop(identifier, None)
+            if identifier > last:
+                gap = range(max(last + 1, identifier - _MAX_GAP), identifier)
                 missing.update((passed, now) for passed in gap)
-                last = each
+                last = identifier
         recent = [(each, since) for each, since in missing.items() if now - since < MISSING_ID_MS]
         return last, dict(recent[-_MAX_MISSING:])
 

@@ -239,9 +239,9 @@ def _spellings_in(
 
 
 def _stored_messages(database: Database, ids: Collection[int]) -> Iterator[MessageDetail]:
-    for each in ids:
+    for identifier in ids:
         try:
-            yield queries.message(database, each)
+            yield queries.message(database, identifier)
         except NoSuchRow:  # retention has removed it
             continue
 

@@ -224,8 +224,8 @@ class SampleMessagesBody(_Body):
     @field_validator("files")
     @classmethod
     def _are_base64(cls, value: list[str]) -> list[str]:
-        for each in value:
-            _decoded(each)
+        for item in value:
+            _decoded(item)
         return value
 
     @model_validator(mode="after")

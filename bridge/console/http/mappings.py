@@ -240,7 +240,7 @@ async def learn(body: SampleMessagesBody, call: CallDep) -> Mapping[str, Any]:
 
 
 def _messages(body: SampleMessagesBody) -> Sequence[bytes]:
-    files = [each for data in body.data for each in messages_in(data)]
+    files = [message for data in body.data for message in messages_in(data)]
     return [*messages_in_text(body.text), *files]
 
 

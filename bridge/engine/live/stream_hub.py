@@ -132,7 +132,7 @@ class StreamHub:
         if streams and now - self._renewed_at >= RENEWED_EVERY_MS:
             self._renewed_at = now
             await self._write(lambda connection: renew(connection, streams, now))
-        sessions = [each.session for each in self._watches]
+        sessions = [stream_watch.session for stream_watch in self._watches]
         if not sessions:
             return
         since = self._newest
@@ -182,7 +182,7 @@ def read_snapshot(
 ) -> LiveSnapshot:
     """Read the changes of the sessions' reports, and their windows and writers."""
     newest = connection.execute(select(func.max(CHANGES.c.cursor))).scalar_one() or 0
-    reports = sorted({each.report_id for each in sessions})
+    reports = sorted({session.report_id for session in sessions})
     changed = (
         select(CHANGES.c.report_id)
         .where(
@@ -199,7 +199,16 @@ def read_snapshot(
         frozenset(connection.execute(changed).scalars()),
         {row.report_id: row.lease_holder for row in connection.execute(writers)},
         _windows(connection, reports, now),
-        _targets(connection, sorted({each.account_id for each in sessions if each.persistent})),
+        _targets(
+            connection,
+            sorted(
+                {
+                    browser_session.account_id
+                    for browser_session in sessions
+                    if browser_session.persistent
+                }
+            ),
+        ),
         *_session_states(connection, sorted({each.pk for each in sessions})),
     )
 

@@ -43,8 +43,8 @@ def is_placeholder(identifier: str, *, emails: frozenset[str], names: frozenset[
 @lru_cache(maxsize=256)
 def _user_identities(emails: frozenset[str], names: frozenset[str]) -> frozenset[str]:
     """Return the folded identities of users: names, addresses, local parts."""
-    local_parts = {each.partition("@")[0].casefold() for each in emails}
-    return frozenset({_folded(each) for each in emails | names} | local_parts) - {""}
+    local_parts = {email.partition("@")[0].casefold() for email in emails}
+    return frozenset({_folded(name) for name in emails | names} | local_parts) - {""}
 
 
 def _folded(text: str) -> str:

@@ -47,7 +47,7 @@ def same_name(one: str, other: str) -> bool:
 
 def _groups(name: str) -> list[str]:
     """Return the folded groups of a name: alphabetic, ideographic, phonetic."""
-    found = [folded_name(each) for each in name.split("=")]
+    found = [folded_name(part) for part in name.split("=")]
     return found + [""] * (3 - len(found))
 
 
@@ -114,11 +114,11 @@ def compare_patient(
     together, another PatientID, or a difference without a PatientID mean another patient.
     `id_is_given` is false if the order has its identifier from the files: then it proves nothing.
     """
-    known_ids = [each for each in mrns if each.strip()]
+    known_ids = [mrn for mrn in mrns if mrn.strip()]
     given_id = file.get(MRN, "").strip()
-    same_id = any(_same_identifier(given_id, each) for each in known_ids)
+    same_id = any(_same_identifier(given_id, identifier) for identifier in known_ids)
     found = [MRN] if given_id and known_ids and not same_id else []
-    known_names = [each for each in names if is_name(each)]
+    known_names = [name for name in names if is_name(name)]
     given_name = file.get(NAME, "")
     if known_names and is_name(given_name):
         names_match = (
@@ -126,7 +126,7 @@ def compare_patient(
         )
         if not any(names_match):
             found.append(NAME)
-    dates = {day for each in birth_dates if (day := unambiguous_date(each))}
+    dates = {day for birth_date in birth_dates if (day := unambiguous_date(birth_date))}
     born = unambiguous_date(file.get(BIRTH_DATE, ""))
     if born and dates and born not in dates:
         found.append(BIRTH_DATE)

@@ -28,7 +28,7 @@ def fingerprint(
     """Return the hexadecimal SHA-256 of the canonical JSON of the signed content."""
     signed = {
         "reportId": report_id,
-        "orders": sorted([each.site, each.mrn, each.accession] for each in orders),
+        "orders": sorted([order.site, order.mrn, order.accession] for order in orders),
         "content": content,
         "signer": signer_email,
         "signedAt": signed_at,
@@ -88,7 +88,7 @@ def may_review(groups: Mapping[str, PrelimGroupPolicy], group: str, reader: Prel
     known = groups.get(group)
     if known is not None and known.reviewers is not None:
         return reader.email in known.reviewers
-    in_a_group = any(reader.email in each.members for each in groups.values())
+    in_a_group = any(reader.email in policy.members for policy in groups.values())
     return reader.role is not SiteRole.PRELIM and not in_a_group
 
 
@@ -96,7 +96,7 @@ def refuse_prelim(
     groups: Mapping[str, PrelimGroupPolicy], group: str, tag: str
 ) -> ErrorCode | None:
     """Return why a group and tag are refused; a site without groups accepts any."""
-    if not any(each.configured for each in groups.values()):
+    if not any(policy.configured for policy in groups.values()):
         return None
     known = groups.get(group)
     if known is None or not known.configured:

@@ -47,7 +47,7 @@ def require_room(connection: Connection, documents: Column[Any], *rows: Conditio
 
 def require_room_for_states(work: Work, report: Report) -> None:
     """Raise EngineError if a report's addenda, reads and signatures have MAX_STORED characters."""
-    own = (_sizes(each.c.document).where(each.c.report_pk == key_of(report)) for each in _TABLES)
+    own = (_sizes(table.c.document).where(table.c.report_pk == key_of(report)) for table in _TABLES)
     _require_room(work.connection, *own)
 
 

@@ -171,7 +171,7 @@ def read_inline(
         return None
     if unmapped or part_number(claimed.flags) is not None:
         return None  # `read` must be the only one that counts unmapped codes
-    if not _PATIENT_ACTIONS.isdisjoint([each.action for each in events]):
+    if not _PATIENT_ACTIONS.isdisjoint([event.action for event in events]):
         return None  # a patient may have thousands of orders
     return _job(claimed, policy, definition, events, unmapped)
 

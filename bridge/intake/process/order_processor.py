@@ -94,7 +94,7 @@ from mappings.language.diagnostics import HookNotCalled
 def patients_of_job(job: MessageJob) -> frozenset[Patient]:
     """Return the patients of a job, survivors in place of merged identifiers."""
     return frozenset(
-        (each.site, mrn) for each in job.events for mrn in (each.mrn, each.prior_mrn) if mrn
+        (event.site, mrn) for event in job.events for mrn in (event.mrn, event.prior_mrn) if mrn
     )
 
 
@@ -104,7 +104,7 @@ def _subjects(job: MessageJob) -> frozenset[Patient]:
 
     A message that names another patient for an order waits for the message with the order.
     """
-    orders = {(each.site, f"order {each.accession}") for each in job.events if each.accession}
+    orders = {(event.site, f"order {event.accession}") for event in job.events if event.accession}
     return patients_of_job(job) | orders
 
 
@@ -261,8 +261,8 @@ class OrderProcessor:
         if deferred:  # read again: their orders have changed
             await self._patient_locks.wait(deferred)
             async with aclosing(self.apply([job.claimed for job in deferred])) as batches:
-                async for each in batches:
-                    yield each
+                async for batch in batches:
+                    yield batch
 
     async def _apply_jobs(
         self, jobs: Sequence[MessageJob], prepared: PreparedBatch

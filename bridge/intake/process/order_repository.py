@@ -192,15 +192,15 @@ def look_up_orders(
     """Address the jobs' events, and read their orders with all related ones."""
     jobs = _with_corrections(connection, jobs)
     numbers = numbers_by_order(event for job in jobs for event in job.events)
-    keys = [key for each in _order_events(jobs) for key in _keys(each)]
+    keys = [key for order_event in _order_events(jobs) for key in _keys(order_event)]
     wanted = {key: numbers.get(key, set()) for key in keys}
     index, others = order_index.find_with_others(connection, wanted)
     jobs = _addressed(connection, jobs, index)
     if others:
         jobs = [_with_conflicts(job, index, others) for job in jobs]
     events = _order_events(jobs)
-    signals = {each for event in events for each in _signals_to_look_up(event, index)}
-    patients = {each for job in jobs for each in job.patients}
+    signals = {signal for event in events for signal in _signals_to_look_up(event, index)}
+    patients = {patient for job in jobs for patient in job.patients}
     for order in order_index.find_related(connection, patients, signals) if signals else ():
         index.setdefault(order.key, order)
     _add_children(connection, events, index)
@@ -314,13 +314,13 @@ def _patients_with_all_orders(jobs: Sequence[MessageJob]) -> set[Patient]:
 
 
 def _moves_to_follow(job: MessageJob) -> list[VisitTransfer]:
-    merges = any(each.action is OrderAction.PATIENT_MERGE for each in job.events)
+    merges = any(event.action is OrderAction.PATIENT_MERGE for event in job.events)
     return list(job.moves.values()) if merges else []
 
 
 def _order_events(jobs: Sequence[MessageJob]) -> list[OrderEvent]:
     return [
-        each for job in jobs for each in merge_events(job.events) if each.action in ORDER_ACTIONS
+        event for job in jobs for event in merge_events(job.events) if event.action in ORDER_ACTIONS
     ]
 
 
@@ -328,7 +328,9 @@ def _addressed(
     connection: Connection, jobs: Sequence[MessageJob], index: Index
 ) -> Sequence[MessageJob]:
     """Resolve events whose order is known by other numbers."""
-    unknown = [each for each in _order_events(jobs) if not is_known(each, index)]
+    unknown = [
+        order_event for order_event in _order_events(jobs) if not is_known(order_event, index)
+    ]
     numbers = {number for each in unknown for number in numbers_to_look_up(each)}
     patients = {(each.site, mrn) for each in unknown for mrn in (each.mrn, each.prior_mrn) if mrn}
     found = order_index.find_by_number(connection, patients, numbers)
@@ -398,7 +400,9 @@ def _orders_of(job: MessageJob) -> frozenset[str]:
 
     A correction that names another patient must wait until the order is stored.
     """
-    return frozenset(f"order {each.site} {each.accession}" for each in job.events if each.accession)
+    return frozenset(
+        f"order {event.site} {event.accession}" for event in job.events if event.accession
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,15 +434,15 @@ class OrderRepository:
         jobs: list[MessageJob] = []
         failures: list[tuple[ClaimedMessage, Exception]] = []
         requeued: list[MessageOutcome] = []
-        for each in claimed:
+        for message in claimed:
             try:
-                jobs.append(read(each, listeners))
+                jobs.append(read(message, listeners))
             except WorkerError:
-                requeued.append(unread_outcome(each))
+                requeued.append(unread_outcome(message))
             except StoreError:  # an earlier version of a mapping could not be looked up
                 raise
             except Exception as error:  # noqa: BLE001  # it becomes the outcome of this message
-                failures.append((each, error))
+                failures.append((message, error))
         locks = self._locks.take({name for job in jobs for name in _orders_of(job)})
         try:
             locked = [job for job in jobs if _orders_of(job) <= locks.names]
@@ -473,8 +477,8 @@ class OrderRepository:
         if len(claimed) > SHORT or self._database.short_work is None:
             return None
         jobs: list[MessageJob] = []
-        for each in claimed:
-            job = read_inline(each, listeners)
+        for message in claimed:
+            job = read_inline(message, listeners)
             if job is None:
                 return None
             jobs.append(job)
@@ -557,7 +561,10 @@ class OrderRepository:
             orders = order_index.find_by_patient(connection, [patient])
         known = [order for order in orders if not order.moved_away]
         known.sort(key=lambda order: -order.last_message)
-        return [*(each.tags for each in demographics.values()), *(order.tags for order in known)]
+        return [
+            *(demographic.tags for demographic in demographics.values()),
+            *(order.tags for order in known),
+        ]
 
     def write(self, connection: Connection, changes: Sequence[MessageChanges]) -> None:
         """Store the changes within a transaction. Raises StoreError."""
@@ -572,16 +579,22 @@ class OrderRepository:
                 undo_merge(connection, site, prior_mrn, self.now())
             for prior, move in change.moves:
                 patient_records.add_transfer(connection, prior, move)
-        for correction in (each for change in changes for each in change.demographics):
+        for correction in (
+            demographic for change in changes for demographic in change.demographics
+        ):
             patient_records.save_demographics(connection, correction)
-        orders = [each for change in changes for each in change.orders]
+        orders = [order for change in changes for order in change.orders]
         order_index.delete_orders(connection, {key for change in changes for key in change.removed})
         order_index.save(connection, _moved_to_survivors(connection, orders))
         reports = {key: value for change in changes for key, value in change.reports.items()}
         order_index.set_reports(connection, reports)
         renamed = {patient for change in changes for patient in change.renamed_patients}
         resume_parked(self._database, connection, renamed)
-        codes = [(each.message_id, each.exception_code) for each in changes if each.exception_code]
+        codes = [
+            (message_changes.message_id, message_changes.exception_code)
+            for message_changes in changes
+            if message_changes.exception_code
+        ]
         exceptions.add(connection, ExceptionSubject.MESSAGE, codes, self.now())
 
 
@@ -683,7 +696,7 @@ def _moved_to_survivors(connection: Connection, orders: Sequence[Order]) -> Sequ
     if not survivors:
         return orders
     moved = []
-    for each in orders:
-        mrn = survivors.get((each.key.site, each.key.mrn), each.key.mrn)
-        moved.append(replace(each, key=replace(each.key, mrn=mrn)))
+    for order in orders:
+        mrn = survivors.get((order.key.site, order.key.mrn), order.key.mrn)
+        moved.append(replace(order, key=replace(order.key, mrn=mrn)))
     return moved

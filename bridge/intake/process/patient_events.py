@@ -124,30 +124,30 @@ async def record_merge(worklist: WorklistClient, context: JobContext, event: Ord
     context.demographics += former_identity(
         event, context.sent, context.job.demographics, context.index.values()
     )
-    for each in duplicate_orders(event, context.index.values()):
-        after = as_moved_by_merge(each.after, event.prior_mrn)
-        await _put_on_worklist(worklist, context, (each.own, each.prior), after)
+    for order in duplicate_orders(event, context.index.values()):
+        after = as_moved_by_merge(order.after, event.prior_mrn)
+        await _put_on_worklist(worklist, context, (order.own, order.prior), after)
 
 
 async def apply_early_rows(
     worklist: WorklistClient, context: JobContext, event: OrderEvent
 ) -> None:
-    for each in match_early_rows(event.site, event.mrn, list(context.index.values())):
-        await withdraw_combined(worklist, context, each.early)
-        await _put_on_worklist(worklist, context, (each.own,), each.after)
+    for row in match_early_rows(event.site, event.mrn, list(context.index.values())):
+        await withdraw_combined(worklist, context, row.early)
+        await _put_on_worklist(worklist, context, (row.own,), row.after)
 
 
 async def withdraw_combined(
     worklist: WorklistClient, context: JobContext, orders: Iterable[Order]
 ) -> None:
     """Withdraw orders that were combined with another one; a report that was begun stays."""
-    for each in orders:
-        notes = await withdraw(worklist.client, each.key)
+    for order in orders:
+        notes = await withdraw(worklist.client, order.key)
         context.notes += [note for note in notes if note != NOTHING_TO_WITHDRAW]
         if "report_kept" in notes:
-            context.put(replace(each, number_only=False))
+            context.put(replace(order, number_only=False))
         else:
-            context.remove(each.key)
+            context.remove(order.key)
 
 
 async def _put_on_worklist(
@@ -156,7 +156,7 @@ async def _put_on_worklist(
     before: tuple[Order, ...],
     after: Order,
 ) -> None:
-    listed = any(each.state == OrderState.ORDERED for each in before)
+    listed = any(order.state == OrderState.ORDERED for order in before)
     differs = not listed or any(each.tags != after.tags for each in before)
     if not after.is_open and listed:
         context.notes += await withdraw(worklist.client, after.key)
@@ -212,8 +212,8 @@ async def apply_patient_events(worklist: WorklistClient, context: JobContext) ->
             await _apply_patient_event(worklist, context, event)
         if event.action is OrderAction.PATIENT_UNMERGE:
             await _undo_merge(worklist, context, event)
-        for each in _current_visit_changes(context, event):
-            await apply_visit_change(worklist, context, each)
+        for change in _current_visit_changes(context, event):
+            await apply_visit_change(worklist, context, change)
         context.moves += moves_of(event, context.sent)
         if event.action is OrderAction.VISIT_MOVE:
             context.renamed_patients.append((event.site, event.mrn))
@@ -320,8 +320,8 @@ async def _apply_patient_event(
     context.renamed_patients += renamed_patients(event, updates)
     if event.action is OrderAction.PATIENT_MERGE:
         await record_merge(worklist, context, event)
-    for each in corrections(event, updates, context.index.values()):
-        context.changed[each.key] = context.index[each.key] = each
+    for correction in corrections(event, updates, context.index.values()):
+        context.changed[correction.key] = context.index[correction.key] = correction
     if updates and not stale:
         tags = {**(known.tags if known is not None else {}), **updates, **newer}
         at, clock = context.sent

@@ -69,7 +69,7 @@ class Launcher:
             for each in waiting:
                 by_token[self._client.token_of(each[0].site)].append(each)
             chunks = [
-                each for group in by_token.values() for each in _chunks(group, self._batch_size)
+                chunk for group in by_token.values() for chunk in _chunks(group, self._batch_size)
             ]
             await asyncio.gather(*map(self._send, chunks))
         except Exception as error:  # noqa: BLE001  # raised to all callers
@@ -94,7 +94,7 @@ class Launcher:
                 if failure.status in SHARED_FAILURES:
                     raise
                 self._has_batch = not failure.is_unsupported
-        return await asyncio.gather(*(self._single(each) for each in launches))
+        return await asyncio.gather(*(self._single(launch) for launch in launches))
 
     async def _single(self, launch: LaunchRequest) -> LaunchResponse | Exception:
         async with self._slots:
@@ -228,7 +228,7 @@ async def reports_of(
             if failure.status == NOT_FOUND and not failure.is_unsupported:
                 continue
             raise
-        found |= {each.report_id: each for each in records}
+        found |= {record.report_id: record for record in records}
     return tuple(found.values())
 
 
@@ -349,8 +349,8 @@ def link_group_names(tasks: Sequence[OrderTask], message_id: int) -> dict[OrderK
         if group is None:
             found.append(group := [])
         group.append(order)
-        for each in signals:
-            groups.setdefault(each, group)
+        for signal in signals:
+            groups.setdefault(signal, group)
     return {
         order.key: f"{message_id}.{number}"
         for number, group in enumerate(found)
@@ -369,7 +369,7 @@ def linked_at_launch(link_groups: Mapping[OrderKey, str], report_ids: ReportIds)
     reports: dict[str, set[str]] = {}
     for key, name in link_groups.items():
         reports.setdefault(name, set()).add(report_ids.get(key, ""))
-    return ["linked" for each in reports.values() if len(each) == 1 and "" not in each]
+    return ["linked" for report in reports.values() if len(report) == 1 and "" not in report]
 
 
 async def unlink_from_group(
@@ -415,7 +415,7 @@ async def link_to_group(
     if len(members) == 1 or _share_report(members, report_ids):
         return []
     if len(orders) <= MAX_LINKED and all(each.key in new_orders for each in orders):
-        ranked = [each.key for each in sorted(members, key=lambda each: each.rank)]
+        ranked = [member.key for member in sorted(members, key=lambda each: each.rank)]
         if await _link(client, ranked, report_ids):
             return ["linked"]
     own = order.key

@@ -344,7 +344,7 @@ class AcknowledgmentBuilder:
         if verdict.is_internal_error or (sequence is not None and sequence.may_change):
             # The listener may accept the same bytes the next time.
             return unique_identity(self._name, self._new_id())
-        broken = any(isinstance(each, MalformedMessage) for each in verdict.refusals)
+        broken = any(isinstance(refusal, MalformedMessage) for refusal in verdict.refusals)
         if verdict.header is None or broken or not verdict.header.control_id.strip():
             # The complete message must not count as a reuse of its control id.
             return payload_identity(self._name, content)

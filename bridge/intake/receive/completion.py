@@ -62,6 +62,6 @@ def all_applied(waiting: "Iterable[asyncio.Future[QueueState]]") -> "asyncio.Fut
 
     async def combine() -> QueueState:
         states = await asyncio.gather(*waiting)
-        return next((each for each in states if each not in APPLIED), states[0])
+        return next((state for state in states if state not in APPLIED), states[0])
 
     return asyncio.ensure_future(combine())

@@ -107,7 +107,7 @@ class EvaluatedMessage(NamedTuple):
 
 def with_part_ids(message: EvaluatedMessage, receipts: Sequence[Receipt]) -> EvaluatedMessage:
     """Add the row ids of the parts after the first."""
-    return message._replace(other_parts=tuple(each.message_id for each in receipts[1:]))
+    return message._replace(other_parts=tuple(receipt.message_id for receipt in receipts[1:]))
 
 
 def send_later(late: ReplyPayloads, peer: Peer) -> None:
@@ -156,7 +156,7 @@ class IntakeHandler:
         one.
         """
         self._policy = policy
-        self.needs_thread = any(each.needs_thread for each in policy.definitions)
+        self.needs_thread = any(definition.needs_thread for definition in policy.definitions)
         """Whether every frame must be evaluated on a thread."""
         self._evaluator = FrameEvaluator(policy, self._report_error)
         evaluate = self._evaluator.evaluate
@@ -293,7 +293,7 @@ class IntakeHandler:
         commit, application = replies[:end], replies[end:]
         ids, limit = (receipt.message_id, *message.other_parts), self._policy.applied_timeout
         applied = Deferred.fromFuture(
-            all_applied(self._completions.wait(each, limit) for each in ids)
+            all_applied(self._completions.wait(identifier, limit) for identifier in ids)
         )
         answer: Deferred[ReplyPayloads] = applied.addCallbacks(
             self._reply_by_state,
@@ -361,7 +361,7 @@ class IntakeHandler:
         if arrivals is None:
             return succeed(self._refuse_batch(frame, messages))
         try:
-            verdicts = [each.verdict for each in messages]
+            verdicts = [message.verdict for message in messages]
             parts = list(map(self._acknowledgments.split_parts, arrivals, verdicts))
             stored = Deferred.fromFuture(self._inbox.accept_many([*chain(*parts)]))
         except Exception as error:  # noqa: BLE001  # there is always an answer
@@ -391,7 +391,7 @@ class IntakeHandler:
             self._reply_to_stored(own[0], with_part_ids(message, own), split_replies(own[0].ack))
             for message, own in zip(messages, receipts, strict=True)
         ]
-        if not any(isinstance(each, Deferred) for each in replies):
+        if not any(isinstance(reply, Deferred) for reply in replies):
             return self._with_commit_block(self._join_replies(frame, replies))  # type: ignore[arg-type]  # checked above
         joined = gather_replies(replies).addCallback(partial(self._join_replies, frame))
         if not self._policy.commit_blocks:
@@ -400,10 +400,10 @@ class IntakeHandler:
         return [COMMIT_ACK]
 
     def _refuse_batch(self, frame: Frame, messages: Sequence[EvaluatedMessage]) -> ReplyPayloads:
-        return self._join_replies(frame, [self._reply_unavailable(each) for each in messages])
+        return self._join_replies(frame, [self._reply_unavailable(message) for message in messages])
 
     def _join_replies(self, frame: Frame, replies: Sequence[ReplyPayloads]) -> ReplyPayloads:
-        flat = [ack for each in replies for ack in each[-1:]]
+        flat = [ack for reply in replies for ack in reply[-1:]]
         if COMMIT_NAK in flat:  # all messages are stored, or none
             return [COMMIT_NAK]
         if replies and not flat:  # no message requests a reply

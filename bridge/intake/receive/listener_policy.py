@@ -138,7 +138,7 @@ def make_listeners(
     `find_version` returns the versions of stored messages; `on_unmapped_codes` is called with
     unmapped codes. Raises MappingErrors, NotInbound, UnknownCharset.
     """
-    compiled = [_make_policy(settings, each, find) for each in settings.listener]
+    compiled = [_make_policy(settings, listener, find) for listener in settings.listener]
     return {
         each.name: replace(each, find_version=find_version, on_unmapped_codes=on_unmapped_codes)
         for each in compiled

@@ -93,7 +93,7 @@ class PatientCheck:
         return tuple(Issue(e.place, e.error_code.value, e.text, refusal=e) for e in found)
 
     def _refusals(self, events: Sequence[OrderEvent]) -> list[MessageRefusal]:
-        patients = {(each.site, mrn) for each in events for mrn in (each.mrn, *each.other_mrns)}
+        patients = {(event.site, mrn) for event in events for mrn in (event.mrn, *event.other_mrns)}
         with self._database.read() as connection:
             survivors, moves = patient_records.find_merges_and_transfers(connection, patients)
             if names_several_patients(connection, events, survivors):
@@ -102,7 +102,8 @@ class PatientCheck:
                 self._refuses_conflicts
                 and not moves
                 and self._has_conflict(
-                    connection, [redirected_to_survivor(each, survivors) for each in events]
+                    connection,
+                    [redirected_to_survivor(order_event, survivors) for order_event in events],
                 )
             ):
                 return [UnknownKeyIdentifier("PID-3")]
@@ -113,9 +114,9 @@ class PatientCheck:
         return [DuplicateKeyIdentifier("MRG-1")] if _closes_circle(events, survivors) else []
 
     def _has_conflict(self, connection: Connection, events: Sequence[OrderEvent]) -> bool:
-        changes = [each for each in events if each.action in ORDER_ACTIONS - CREATING_ACTIONS]
+        changes = [event for event in events if event.action in ORDER_ACTIONS - CREATING_ACTIONS]
         index, others = order_index.find_with_others(connection, numbers_by_order(changes))
-        return any(orders_of_others(each, index, others) for each in changes)
+        return any(orders_of_others(change, index, others) for change in changes)
 
     def _events(self, payload: bytes) -> Sequence[OrderEvent]:
         header, policy = peek(payload), self._policy
@@ -126,7 +127,7 @@ class PatientCheck:
 def _has_merge(payload: bytes) -> bool:
     """Search for a segment MRG in slices, with pauses between them."""
     if len(payload) <= _SLICE_BYTES:
-        return any(each in payload for each in _MERGES)
+        return any(merge in payload for merge in _MERGES)
     for end in range(_SLICE_BYTES, len(payload) + _SLICE_BYTES, _SLICE_BYTES):
         start = max(0, end - _SLICE_BYTES - len(_MERGES[0]) + 1)
         if any(payload.find(each, start, end) >= 0 for each in _MERGES):
@@ -166,9 +167,9 @@ def _has_change(payload: bytes) -> bool:
 
 def _closes_circle(events: Iterable[OrderEvent], survivors: Survivors) -> bool:
     return any(
-        each.action is OrderAction.PATIENT_MERGE
-        and survivors.get((each.site, each.mrn)) == each.prior_mrn
-        for each in events
+        event.action is OrderAction.PATIENT_MERGE
+        and survivors.get((event.site, event.mrn)) == event.prior_mrn
+        for event in events
     )
 
 

@@ -224,7 +224,7 @@ class Sequencer:
         result: asyncio.Future[Sequence[Receipt]] = asyncio.get_running_loop().create_future()
         self._progress.stored, finish = self._finisher(partial(set_outcome, result))
         stored.add_done_callback(lambda done: finish(done.exception() or done.result()))
-        self._progress.heads = [not part_number(each.flags) for each in arrivals]
+        self._progress.heads = [not part_number(arrival.flags) for arrival in arrivals]
         return result
 
     def acknowledged(self, message_id: int) -> None:

@@ -141,7 +141,7 @@ class Verdict(NamedTuple):
         Whether an error of this program is a cause of the refusal: the same bytes may be accepted
         later.
         """
-        return any(isinstance(each, InternalError) for each in self.refusals)
+        return any(isinstance(refusal, InternalError) for refusal in self.refusals)
 
 
 VerdictRule = Callable[[Verdict, bytes], Verdict]
@@ -251,7 +251,7 @@ def _lanes(patients: Sequence[str]) -> tuple[int, ...]:
     """Return the lanes of the patients of a message; at least one."""
     if len(patients) == 1:
         return (lane(patients[0]),)
-    return tuple(dict.fromkeys(lane(each) for each in patients or ("",)))
+    return tuple(dict.fromkeys(lane(patient) for patient in patients or ("",)))
 
 
 _BLANK = b" \t\r\n\xef\xbb\xbf"
@@ -277,7 +277,7 @@ def split_batch(frame: Frame) -> list[Frame]:
         return [frame]
     if not messages and batch_refusal(frame.payload, checked=True):
         return [frame]
-    return [Frame(each, frame.truncated) for each in messages]
+    return [Frame(message, frame.truncated) for message in messages]
 
 
 def batch_refusal(payload: bytes, *, checked: bool) -> MessageRefusal | None:

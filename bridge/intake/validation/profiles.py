@@ -126,7 +126,7 @@ class _ProfileReader:
         except ValueError:  # a Z segment or a local data type
             return ()
         children = known[1] if kind == "Segment" else known
-        return tuple((each[0], each[1], _NEVER, each[3]) for each in children[listed:])
+        return tuple((child[0], child[1], _NEVER, child[3]) for child in children[listed:])
 
 
 def _is_plain(kind: str, version: str) -> bool:

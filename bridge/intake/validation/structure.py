@@ -38,7 +38,11 @@ _GROUP: Final = re.compile(r"(Error: (?:Missing required child|Child limit excee
 def without_undeclared(segments: Sequence[str], reference: Any) -> list[str]:
     """Remove the Z segments that the profile (None: no profile) does not declare."""
     named = set(_names(reference)) if reference else set()
-    return [each for each in segments if each[:1].upper() != "Z" or each[:3].upper() in named]
+    return [
+        segment
+        for segment in segments
+        if segment[:1].upper() != "Z" or segment[:3].upper() in named
+    ]
 
 
 def _names(reference: Any) -> Iterator[str]:
@@ -81,7 +85,7 @@ def naming_first_segment(line: str, version: str) -> str:
             order, children = load_reference(name, "Group", version)[:2]
             if order == "choice":
                 return line
-            name, kind = next(((each[0], each[3]) for each in children if each[2][0]), ("", ""))
+            name, kind = next(((child[0], child[3]) for child in children if child[2][0]), ("", ""))
     except ChildNotFound:
         return line
     return f"{match[1]}{name}" if name else line
@@ -146,8 +150,8 @@ def _is_malformed(component: Any) -> bool:
     if kind:
         return not _is_valid(kind, component.to_er7())
     return any(
-        _checked_type(each) and not _is_valid(_checked_type(each), each.to_er7())
-        for each in component.children
+        _checked_type(child) and not _is_valid(_checked_type(child), child.to_er7())
+        for child in component.children
     )
 
 
@@ -213,14 +217,14 @@ def validate(
     if profile is not None and structure not in profile:
         return [ValidationFinding(StructureViolation("MSH-9"), is_error=True)]
     reference = profile and profile[structure]
-    segments = without_undeclared([each.text() for each in message.segments], reference)
+    segments = without_undeclared([segment.text() for segment in message.segments], reference)
     text = "".join(f"{each}\r" for each in segments)
     is_strict = profile is not None or message.header.version not in _WARN_ONLY_VERSIONS
     try:
         lines, places, values = _report(text, structure, reference)
         found = read_report(lines)
-        found += [ValidationFinding(StructureViolation(each), is_error=True) for each in places]
-        found += [ValidationFinding(WrongDataType(each), is_error=True) for each in values]
+        found += [ValidationFinding(StructureViolation(place), is_error=True) for place in places]
+        found += [ValidationFinding(WrongDataType(value), is_error=True) for value in values]
         return found if is_strict else [replace(each, is_error=False) for each in found]
     except (HL7apyException, AttributeError):  # hl7apy cannot parse it
         return [ValidationFinding(StructureViolation("MSH-9"), is_error=is_strict)]
@@ -230,7 +234,7 @@ def _parts(message: Message) -> int:
     """Count the separators: hl7apy builds an object for each."""
     marks = message.delimiters
     separators = [marks.field, marks.component, marks.repetition, marks.subcomponent]
-    return sum(message.raw.count(each.encode()) for each in separators if each)
+    return sum(message.raw.count(separator.encode()) for separator in separators if separator)
 
 
 def _structure(message: Message) -> str:

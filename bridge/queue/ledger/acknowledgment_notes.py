@@ -55,8 +55,8 @@ class AcknowledgmentNotes:
 
     def discard(self, message_ids: Sequence[int]) -> None:
         """Remove messages whose acknowledgment was written with their claim."""
-        for each in message_ids:
-            self._pending.pop(each, None)
+        for identifier in message_ids:
+            self._pending.pop(identifier, None)
 
     def _run(self) -> None:
         ended = False

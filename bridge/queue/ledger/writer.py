@@ -177,8 +177,8 @@ class ArrivalWriter:
         """
         try:
             arrivals = [
-                self._blobs.store(each) if len(each.payload) >= LARGE else each
-                for each in group.arrivals
+                self._blobs.store(arrival) if len(arrival.payload) >= LARGE else arrival
+                for arrival in group.arrivals
             ]
         except Exception as error:  # noqa: BLE001  # as above
             return _as_store_error(error)
@@ -231,7 +231,7 @@ def results_of(groups: Sequence[ArrivalGroup], receipts: Sequence[Receipt]) -> l
 
 def _are_distinct(arrivals: Sequence[Arrival]) -> bool:
     """True if no arrival of a batch can be a copy of another."""
-    return len(arrivals) == 1 or len({each.identity for each in arrivals}) == len(arrivals)
+    return len(arrivals) == 1 or len({arrival.identity for arrival in arrivals}) == len(arrivals)
 
 
 def _as_store_error(error: Exception) -> StoreError:

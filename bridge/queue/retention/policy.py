@@ -85,7 +85,10 @@ def _row_by_row(
     except_partitions: Sequence[Partition] = (),
 ) -> int:
     rows, bodies = queue_table.rows, queue_table.bodies
-    outside = [not_(rows.c.id.between(each.low, each.high - 1)) for each in except_partitions]
+    outside = [
+        not_(rows.c.id.between(partition.low, partition.high - 1))
+        for partition in except_partitions
+    ]
 
     def find(connection: Connection, after: int, size: int) -> list[int]:
         old = select(rows.c.id).where(

@@ -187,8 +187,8 @@ def _narrowed(
 ) -> tuple[int, int]:
     """Narrow a range of ids to the partition that contains the first row of a time or later."""
     query = " UNION ALL ".join(
-        _FIRST.format(low=each.low, came=stored_at_column, table=f"message_{each.name}")
-        for each in parts
+        _FIRST.format(low=part.low, came=stored_at_column, table=f"message_{part.name}")
+        for part in parts
     )
     found = connection.execute(text(query)).all()
     firsts = sorted((row.low, row.came) for row in found if row.came is not None)

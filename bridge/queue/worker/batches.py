@@ -57,7 +57,7 @@ class AsyncInbox:
 
     async def _with_payloads(self, batch: ClaimedBatch) -> ClaimedBatch:
         self._more = batch.more
-        if all(each.payload for each in batch.messages):
+        if all(message.payload for message in batch.messages):
             return batch
         return await Threads.INTAKE.run(self._inbox.with_payloads, batch)
 
@@ -76,7 +76,7 @@ class AsyncInbox:
 
 
 def _are_short(outcomes: Sequence[MessageOutcome]) -> bool:
-    are_short = all(each.records is None or each.records.is_short for each in outcomes)
+    are_short = all(outcome.records is None or outcome.records.is_short for outcome in outcomes)
     return are_short and len(outcomes) <= SHORT
 
 
@@ -129,7 +129,7 @@ class InFlightBatches:
         return [each for batch in self._messages.values() for each in batch]
 
     def message_ids(self) -> list[int]:
-        return [each.message_id for each in self.messages()]
+        return [message.message_id for message in self.messages()]
 
     async def wait_until_empty(self, seconds: float) -> None:
         """Wait until no batch is in progress, at most `seconds`."""

@@ -134,9 +134,9 @@ class Worker:
         messages, ends_at = self._batches.messages(), self._inbox.lease_from_now()
         ids = [each.message_id for each in messages]
         extended = await Threads.LEASES.run(self._inbox.extend, ids, self._clock())
-        for each in messages:
-            if each.message_id in extended and each.lease.is_held:
-                each.lease.ends_at = ends_at
+        for message in messages:
+            if message.message_id in extended and message.lease.is_held:
+                message.lease.ends_at = ends_at
         requeued = await Threads.LEASES.run(self._inbox.requeue_expired_claims, self._clock())
         if await Threads.LEASES.run(self._inbox.correct_due_times, self._clock()) or requeued:
             self.notify_of_old_messages()
@@ -245,13 +245,13 @@ class Worker:
 
     async def _work(self, claimed: Sequence[ClaimedMessage]) -> None:
         began = asyncio.get_running_loop().time()
-        unsettled = {each.message_id: each for each in claimed}
+        unsettled = {message.message_id: message for message in claimed}
         engine_reached = False
         try:
             async with aclosing(self._apply(claimed)) as batches:
                 async for outcomes in batches:
                     engine_reached |= any(
-                        each.failure is not FailureKind.TRANSIENT for each in outcomes
+                        outcome.failure is not FailureKind.TRANSIENT for outcome in outcomes
                     )
                     await self._settle_known(outcomes, unsettled, engine_reached=engine_reached)
         except Exception as error:  # noqa: BLE001  # the messages must be retried after any error
@@ -269,9 +269,9 @@ class Worker:
         engine_reached: bool = False,
     ) -> None:
         known = [
-            self._completed(each, unsettled[each.message_id])
-            for each in outcomes
-            if each.message_id in unsettled
+            self._completed(outcome, unsettled[outcome.message_id])
+            for outcome in outcomes
+            if outcome.message_id in unsettled
         ]
         if known:
             await self._store_outcomes(
@@ -353,13 +353,15 @@ def _shift_retry_times(outcomes: Sequence[MessageOutcome], passed: int) -> Seque
     if not passed:
         return outcomes
     return [
-        each if each.retry_at is None else replace(each, retry_at=each.retry_at + passed)
-        for each in outcomes
+        outcome
+        if outcome.retry_at is None
+        else replace(outcome, retry_at=outcome.retry_at + passed)
+        for outcome in outcomes
     ]
 
 
 def _any_postponed(outcomes: Sequence[MessageOutcome]) -> bool:
-    return any(each.event is QueueEvent.POSTPONED for each in outcomes)
+    return any(outcome.event is QueueEvent.POSTPONED for outcome in outcomes)
 
 
 def _unknown(message_id: int) -> MessageOutcome:

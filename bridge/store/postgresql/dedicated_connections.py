@@ -118,7 +118,7 @@ class Presence:
         self._database = database
         self._late_seconds = late_seconds
         self._timer = timer
-        self._names = [lock_key(lock_name(each)) for each in names]
+        self._names = [lock_key(lock_name(name)) for name in names]
         self._leader_key = lock_key(f"jobs {jobs}") if jobs else None
         self._heartbeat = Heartbeat(timer)
         self._is_leader = threading.Event()
@@ -345,6 +345,6 @@ class NotificationListener:
         driver.execute(f"LISTEN {self._channel}")
         self._callback()  # notifications may have been lost meanwhile
         while not self._stopped.is_set():
-            for each in driver.notifies(timeout=STOP_CHECK_SECONDS):
-                if each.payload != self._database.notification_id:
+            for notify in driver.notifies(timeout=STOP_CHECK_SECONDS):
+                if notify.payload != self._database.notification_id:
                     self._callback()

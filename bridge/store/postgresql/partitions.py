@@ -127,7 +127,9 @@ def _needs_more(database: Database, size: int) -> bool:
 
 
 def _free_ids(connection: Connection) -> int:
-    return max((each.high for each in partitions(connection)), default=0) - last_id(connection)
+    return max((partition.high for partition in partitions(connection)), default=0) - last_id(
+        connection
+    )
 
 
 def _create_next(database: Database, connection: Connection, size: int) -> int:
@@ -138,7 +140,7 @@ def _create_next(database: Database, connection: Connection, size: int) -> int:
     rest = ", ".join(f"{table}_{_DEFAULT}" for table in TABLES)
     connection.execute(text(f"LOCK TABLE {rest} IN ACCESS EXCLUSIVE MODE"))
     # Assigned ids outside of all ranges are in the default partitions and stay there.
-    low = max([last_id(connection) + 1, *(each.high for each in partitions(connection))])
+    low = max([last_id(connection) + 1, *(partition.high for partition in partitions(connection))])
     create(connection, low, low + size)
     return 1
 

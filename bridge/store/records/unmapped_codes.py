@@ -170,7 +170,7 @@ class UnmappedCodeCounter:
 
     def note(self, mapping: str, version: str, unmapped: Collection[UnmappedCode]) -> None:
         """Count the unmapped codes of one message, each code once."""
-        found = {CodeKey(mapping, each.table, storable_code(each)): each for each in unmapped}
+        found = {CodeKey(mapping, code.table, storable_code(code)): code for code in unmapped}
         with self._guard:
             for key, each in found.items():
                 full = len(self._counts) >= MAX_COUNTED_CODES and key not in self._counts

@@ -144,14 +144,14 @@ def test_destinations(tmp_path: Path, peers: Peers) -> None:
     ]
     nowhere = '[[destination]]\nname = "nowhere"\naddress = "no-such-host.invalid:1"\n'
     findings = check_live(home(tmp_path, peers, "".join([*sections, nowhere])))
-    messages = {each.place.rpartition(" ")[2]: each.message for each in findings}
+    messages = {finding.place.rpartition(" ")[2]: finding.message for finding in findings}
     assert messages.pop("nowhere").startswith(
         "no response from no-such-host.invalid:1: unknown host"
     )
     assert messages.keys() == {name for name, (_, _, expected) in wanted.items() if expected}
     for name, message in messages.items():
         assert wanted[name][2] in message
-    assert all(f"{tmp_path / 'bridge.toml'}:" in each.place for each in findings)
+    assert all(f"{tmp_path / 'bridge.toml'}:" in check_finding.place for check_finding in findings)
     assert {each.severity for each in findings if "leaves" in each.place} == {CheckSeverity.WARNING}
 
 
@@ -171,7 +171,7 @@ def test_http_receiver(tmp_path: Path, peers: Peers, status: int, expected: str 
     """The check reports only those HTTP responses that show a wrong setting."""
     section = f'[[destination]]\nname = "web"\naddress = "{peers.service(status)}/hl7"\n'
     findings = check_live(home(tmp_path, peers, section))
-    assert [expected in each.message for each in findings if expected] == [True] * (
+    assert [expected in finding.message for finding in findings if expected] == [True] * (
         expected is not None
     )
     assert len(findings) == (expected is not None)
@@ -203,7 +203,7 @@ def test_a_page_instead_of_the_report_service(tmp_path: Path, peers: Peers) -> N
 def test_report_service(tmp_path: Path, peers: Peers, status: int, expected: str | None) -> None:
     """The report service answers 400 to a request without a report. Other statuses are reported."""
     findings = check_live(home(tmp_path, peers, "", peers.service(status)))
-    assert [expected in each.message for each in findings if expected] == [True] * (
+    assert [expected in finding.message for finding in findings if expected] == [True] * (
         expected is not None
     )
     assert len(findings) == (expected is not None)
@@ -249,7 +249,7 @@ def test_database_server(
     def errors_with(url: str) -> list[str]:
         settings.write_text(plain.replace("sqlite:///bridge.db", url), "utf-8")
         found = check_home(folder)
-        return [each.message for each in found if each.severity is CheckSeverity.ERROR]
+        return [finding.message for finding in found if finding.severity is CheckSeverity.ERROR]
 
     (down,) = errors_with("postgresql+psycopg://u:hidden@127.0.0.1:1/x")
     assert "Connection refused" in down
@@ -291,7 +291,7 @@ def home_with(folder: Path, text: str) -> Path:
 def test_listeners_and_destinations(tmp_path: Path) -> None:
     """A finding has its own line where it is known, else the line of the connection."""
     text = f'{HOME}tls = {{ ca = "missing-ca.pem" }}\n'
-    found = [(each.place, each.message) for each in check_home(home_with(tmp_path, text))]
+    found = [(finding.place, finding.message) for finding in check_home(home_with(tmp_path, text))]
     file = tmp_path / "bridge.toml"
     for place, expected in (
         ("2:1: database.url", "does not exist"),
@@ -339,7 +339,9 @@ def test_tracing_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """The check names the package to install for tracing, because the service would not start."""
     home = home_with(tmp_path, '[tracing]\nendpoint = "http://127.0.0.1:4318"\n')
     monkeypatch.setattr(tracing, "_NEEDED", ("opentelemetry.no_such.part",))
-    findings = [each for each in check_home(home) if each.place.endswith(": tracing.endpoint")]
+    findings = [
+        finding for finding in check_home(home) if finding.place.endswith(": tracing.endpoint")
+    ]
     assert [each.message for each in findings] == [
         "install report-bridge[tracing], or leave it empty"
     ]
@@ -355,10 +357,14 @@ def test_a_damaged_database(tmp_path: Path) -> None:
         connection.execute("INSERT INTO t VALUES ('abcdef')")
         connection.commit()
     intact = file.read_bytes()
-    assert not [each for each in check_home(home) if "damaged" in each.message]
+    assert not [finding for finding in check_home(home) if "damaged" in finding.message]
     for damaged in (intact.replace(b"abcdef", b"abcdeg", 1), intact[:4096] + bytes(4096)):
         file.write_bytes(damaged)
-        assert [each for each in check_home(home) if "damaged" in each.message]
+        assert [
+            check_finding
+            for check_finding in check_home(home)
+            if "damaged" in check_finding.message
+        ]
 
 
 @pytest.mark.parametrize(
@@ -385,8 +391,8 @@ def test_weak_settings(
     for name, value in more.items():
         monkeypatch.setenv(name, value)
     found = list(check_sign_in(load(home)))
-    assert [each.place for each in found] == place
-    assert all(each.severity is CheckSeverity.WARNING for each in found)
+    assert [finding.place for finding in found] == place
+    assert all(check_finding.severity is CheckSeverity.WARNING for check_finding in found)
 
 
 def test_an_undeclared_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,14 +410,14 @@ def test_an_undeclared_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ('["10.0.0.1", "127.0.0.1"]', []),
     ):
         monkeypatch.setenv("BRIDGE_HTTP__TRUSTED_PROXIES", declared)
-        assert [each.place for each in check_sign_in(load(home))] == places
+        assert [finding.place for finding in check_sign_in(load(home))] == places
 
 
 def test_all_are_listed() -> None:
     """With all protections the check has one note and no warning."""
     (note,) = protection_findings(ALL_PROTECTIONS)
     assert note.severity is CheckSeverity.NOTE
-    assert all(each in note.message for each in ALL_PROTECTIONS)
+    assert all(protection in note.message for protection in ALL_PROTECTIONS)
 
 
 def test_none_is_a_warning() -> None:
@@ -426,7 +432,7 @@ def test_none_is_a_warning() -> None:
 def test_missing_protections_are_named() -> None:
     """The note names missing protections, but not namespaces if the filter allows no socket."""
     _, warning = protection_findings(
-        [each for each in ALL_PROTECTIONS if each not in (LANDLOCK, NAMESPACES)]
+        [protection for protection in ALL_PROTECTIONS if protection not in (LANDLOCK, NAMESPACES)]
     )
     assert LANDLOCK in warning.message
     assert NAMESPACES not in warning.message
@@ -440,5 +446,5 @@ def test_missing_protections_are_named() -> None:
 def test_the_command_lists_them(tmp_path: Path) -> None:
     create_data_directory(tmp_path / "home")
     printed = CliRunner().invoke(application, ["check", "--home", str(tmp_path / "home")]).stdout
-    for each in check_protections():
-        assert f"{each.severity:<7} worker processes: {each.message}" in printed
+    for protection in check_protections():
+        assert f"{protection.severity:<7} worker processes: {protection.message}" in printed

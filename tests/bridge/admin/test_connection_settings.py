@@ -61,7 +61,8 @@ class ConnectionsHarness:
     def address(self, name: str) -> str:
         """The address of an active destination; empty if there is none."""
         found = connections_of(current(self.settings, self.database), ChannelKind.DESTINATION)
-        return next((str(each.address) for each in found if each.name == name), "")  # type: ignore[union-attr]
+        addresses = {one.name: str(one.address) for one in found if hasattr(one, "address")}
+        return addresses.get(name, "")
 
     def mistakes(self, kind: str, table: dict[str, Any], *, new: bool = True) -> dict[str, str]:
         found = self.setup.check(ProposedConnection(ChannelKind(kind), table, new))["mistakes"]
@@ -167,7 +168,9 @@ def test_the_check_finds_connections_that_an_earlier_release_saved(
     where = "bind" if kind == "listener" else "address"
     table = {"name": "x", where: "folder:../outside"} | ({"site": "S"} if where == "bind" else {})
     save_as_before(harness.database, kind, table)
-    found = [each for each in check_home(harness.settings.home) if each.place == f"{kind} x"]
+    found = [
+        finding for finding in check_home(harness.settings.home) if finding.place == f"{kind} x"
+    ]
     (refused,) = [each for each in found if each.severity is CheckSeverity.ERROR]
     assert refused.message.startswith(f"{where}: ")
     assert "is not inside HOME; only bridge.toml can name such a path" in refused.message
@@ -219,10 +222,10 @@ def test_the_console_overrides_the_file(harness: ConnectionsHarness) -> None:
     assert harness.address("back") == "folder:back"
     now = current(harness.settings, harness.database)
     assert origin_of(harness.settings, now, ChannelKind.DESTINATION, "back") == "both"
-    messages = [each.message for each in check_home(harness.settings.home)]
+    messages = [finding.message for finding in check_home(harness.settings.home)]
     assert "the console overrides bridge.toml" in messages
     harness.put("street", {"address": "127.0.0.1:1"}, new=True)
-    places = [each.place for each in check_live(harness.settings.home)]
+    places = [check_finding.place for check_finding in check_live(harness.settings.home)]
     assert places == ["destination street"], "the check uses the active settings"
     harness.put("back", None, on=version)
     assert harness.address("back") == "127.0.0.1:9"

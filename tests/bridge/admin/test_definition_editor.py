@@ -70,7 +70,9 @@ def test_a_new_sender_needs_no_file(drafts: DefinitionEditor) -> None:
     (listener,) = overview["listeners"]
     assert listener["mappings"] == ["ris-c", "orders", "patients"]
     assert listener["settings"] == ["orders", "patients"]
-    (made,) = [each for each in overview["definitions"] if each["name"] == "ris-c"]
+    (made,) = [
+        definition for definition in overview["definitions"] if definition["name"] == "ris-c"
+    ]
     assert made["in_force"]["version"] == done["version"] == saved["version"]
     assert (made["in_force"]["actor"], made["in_force"]["reason"]) == (ANN, "a new sender")
     assert (made["drafts"], made["used"]["listeners"]) == ([], ["ris"])
@@ -80,7 +82,7 @@ def test_a_draft_with_mistakes(drafts: DefinitionEditor) -> None:
     """A draft reports all mistakes with file, line, column and suggestion. It is not activated."""
     text = f"{SENDER}tags:\n  PatientMRM: PID-2\n  Accession: {{from: ORB-3.2}}\n"
     saved = save(drafts, text)
-    places = [(each["file"], each["line"], each["column"]) for each in saved["issues"]]
+    places = [(issue["file"], issue["line"], issue["column"]) for issue in saved["issues"]]
     assert {("ris-c.yaml", 5, 3), ("ris-c.yaml", 6, 21)} <= set(places)
     assert "'PatientMRN'" in saved["issues"][0]["message"]
     assert drafts.definition("ris-c", ANN)["issues"] == saved["issues"]

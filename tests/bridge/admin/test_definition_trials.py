@@ -57,7 +57,7 @@ Console = tuple[DefinitionEditor, DefinitionTrials]
 def try_messages(
     trials: DefinitionTrials, name: str, *messages: bytes, version: str = "draft"
 ) -> Any:
-    return trials.try_out(name, ANN, version, [TrialMessage(each) for each in messages])
+    return trials.try_out(name, ANN, version, [TrialMessage(message) for message in messages])
 
 
 def test_charset_of_pasted_messages(console: Console) -> None:
@@ -76,7 +76,7 @@ def test_used_and_unused_fields(console: Console) -> None:
     assert event["clinical_info"]["Metadata"]["ReadingRoom"] == "Room 2"
     assert {"PID-2", "OBR-3", "ZRM-2"} <= set(trial["used"])
     assert "MSH-7" in trial["unused"]
-    pid = next(each for each in trial["segments"] if each["place"] == "PID")
+    pid = next(segment for segment in trial["segments"] if segment["place"] == "PID")
     assert pid["fields"][:5] == ["1", "S2", "", "", "Šimák%Zoë"]
 
 

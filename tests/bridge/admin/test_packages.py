@@ -85,7 +85,7 @@ def test_import(two_homes: tuple[Home, Home]) -> None:
     data = first.parcels.export_zip(["ris-u", "back"])
     shown = second.parcels.preview(data)
     assert shown["channels"] == ["ris-u", "back"]
-    assert {each["name"]: each["before"] for each in shown["files"]} == {
+    assert {file["name"]: file["before"] for file in shown["files"]} == {
         "codes/ours.csv": None,
         "ris-u.yaml": None,
     }
@@ -98,7 +98,10 @@ def test_import(two_homes: tuple[Home, Home]) -> None:
     assert (second.path / "bridge.toml").read_text() == "", "the import does not change the files"
     assert second.parcels.export_zip(["ris-u", "back"]) == data, "the export equals the import"
     shown = second.parcels.preview(data)
-    assert [each["change"] for each in shown["connections"]] == ["unchanged", "unchanged"]
+    assert [connection["change"] for connection in shown["connections"]] == [
+        "unchanged",
+        "unchanged",
+    ]
     with pytest.raises(InvalidState, match="listener ris-u, destination back exists"):
         second.parcels.import_zip(package(data, shown["mark"]))
     with pytest.raises(NoSuchItem):

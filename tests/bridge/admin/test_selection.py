@@ -32,7 +32,7 @@ def test_rate() -> None:
     done = list(requeue_each([1, 2, 3, 4, 5], again, 4, time.passes, time))
 
     assert begun == [0.0, 0.25, 0.5, 1.5, 1.75]
-    assert [each.error for each in done] == ["", "", "", "in somebody's hands", ""]
+    assert [result.error for result in done] == ["", "", "", "in somebody's hands", ""]
 
 
 def test_no_rate() -> None:

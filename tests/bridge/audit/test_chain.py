@@ -193,8 +193,8 @@ def test_relays_that_run_at_once_append_once(database: Database) -> None:
         threading.Thread(target=outbox.relay, args=(database, BRIDGE_CHAIN, database))
         for _ in range(4)
     ]
-    for each in threads:
-        each.start()
+    for thread in threads:
+        thread.start()
     for each in threads:
         each.join()
     assert [row.target_id for row in chained(database)] == [str(number) for number in range(300)]

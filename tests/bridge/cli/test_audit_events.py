@@ -91,7 +91,7 @@ def test_the_chain_after_all_commands(home: Home) -> None:
 def test_a_trial_on_given_files_leaves_no_event(home: Home, tmp_path: Path) -> None:
     file = tmp_path / "order.hl7"
     file.write_text("MSH|^~\\&|A|B|C|D|20260101||ORM^O01|1|P|2.5\rPID|1||77\r", "utf-8")
-    before = {each["sequence"] for each in events(home)}
+    before = {event["sequence"] for event in events(home)}
     home.run("mapping", "try", "orders", str(file))
     home.run("mapping", "diff", "orders", str(file))
     new = {each["action"] for each in events(home) if each["sequence"] not in before}

@@ -49,7 +49,7 @@ address = "10.1.1.1:2576"
 
 
 def bridge(*arguments: object) -> Result:
-    return CliRunner().invoke(application, [str(each) for each in arguments])
+    return CliRunner().invoke(application, [str(argument) for argument in arguments])
 
 
 def ok(*arguments: object, expect: int = 0) -> str:
@@ -84,7 +84,7 @@ def file(home: Path, tmp_path: Path) -> Path:
 
 def members(file: Path) -> dict[str, bytes]:
     with tarfile.open(file) as archive:
-        found = {each: archive.extractfile(each) for each in archive.getmembers()}
+        found = {getmember: archive.extractfile(getmember) for getmember in archive.getmembers()}
         return {info.name: data.read() for info, data in found.items() if data is not None}
 
 
@@ -99,7 +99,7 @@ def test_a_backup_is_restored(home: Path, file: Path, tmp_path: Path) -> None:
     assert "Éns" in ok("site", "list", "--home", again)
     assert not (again / "run/node").exists()
     assert (again / "secrets/link.keys").read_bytes() == (home / "secrets/link.keys").read_bytes()
-    assert all(each.stat().st_mode & 0o077 == 0 for each in again.rglob("*"))
+    assert all(path.stat().st_mode & 0o077 == 0 for path in again.rglob("*"))
     ok("audit", "verify", "--home", again)
     assert "backup" in ok("audit", "list", "--home", home, "--json")
     assert {"bridge.toml", "mail.password"} <= {each.name for each in again.iterdir()}
@@ -156,7 +156,7 @@ def test_a_restore_needs_an_empty_home(home: Path, file: Path, tmp_path: Path) -
     (tmp_path / "again/mine").write_text("x")
     result = bridge("restore", file, tmp_path / "again")
     assert "is not empty" in str(result.exception)
-    assert [each.name for each in (tmp_path / "again").iterdir()] == ["mine"]
+    assert [path.name for path in (tmp_path / "again").iterdir()] == ["mine"]
     (tmp_path / "empty").mkdir()
     ok("restore", file, tmp_path / "empty")
 
@@ -181,7 +181,7 @@ def test_a_damaged_backup_is_not_restored(file: Path, tmp_path: Path, how: str) 
     result = bridge("restore", file, tmp_path / "again")
     assert result.exit_code == 1
     assert "not restored" in str(result.exception), result.exception
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.backup", "home"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.backup", "home"]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_backup_writes_nothing_outside_of_home(file: Path, tmp_path: Path, nam
             archive.addfile(info, io.BytesIO(data))
     result = bridge("restore", file, tmp_path / "again")
     assert "not restored" in str(result.exception)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.backup", "home"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.backup", "home"]
 
 
 def test_a_backup_of_a_newer_release_is_refused(file: Path, tmp_path: Path) -> None:
@@ -276,8 +276,8 @@ def test_a_test_copy_acts_for_nobody(file: Path, tmp_path: Path) -> None:
     assert settings.http.banner.startswith("TEST COPY of 20")
     assert settings.alerts.mail is None
     assert settings.retention.keep == 0
-    enabled = {each.name: each.enabled for each in settings.listener}
-    enabled |= {each.name: each.enabled for each in settings.destination}
+    enabled = {listener.name: listener.enabled for listener in settings.listener}
+    enabled |= {destination.name: destination.enabled for destination in settings.destination}
     assert enabled == {"ris": True, "files": False, "back": False, "street": False}
     (ris,) = [each for each in settings.listener if each.name == "ris"]
     assert str(ris.bind).startswith("127.0.0.1:")
@@ -300,7 +300,7 @@ def test_the_copies_of_both_databases_are_of_one_moment(
     monkeypatch.setattr(backups, "_copy_file", copy_file)
     ok("backup", tmp_path / "a.backup", "--home", home)
     manifest = json.loads(members(tmp_path / "a.backup")["manifest.json"])
-    assert [each["name"] for each in manifest["databases"]] == ["bridge", "engine"]
+    assert [database["name"] for database in manifest["databases"]] == ["bridge", "engine"]
     assert all("later" not in each["rows"] for each in manifest["databases"])
 
 
@@ -323,7 +323,7 @@ def test_ctrl_c_leaves_nothing(
     )
     assert result.exit_code == 130
     assert "interrupted" in result.stderr
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.backup", "home"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.backup", "home"]
 
 
 def test_a_comparison_names_each_difference(home: Path, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_a_draft_becomes_a_version(tmp_path: Path) -> None:
     with bridge_database(home) as database:
         draft = MappingDraft("orders", "ann", bad, "", 0, "", 1_000)
         saved, found = save(settings, database, draft)
-        assert any("did you mean" in str(each) for each in found.issues)
+        assert any("did you mean" in str(issue) for issue in found.issues)
         with pytest.raises(MappingErrors):
             activate_draft(settings, database, "orders", ANN)
         with pytest.raises(DraftConflict):

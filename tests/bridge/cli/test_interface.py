@@ -251,7 +251,10 @@ def test_a_part_of_the_connections(exported: Path, production: Path, mode: tuple
     with bridge_database(production) as database:
         settings = current(load(production), database)
     assert settings.listener == load(production).listener
-    assert [str(each.address) for each in settings.destination] == ["127.0.0.1:9", "127.0.0.1:10"]
+    assert [str(destination.address) for destination in settings.destination] == [
+        "127.0.0.1:9",
+        "127.0.0.1:10",
+    ]
 
 
 @pytest.mark.parametrize("mode", [(), ("--activate",)])
@@ -264,7 +267,10 @@ def test_a_renamed_listener(exported: Path, production: Path, mode: tuple[str, .
     assert result.exit_code == 0, (result.output, result.exception)
     assert {"listener ris-new: new", "listener ris.u: disabled"} <= set(result.output.splitlines())
     with bridge_database(production) as database:
-        found = {each.name: each.enabled for each in current(load(production), database).listener}
+        found = {
+            listener.name: listener.enabled
+            for listener in current(load(production), database).listener
+        }
     assert found == {"ris.u": False, "ris-new": True}
 
 

@@ -91,7 +91,7 @@ def test_the_check_reports_the_override(settings: Settings) -> None:
         return done.stdout
 
     assert "ris uses patients, orders" in read_with("patients", "orders")
-    messages = [each.message for each in check_home(settings.home)]
+    messages = [finding.message for finding in check_home(settings.home)]
     assert "uses patients, orders, as saved in the console" in messages
     assert "ris uses orders, patients" in read_with()
     assert lists(settings) == ["orders", "patients"]

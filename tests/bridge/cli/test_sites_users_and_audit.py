@@ -47,7 +47,7 @@ def test_a_site_is_shown_and_changed(home: Home, tmp_path: Path) -> None:
     assert site["headerImg"] is None
     assert site["settings"]["AppLanguage"] is None
     assert site["settings"]["frameLinkSeconds"] == 600
-    assert [each["SiteID"] for each in json.loads(home.ok("site", "list", "--json"))] == ["SITE1"]
+    assert [load["SiteID"] for load in json.loads(home.ok("site", "list", "--json"))] == ["SITE1"]
     for wrong in (
         *("timeZone=Mars/Base", "signDelay=soon", "colour=red", "settings.colour=red"),
         *(f"headerImg=@{tmp_path / 'bad.bmp'}", "hostOrigins=[1,{}]", "settings=3"),
@@ -60,7 +60,7 @@ def test_a_site_is_shown_and_changed(home: Home, tmp_path: Path) -> None:
 def test_users_and_tokens_are_listed_and_tokens_end(home: Home) -> None:
     """`bridge user list` and `bridge token list|revoke` never show a secret."""
     users = json.loads(home.ok("user", "list", "--site", "SITE1", "--json"))
-    assert [(each["email"], each["role"]) for each in users] == [
+    assert [(user["email"], user["role"]) for user in users] == [
         ("ann@site1.test", "administrator")
     ]
     secret = home.ok("token", "create", "--user", "ann@site1.test", "--label", "x").strip()
@@ -84,9 +84,9 @@ def test_commands_are_audited(home: Home) -> None:
     assert events[0]["details"]["members"] == ["signDelay"]
     assert events[0]["after"] == {"signDelay": 0}
     assert events[1]["target"] == {"type": "user", "id": "ann@site1.test"}
-    for each in events:
-        assert (each["actor"], each["origin"]) == (each["details"]["command"], "cli")
-        assert "pid" in each["source"]
+    for event in events:
+        assert (event["actor"], event["origin"]) == (event["details"]["command"], "cli")
+        assert "pid" in event["source"]
     events = json.loads(home.ok("audit", "list", "--action", "audit-read", "--json"))
     assert len(events) == 1
 

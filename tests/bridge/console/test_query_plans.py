@@ -21,7 +21,7 @@ def plans_of(store: MessageStore, query: Callable[[MessageStore], object]) -> li
     with recorded_statements(store.database) as statements:
         query(store)
     with store.database.read() as connection:
-        return [plan_of(connection, each) for each in statements]
+        return [plan_of(connection, statement) for statement in statements]
 
 
 PARKED: list[Callable[[MessageStore], object]] = [

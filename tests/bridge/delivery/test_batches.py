@@ -30,9 +30,9 @@ STATES = "SELECT state, count(*) FROM delivery GROUP BY state"
 
 async def sign_all(hospital: Hospital, *accessions: str) -> None:
     """Order, write and sign reports; their results are queued."""
-    for each in accessions:
-        await hospital.send(order(f"ID{each}", each))
-        await hospital.read_and_sign(each, f"Text of {each}.")
+    for accession in accessions:
+        await hospital.send(order(f"ID{accession}", accession))
+        await hospital.read_and_sign(accession, f"Text of {accession}.")
     await hospital.follow()
 
 
@@ -63,7 +63,7 @@ async def test_many_are_read_in_one_call(tmp_path: Path, database: Database) -> 
         paths = calls(hospital)
         hospital.couriers[0].resume()
         assert texts_match(hospital, await hospital.delivered(3)) == [True] * 3
-        assert [each for each in paths if each in {STATUS, EXPORT}] == [STATUS]
+        assert [path for path in paths if path in {STATUS, EXPORT}] == [STATUS]
 
 
 def as_another_service(response: httpx.Response) -> httpx.Response:
@@ -102,7 +102,7 @@ async def test_other_services_get_one_call_per_report(
         await hospital.delivered(2)
         await sign_all(hospital, "A3")
         assert texts_match(hospital, await hospital.delivered(3)) == [True] * 3
-        assert sorted(each for each in paths if each in {STATUS, EXPORT}) == [EXPORT] * 3 + [STATUS]
+        assert sorted(path for path in paths if path in {STATUS, EXPORT}) == [EXPORT] * 3 + [STATUS]
 
 
 async def test_an_unknown_report_keeps_the_common_call(tmp_path: Path, database: Database) -> None:
@@ -117,7 +117,7 @@ async def test_an_unknown_report_keeps_the_common_call(tmp_path: Path, database:
         paths = calls(hospital)
         hospital.couriers[0].resume()
         await hospital.delivered(2)
-        assert [each for each in paths if each in {STATUS, EXPORT}] == [STATUS]
+        assert [path for path in paths if path in {STATUS, EXPORT}] == [STATUS]
 
 
 async def test_a_busy_service_is_asked_again_when_it_says(

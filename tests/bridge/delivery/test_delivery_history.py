@@ -291,7 +291,7 @@ async def test_a_later_addendum_that_is_released_early(
         await hospital.follow()
         sent = await hospital.delivered(3)
         await eventually_async(lambda: hospital.rows(UNSENT) == [(0,)])
-    found = [[each for each in texts(one) if each in ("One.", "Two.")] for one in sent]
+    found = [[text for text in texts(one) if text in ("One.", "Two.")] for one in sent]
     assert found == [[], ["One."], ["Two."] if addenda == "child" else ["One.", "Two."]]
 
 

@@ -167,7 +167,7 @@ async def test_other_work_is_not_blocked(
         threading.Event(),
         (),
     )
-    made = {each.name: getattr(outbound()[0], each.name) for each in fields(OutboundMapping)}
+    made = {field.name: getattr(outbound()[0], field.name) for field in fields(OutboundMapping)}
     mapping = SlowMapping(**{**made, "needs_thread": needs_thread})
     slow, quick = destination("slow", mappings=(mapping,)), destination("quick")
     async with open_hospital(tmp_path, database, slow, quick) as hospital:

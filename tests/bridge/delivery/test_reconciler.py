@@ -36,7 +36,7 @@ async def test_differences_are_found(tmp_path: Path, database: Database) -> None
         await hospital.client.delete(OrderKey(SITE, "M2", "A2"))
         await hospital.read_and_sign("A1", "Text.")
         found = await reconciler.reconcile(hospital.time())
-        assert [(each.difference, each.destination) for each in found] == [
+        assert [(difference.difference, difference.destination) for difference in found] == [
             (DifferenceKind.NOT_QUEUED, "ris"),
             (DifferenceKind.NO_REPORT, ""),
         ]
@@ -45,7 +45,9 @@ async def test_differences_are_found(tmp_path: Path, database: Database) -> None
         await hospital.follow()
         await hospital.delivered(1)
         found = await reconciler.reconcile(hospital.time())
-        assert [each.difference for each in found] == [DifferenceKind.NO_REPORT]
+        assert [order_difference.difference for order_difference in found] == [
+            DifferenceKind.NO_REPORT
+        ]
         assert hospital.rows(codes) == [("no_report",)]
 
 

@@ -164,7 +164,7 @@ def test_a_reply_is_read() -> None:
 )
 def test_the_strongest_error_decides(errors: str, replies: dict[str, str], code: str) -> None:
     """Of several errors, the one whose rule stops the delivery most decides what follows."""
-    segments = [f"ERR|||{each.split()[0]}|{each.split()[1]}\r" for each in errors.split(",")]
+    segments = [f"ERR|||{part.split()[0]}|{part.split()[1]}\r" for part in errors.split(",")]
     reply = ack(AckCode.ERROR) + "".join(segments).encode()
     assert read_reply(reply, replies) == (ReplyKind.AE, code)
 
@@ -198,5 +198,8 @@ def test_control_ids() -> None:
     """The control id depends on release and receiver, and has 20 plain characters."""
     ids = {control_id(name, key) for name in ("a", "b") for key in ("r:final:1:x", "r:final:2:x")}
     assert len(ids) == 4
-    assert all(len(each) == 20 and each.isalnum() and each.isascii() for each in ids)
+    assert all(
+        len(identifier) == 20 and identifier.isalnum() and identifier.isascii()
+        for identifier in ids
+    )
     assert control_id("a", "k") == control_id("a", "k")

@@ -116,9 +116,9 @@ def test_events(
 ) -> None:
     """Events have the names of the change feed."""
     events = [
-        each
-        for each in events_from_record(known, now, addenda, ORDERS, NOW)
-        if each.implied_by is None
+        event
+        for event in events_from_record(known, now, addenda, ORDERS, NOW)
+        if event.implied_by is None
     ]
     assert [each.name for each in events] == expected
 

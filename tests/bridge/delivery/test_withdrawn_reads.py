@@ -61,7 +61,7 @@ def summary(payload: bytes) -> tuple[str, ...]:
     """Return the numbers of the order and the status of the result."""
     message = Message.parse(payload)
     places = ("ORC-1", "ORC-2", "ORC-3", "OBR-2", "OBR-25", "OBX-11")
-    return tuple(message.value(each) for each in places)
+    return tuple(message.value(place) for place in places)
 
 
 @LEARNT

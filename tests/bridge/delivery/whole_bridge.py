@@ -126,7 +126,7 @@ class Hospital:
 
     async def descriptions(self) -> dict[str, str]:
         rows = (await self.client.worklist(SITE, status="Ordered")).items
-        orders = (each for row in rows for each in row["orders"])
+        orders = (order for row in rows for order in row["orders"])
         return {each["Accession"]: each.get("StudyDescription", "") for each in orders}
 
     async def report(self, accession: str, mrn: str = "M1") -> StatusRecordBody | None:
@@ -235,14 +235,16 @@ async def open_hospital(
         outbox = Outbox(database, "test")
         composer, texts = Composer(database, time.moment), ReportTexts(client)
         receivers, couriers = {}, []
-        for each in destinations:
-            receivers[each.name] = MemoryClient((reply_with or {}).get(each.name, accepting))
+        for destination in destinations:
+            receivers[destination.name] = MemoryClient(
+                (reply_with or {}).get(destination.name, accepting)
+            )
             courier = Courier(
-                each,
+                destination,
                 outbox,
                 composer,
                 texts,
-                receivers[each.name],
+                receivers[destination.name],
                 metrics,
                 clock=time,
                 random=Random(1),

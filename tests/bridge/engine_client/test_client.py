@@ -178,7 +178,7 @@ async def test_reading_and_exports() -> None:
     export = await Service(response=record).client().export_json(ORDER)
     assert export.report.signed_by is not None
     assert export.report.signed_by.name == "Ada"
-    assert [each.content for each in export.addenda] == ["More."]
+    assert [addendum.content for addendum in export.addenda] == ["More."]
 
 
 async def test_tokens_by_site() -> None:
@@ -186,7 +186,7 @@ async def test_tokens_by_site() -> None:
     client = service.client(AccessTokens("D", {"SITE2": "S"}))
     await client.status([ORDER])
     await client.status([OrderKey("SITE2", "M", "A")])
-    assert [each.headers["x-access-token"] for each in service.requests] == ["D", "S"]
+    assert [request.headers["x-access-token"] for request in service.requests] == ["D", "S"]
     assert client.tokens.distinct() == ("", "SITE2")
     assert AccessTokens("", {"SITE1": "S", "SITE2": "S", "SITE3": "T"}).distinct() == (
         "SITE3",
@@ -256,7 +256,7 @@ async def test_the_next_page_of_a_worklist() -> None:
     service = Service(response={"items": []})
     for cursor in ("c2", ""):
         await service.client().worklist("SITE1", cursor=cursor)
-    assert [each.url.params.get("cursor") for each in service.requests] == ["c2", None]
+    assert [request.url.params.get("cursor") for request in service.requests] == ["c2", None]
 
 
 async def test_responses_in_utf_16() -> None:
@@ -271,7 +271,7 @@ async def test_a_feed_without_a_cursor() -> None:
     """The next cursor is the one of the latest change."""
     service = Service(response={"items": [{"cursor": each, "record": RECORD} for each in (8, 9)]})
     page = await service.client().changes(7)
-    assert [each.cursor for each in page.changes] == [8, 9]
+    assert [change.cursor for change in page.changes] == [8, 9]
     assert page.cursor == 9
 
 

@@ -46,7 +46,7 @@ async def served(responder: Responder) -> AsyncIterator[tuple[Server, EngineClie
         yield server, EngineClient(http, "T")
         await http.aclose()
         async with asyncio.timeout(PATIENCE):  # nothing is left open
-            await asyncio.gather(*(each for each in server.tasks if each is not None))
+            await asyncio.gather(*(task for task in server.tasks if task is not None))
 
 
 def always(*parts: bytes) -> Responder:
@@ -85,7 +85,7 @@ async def test_a_closed_connection_is_not_reused() -> None:
 
     async with served(once) as (server, client):
         await client.administer("GET", "/sites")
-        await asyncio.gather(*(each for each in server.tasks if each is not None))
+        await asyncio.gather(*(task for task in server.tasks if task is not None))
         for _ in range(10):  # the event loop processes the close
             await asyncio.sleep(0)
         await client.administer("GET", "/sites")

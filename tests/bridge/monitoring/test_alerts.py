@@ -129,7 +129,7 @@ TROUBLE = AlertCondition("parked:x", AlertSeverity.WARNING, "1 parked")
 def test_conditions(sight: dict[str, object], limits: dict[str, object], keys: list[str]) -> None:
     """Each condition starts at its threshold."""
     found = find_conditions(replace(QUIET, **sight), AlertThresholds(**limits))  # type: ignore[arg-type]
-    assert [each.key for each in found] == keys
+    assert [condition.key for condition in found] == keys
 
 
 def test_durations() -> None:
@@ -140,7 +140,7 @@ def test_durations() -> None:
 
 
 def kinds_of(notices: Sequence[AlertNotice]) -> list[str]:
-    return [each.event.value for each in notices]
+    return [notice.event.value for notice in notices]
 
 
 def test_raised_once_reminded_and_cleared(database: Database) -> None:
@@ -191,7 +191,7 @@ def test_unsent_notices_are_sent_later(database: Database) -> None:
     monitor(database, {"mail": broken, "webhook": sent.extend}, clock).check()
     clock[0] = 3
     monitor(database, {"webhook": sent.extend}, clock).check()
-    assert [(each.event, each.condition.key) for each in sent] == [
+    assert [(notice.event, notice.condition.key) for notice in sent] == [
         (AlertEvent.RAISED, "paused:listener a")
     ]
 
@@ -248,7 +248,8 @@ def test_channels(database: Database) -> None:
 
 def listed(database: Database) -> list[tuple[str, int, str]]:
     return [
-        (each.kind.value, each.row_id, each.code) for each in exceptions.list_unseen(database, 9)
+        (exception.kind.value, exception.row_id, exception.code)
+        for exception in exceptions.list_unseen(database, 9)
     ]
 
 
@@ -318,7 +319,7 @@ FLAP = AlertCondition("depth:x", AlertSeverity.CRITICAL, "1000 entries wait in x
 
 def texts(*other_nodes: NodeFiles) -> list[str]:
     sight = replace(SIGHT, other_nodes=other_nodes)
-    return [each.text for each in find_conditions(sight, AlertThresholds(disk_free=50))]
+    return [condition.text for condition in find_conditions(sight, AlertThresholds(disk_free=50))]
 
 
 def test_files_of_other_nodes(database: Database) -> None:
@@ -348,7 +349,7 @@ def test_a_flapping_condition(database: Database) -> None:
     for now in range(40):
         conditions = [FLAP] if now % 2 == 0 else []
         notices += update_alerts(database, conditions, now, 0, hold=10)
-    assert [each.event for each in notices] == [AlertEvent.RAISED, AlertEvent.CLEARED] * 3 + [
+    assert [notice.event for notice in notices] == [AlertEvent.RAISED, AlertEvent.CLEARED] * 3 + [
         AlertEvent.RAISED
     ]
     assert notices[-1].condition.text == f"{FLAP.text}; the condition keeps returning"

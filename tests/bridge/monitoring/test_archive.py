@@ -31,7 +31,7 @@ def test_a_failed_batch_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     archive.add("message", [{"id": 2, "payload": b"\xff"}])
     (file,) = (tmp_path / "archive").iterdir()
     lines = gzip.decompress(file.read_bytes()).decode().splitlines()
-    assert [json.loads(each) for each in lines] == [
+    assert [json.loads(line) for line in lines] == [
         {"id": 1, "payload": "MSH|"},
         {"id": 2, "payload_base64": "/w=="},
     ]
@@ -41,7 +41,7 @@ def lines(folder: Path) -> list[dict[str, object]]:
     """Return all archived lines of messages, the oldest run first."""
     files = [file for file in sorted(folder.iterdir()) if file.name.startswith("message-")]
     content = b"".join(gzip.decompress(file.read_bytes()) for file in files)
-    return [json.loads(each) for each in content.decode().splitlines()]
+    return [json.loads(line) for line in content.decode().splitlines()]
 
 
 def test_interrupted_before_the_deletion(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_interrupted_before_the_deletion(tmp_path: Path) -> None:
     again = Archive(tmp_path, NOW + timedelta(hours=1))
     again.add("message", [{"id": 2, "payload": b"\x1f\x8b\x08"}])
     again.add("message", [{"id": 3, "payload": b"replayed"}, {"id": 4, "payload": b"d"}])
-    assert [(each["id"], each.get("payload")) for each in lines(tmp_path)] == [
+    assert [(line["id"], line.get("payload")) for line in lines(tmp_path)] == [
         *((1, "MSH|"), (2, None), (3, "c")),
         *((3, "replayed"), (4, "d")),
     ]
@@ -63,7 +63,7 @@ def archived_ids(folder: Path) -> list[object]:
     """Return the ids that `zcat` prints. It fails for an incomplete file."""
     files = sorted(str(file) for file in folder.iterdir())
     shown = subprocess.run(["gzip", "-dc", *files], check=True, capture_output=True).stdout
-    return [json.loads(each)["id"] for each in shown.splitlines()]
+    return [json.loads(line)["id"] for line in shown.splitlines()]
 
 
 def test_interrupted_while_writing(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_interrupted_while_writing(tmp_path: Path) -> None:
         again = Archive(folder, NOW + timedelta(hours=1))
         again.add("message", first)
         again.add("message", second)
-        assert [each["id"] for each in lines(folder)] == [1, 2], left[at]
+        assert [line["id"] for line in lines(folder)] == [1, 2], left[at]
     assert archived_ids(tmp_path / f"0-{len(batch)}") == [1, 2]
 
 

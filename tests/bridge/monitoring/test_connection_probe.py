@@ -51,7 +51,7 @@ async def receiver(
 
 
 def outcome(steps: list[ProbeStep]) -> dict[str, bool]:
-    return {each.name: each.ok for each in steps}
+    return {step.name: step.ok for step in steps}
 
 
 def trusting(authority: trustme.CA) -> ssl.SSLContext:
@@ -104,7 +104,7 @@ def test_the_certificate_is_reported() -> None:
     steps, _ = probe(lambda port: ProbeTarget("127.0.0.1", port, 20, trusting(AUTHORITY)), tls=True)
     names = ("resolve", "connect", "tls", "certificate", "stays")
     assert outcome(steps) == dict.fromkeys(names, True)
-    assert next(each.expires for each in steps if each.name == "certificate") is not None
+    assert next(step.expires for step in steps if step.name == "certificate") is not None
     untrusting = trusting(trustme.CA())
     untrusted, _ = probe(lambda port: ProbeTarget("127.0.0.1", port, 20, untrusting), tls=True)
     assert outcome(untrusted) == {"resolve": True, "connect": True, "tls": False}

@@ -38,7 +38,7 @@ def test_every_pin_has_a_digest() -> None:
     """The index cannot deliver another file for a version."""
     text = (ROOT / "deploy/serving.lock").read_text("utf-8")
     entries = re.split(r"\n(?=[a-z0-9])", text)
-    assert all("--hash=sha256:" in each for each in entries if PINNED.match(each))
+    assert all("--hash=sha256:" in entry for entry in entries if PINNED.match(entry))
     assert "://" not in text
 
 

@@ -45,7 +45,7 @@ def test_failures_are_stored_and_raise_an_alert(database: Database) -> None:
             now=now[0], started_at=0, queues={}, last_message={}, paused={}, certificates={},
             handshakes=stored,
         )  # fmt: skip
-        return [each.text for each in find_conditions(snapshot, AlertThresholds())]
+        return [condition.text for condition in find_conditions(snapshot, AlertThresholds())]
 
     for _ in range(2):
         counts.note("listener", "orders", "192.0.2.7", EXPIRED)

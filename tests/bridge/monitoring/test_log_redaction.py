@@ -149,10 +149,10 @@ def test_all_fields_of_our_lines_are_allowed() -> None:
     """The log would drop another field, and the line would not say what happened."""
     root = Path(logs.__file__).parent
     calls = [
-        (path.name, each)
+        (path.name, node)
         for path in root.rglob("*.py")
-        for each in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
     ]
     dropped = [
         (name, each.lineno, field.arg)

@@ -52,7 +52,7 @@ class Recorder:
 
     @property
     def traces(self) -> list[int]:
-        return [each.context.trace_id for each in self._exporter.get_finished_spans()]
+        return [span.context.trace_id for span in self._exporter.get_finished_spans()]
 
 
 def test_a_frame_is_a_span_until_it_is_answered() -> None:
@@ -107,8 +107,8 @@ async def test_from_the_arrival_to_the_result_it_is_one_trace() -> None:
 
     async def apply(claimed: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         yield [
-            MessageOutcome(each.message_id, QueueEvent.ACCEPTED, code="report_kept")
-            for each in claimed
+            MessageOutcome(message.message_id, QueueEvent.ACCEPTED, code="report_kept")
+            for message in claimed
         ]
 
     claimed = ClaimedMessage(7, ORDER, "ris", "orders", "v", (1,), 1, 0, 0, "ORM^O01")
@@ -228,8 +228,10 @@ async def test_a_collector_gets_the_spans(collector: str) -> None:
     await line.send(b"SECRET").asFuture(asyncio.get_running_loop())
     await asyncio.to_thread(end)
 
-    (resource,) = [each for received in Collector.received for each in received.resource_spans]
-    named = {each.key: each.value.string_value for each in resource.resource.attributes}
+    (resource,) = [span for received in Collector.received for span in received.resource_spans]
+    named = {
+        attribute.key: attribute.value.string_value for attribute in resource.resource.attributes
+    }
     assert named["service.name"] == "report-bridge"
     received, sent = [each for scope in resource.scope_spans for each in scope.spans]
     trace, parent = span_context_ids(trace_key(ORDER))

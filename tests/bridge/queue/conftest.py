@@ -45,7 +45,7 @@ class Intake:
         """Accept arrivals at once, each independently. Raise the first error."""
 
         async def work() -> list[Receipt]:
-            return await asyncio.gather(*(accept(self.ledger, each) for each in arrivals))
+            return await asyncio.gather(*(accept(self.ledger, arrival) for arrival in arrivals))
 
         return self._runner.run(work())
 
@@ -56,7 +56,7 @@ class Intake:
         """Accept arrivals at once, and return a receipt or an error for each."""
 
         async def work() -> list[Receipt | BaseException]:
-            futures = (accept(self.ledger, each) for each in arrivals)
+            futures = (accept(self.ledger, arrival) for arrival in arrivals)
             return await asyncio.gather(*futures, return_exceptions=True)
 
         return self._runner.run(work())

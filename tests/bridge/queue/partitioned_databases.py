@@ -37,7 +37,7 @@ def continue_after(database: Database, last: int, size: int) -> int:
 def names(database: Database) -> list[str]:
     """Return the names of the partitions, the oldest first."""
     with database.read() as connection:
-        return [each.name for each in partitions(connection)]
+        return [partition.name for partition in partitions(connection)]
 
 
 def ids_in(database: Database, table: str) -> list[int]:

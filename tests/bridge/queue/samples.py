@@ -80,7 +80,7 @@ def release(
 
 
 def ids_of(claimed: Sequence[ClaimedMessage]) -> list[int]:
-    return [each.message_id for each in claimed]
+    return [message.message_id for message in claimed]
 
 
 def enqueue(intake: Intake, *patients: str | tuple[str, ...]) -> list[int]:
@@ -90,7 +90,9 @@ def enqueue(intake: Intake, *patients: str | tuple[str, ...]) -> list[int]:
 
 def settle_all(inbox: Inbox, *message_ids: int) -> None:
     """Settle claimed messages as applied."""
-    inbox.settle([MessageOutcome(each, QueueEvent.ACCEPTED) for each in message_ids], NOW)
+    inbox.settle(
+        [MessageOutcome(identifier, QueueEvent.ACCEPTED) for identifier in message_ids], NOW
+    )
 
 
 def state_of(store: Database, message_id: int) -> QueueState:

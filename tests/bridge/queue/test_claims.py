@@ -102,8 +102,8 @@ def test_an_outcome_is_about_the_claimed_message(runner: WorkerRunner) -> None:
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         with runner.store.write() as connection:
             connection.execute(another)
-        yield [accepted(each) for each in batch]
-        applied.extend(each.message_id for each in batch)
+        yield [accepted(message) for message in batch]
+        applied.extend(claimed_message.message_id for claimed_message in batch)
 
     runner.run(apply, lambda: bool(applied))
     assert runner.states() == [QueueState.CLAIMED]
@@ -119,8 +119,8 @@ def test_an_outcome_is_about_its_own_claim(runner: WorkerRunner) -> None:
         if not applied:
             inbox.requeue_expired_claims(NOW, include_own=True)
             assert [each.attempts for each in inbox.claim(NOW, 10)] == [2]
-        yield [accepted(each) for each in batch]
-        applied.extend(each.message_id for each in batch)
+        yield [accepted(message) for message in batch]
+        applied.extend(claimed_message.message_id for claimed_message in batch)
 
     runner.run(apply, lambda: bool(applied))
     assert runner.states() == [QueueState.CLAIMED]
@@ -168,9 +168,9 @@ def test_an_unconfirmed_claim_is_applied_once(
     applied: Counter[int] = Counter()
 
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
-        applied.update(each.message_id for each in batch)
+        applied.update(message.message_id for message in batch)
         await asyncio.sleep(0.05)  # others are in progress while one is requeued
-        yield [accepted(each) for each in batch]
+        yield [accepted(claimed_message) for claimed_message in batch]
 
     runner.run(apply, runner.all_done)
 
@@ -203,7 +203,7 @@ def test_a_failed_claim_is_repeated(
     runner.enqueue("1")
 
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
-        yield [accepted(each) for each in batch]
+        yield [accepted(message) for message in batch]
 
     worker = Worker(inbox, apply, clock=lambda: NOW, poll=10 * PATIENCE)
 
@@ -248,11 +248,11 @@ def test_settle_and_claim(
         async def apply(
             batch: Sequence[ClaimedMessage],
         ) -> AsyncGenerator[Sequence[MessageOutcome]]:
-            log.extend(each.message_id for each in batch)
+            log.extend(message.message_id for message in batch)
             if len(log) < 4:
                 await asyncio.to_thread(runner.enqueue, "1", str(len(log)))
                 worker.notify()
-            yield [accepted(each) for each in batch]
+            yield [accepted(claimed_message) for claimed_message in batch]
 
         worker = Worker(inbox, apply, clock=lambda: NOW, poll=60, parallel=1, gather_seconds=9)
         await worker.start()
@@ -308,7 +308,9 @@ def test_records_of_a_batch_share_a_transaction(
 ) -> None:
     ids = enqueue(intake, "1", "2", "3")
     inbox.claim(NOW, 10)
-    settled = inbox.settle([outcome_with_record(each, f"of {each}") for each in ids], NOW)
+    settled = inbox.settle(
+        [outcome_with_record(identifier, f"of {identifier}") for identifier in ids], NOW
+    )
     assert settled.owned == set(ids)
     assert writer.batch_sizes == [3]
     assert [queries.message(store, each).row.detail for each in ids] == [f"of {n}" for n in ids]
@@ -369,7 +371,7 @@ def test_the_next_batch_is_claimed_with_the_outcomes(
     assert [each.message_id for each in inbox.claim(NOW, 1)] == [first]
     settled, taken = inbox.settle_and_claim([outcome_with_record(first, "a")], NOW, 10)
     assert settled.owned == {first}
-    assert [each.message_id for each in taken.messages] == [behind, other]
+    assert [message.message_id for message in taken.messages] == [behind, other]
     assert not taken.more
     states = [state_of(store, each) for each in (first, behind, other)]
     assert states == [QueueState.DONE, QueueState.CLAIMED, QueueState.CLAIMED]

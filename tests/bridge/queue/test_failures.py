@@ -141,7 +141,7 @@ class TestPageLimit:
         assert stored > 0
         assert _count(database) == stored
         outcomes = small.outcomes(*(arrival(content=BIG) for _ in range(5)))
-        assert all(isinstance(each, StoreUnavailable) for each in outcomes)
+        assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
         assert _count(database) == stored
         limit["pages"] = 100_000
         small.enqueue(arrival(content=BIG))

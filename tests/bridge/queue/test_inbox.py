@@ -76,7 +76,7 @@ class TestClaiming:
         """Messages beyond the limit are free, and those behind a claimed one are not."""
         first, other, _ = enqueue(intake, "1", "2", "1")
         batches = [inbox.claim_without_blobs(NOW, 1) for _ in range(2)]
-        assert [ids_of(each.messages) for each in batches] == [[first], [other]]
+        assert [ids_of(batch.messages) for batch in batches] == [[first], [other]]
         assert [each.more for each in batches] == [True, False]
 
     def test_a_node_without_a_heartbeat_claims_nothing(

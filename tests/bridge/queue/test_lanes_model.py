@@ -222,7 +222,7 @@ class InboxLanes(Lanes):
     @rule(patients=st.lists(LANES, min_size=1, max_size=5))
     def arrive(self, patients: list[tuple[str, ...]]) -> None:
         with self.database.write() as connection:
-            arrivals = [arrival(patient=each) for each in patients]
+            arrivals = [arrival(patient=patient) for patient in patients]
             cursor = self.database.driver_connection(connection).cursor()
             receipts = admit(LEDGER_DIALECTS[self.database.dialect], cursor, arrivals)
         for receipt, each in zip(receipts, patients, strict=True):
@@ -268,7 +268,7 @@ class OutboxLanes(Lanes):
     @rule(reports=st.lists(PATIENTS, min_size=1, max_size=5))
     def queue(self, reports: list[str]) -> None:
         with self.database.write() as connection:
-            requests = [release(report=each) for each in reports]
+            requests = [release(report=report) for report in reports]
             self.nodes["one"].enqueue(connection, requests, self.now)
             ids = connection.execute(text("SELECT id FROM delivery ORDER BY id")).scalars().all()
         for number, each in zip(ids[-len(reports) :], reports, strict=True):

@@ -238,8 +238,8 @@ def test_copies_on_two_nodes_at_once(store: Database) -> None:
         nodes = [Ledger(store), Ledger(store)]
         for node in nodes:
             node.start(asyncio.get_running_loop())
-        futures = [[accept(node, each) for each in orders] for node in nodes]
-        receipts = [await asyncio.gather(*each) for each in futures]
+        futures = [[accept(node, order) for order in orders] for node in nodes]
+        receipts = [await asyncio.gather(*future) for future in futures]
         for node in nodes:
             await node.stop()
         return receipts
@@ -311,7 +311,7 @@ def test_a_closed_ledger(store: Database) -> None:
         ledger.submit(arrival("A"), replies.append)
 
     asyncio.run(scenario())
-    assert [type(each) for each in replies] == [LedgerClosed]
+    assert [type(reply) for reply in replies] == [LedgerClosed]
 
 
 class SlowDisk:
@@ -543,7 +543,7 @@ def test_consecutive_control_ids() -> None:
 def test_control_ids_with_equal_digits() -> None:
     """The key depends on the number of digits and on the text before them."""
     ids = (b"C0001", b"C00001", b"C000000001", b"C1000000001", b"D0001", b"0001", b"1", b"C01")
-    assert len({sequential64(b"l", b"a", b"f", each) for each in ids}) == len(ids)
+    assert len({sequential64(b"l", b"a", b"f", identifier) for identifier in ids}) == len(ids)
 
 
 def test_a_lane_hides_the_patient_number() -> None:
@@ -553,7 +553,7 @@ def test_a_lane_hides_the_patient_number() -> None:
 def test_keys_fit_a_signed_integer() -> None:
     assert all(-(2**63) <= signed64(bytes([n])) < 2**63 for n in range(256))
     ids = (sequential64(b"l", b"a", b"f", f"{n}999999".encode()) for n in range(256))
-    assert all(-(2**63) <= each < 2**63 for each in ids)
+    assert all(-(2**63) <= identifier < 2**63 for identifier in ids)
 
 
 PENDING, DELIVERED = AcknowledgmentState.PENDING, AcknowledgmentState.DELIVERED
@@ -595,8 +595,8 @@ def test_one_unsent_acknowledgment_leaves_the_batch_to_the_notes(
 ) -> None:
     """A claim records acknowledgments only if each of its messages has one."""
     ids = stored(intake, arrival(patient="A"), arrival(patient="B"))
-    for each in acknowledgments:
-        notes.add(ids[each])
+    for acknowledgment in acknowledgments:
+        notes.add(ids[acknowledgment])
     assert len(Inbox(store, "node-1", acknowledgments=notes).claim(NOW, 10)) == 2
     assert states(store) == [PENDING, PENDING]
     assert all(notes.contains_all([ids[each]]) for each in acknowledgments)
@@ -620,7 +620,7 @@ def test_settle_and_claim_records_acknowledgments(
     (number,) = stored(intake, arrival("A"))
     notes.add(number)
     _, batch = inbox.settle_and_claim([], NOW, 10)
-    assert [each.message_id for each in batch.messages] == [number]
+    assert [message.message_id for message in batch.messages] == [number]
     assert states(store) == [DELIVERED]
     assert not notes.contains_all([number])
 

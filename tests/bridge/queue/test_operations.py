@@ -167,7 +167,7 @@ class TestOperating:
         inbox.claim(NOW, 10)
         for each in (other, second, first):
             inbox.settle([MessageOutcome(each, QueueEvent.GIVEN_UP, code="name")], NOW)
-        lanes = [each for patient in "12" for each in arrival(patient=patient).lanes]
+        lanes = [lane for patient in "12" for lane in arrival(patient=patient).lanes]
         with store.write() as connection:
             for plan in _OTHER_PLANS if store.dialect == "postgresql" else ():
                 connection.execute(plan)

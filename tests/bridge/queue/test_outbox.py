@@ -44,7 +44,7 @@ def _queue(store: Database, outbox: Outbox, *releases: DeliveryRequest) -> int:
 
 
 def _keys(claimed: list[ClaimedDelivery]) -> list[str]:
-    return [each.release_key for each in claimed]
+    return [delivery.release_key for delivery in claimed]
 
 
 def _settle(outbox: Outbox, claimed: ClaimedDelivery, event: QueueEvent, retry_at: int = 0) -> None:
@@ -435,7 +435,10 @@ def test_a_further_reply(
     stored = attempts.of_deliveries(database, [1])[1]
     assert len(stored) == MAX_FURTHER_REPLIES
     assert stored[0] == Attempt(1, AttemptKind.REPLY, 9, code, "207", None, b"reply")
-    found = [(each.kind, each.row_id, each.code) for each in list_unseen(database, 10)]
+    found = [
+        (exception.kind, exception.row_id, exception.code)
+        for exception in list_unseen(database, 10)
+    ]
     assert found == ([(ExceptionSubject.DELIVERY, 1, f"{code} 207")] if is_negative else [])
 
 

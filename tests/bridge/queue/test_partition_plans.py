@@ -72,7 +72,7 @@ AMONG = {
 @pytest.mark.parametrize(("statement", "others"), list(AMONG.values()), ids=list(AMONG))
 def test_by_ids(store: Database, statement: KeyStatement, others: dict[str, object]) -> None:
     """Statements on messages of two partitions read only those two."""
-    (array,) = binary_arrays((statement.kind,), [(each,) for each in IDS])
+    (array,) = binary_arrays((statement.kind,), [(identifier,) for identifier in IDS])
     plan = _explained(store, statement.postgres, {"ids": array, **others})
     assert _touched(plan) == {f"from_{LAST - SIZE}", f"from_{LAST}"}
 
@@ -80,7 +80,7 @@ def test_by_ids(store: Database, statement: KeyStatement, others: dict[str, obje
 def test_settling(store: Database) -> None:
     """Outcomes are written in the partitions of their messages, whatever the join."""
     step = sql.INBOX.settle
-    rows = [(each, "done", 0, "", "", "", NOW) for each in IDS]
+    rows = [(identifier, "done", 0, "", "", "", NOW) for identifier in IDS]
     plan = _explained(store, step.postgres, step.arrays(rows))
     assert _touched(plan) == {f"from_{LAST - SIZE}", f"from_{LAST}"}
 
@@ -119,7 +119,7 @@ def test_the_first_message_after_a_time(store: Database) -> None:
         for number in ids:
             connection.execute(_MESSAGE, {"id": number})
         connection.execute(text("SELECT setval('message_ids', :last)"), {"last": ids[-1]})
-    for moment in (0, 5, 6, *(each + d for each in ids for d in (0, 1))):
+    for moment in (0, 5, 6, *(identifier + d for identifier in ids for d in (0, 1))):
         with store.read() as connection:
             found = id_at(connection, MESSAGE, "received_at", moment)
         assert [each for each in ids if each < found] == [each for each in ids if each < moment]

@@ -87,7 +87,7 @@ def test_a_whole_partition(full: Database, intake: Intake) -> None:
     assert names(full) == [f"from_{last}"]
     assert [ids_in(full, table) for table in TABLES] == [[last], [last], []]
     assert ids_in(full, "message_identity") == [last]
-    left = [(each.kind, each.row_id) for each in exceptions.list_unseen(full, 10)]
+    left = [(exception.kind, exception.row_id) for exception in exceptions.list_unseen(full, 10)]
     assert left == [(ExceptionSubject.MESSAGE, last), (ExceptionSubject.ORDER, FIRST)]
 
 
@@ -108,7 +108,7 @@ def test_unfinished_messages_stay(full: Database, intake: Intake) -> None:
     assert names(full) == [f"from_{last}"]
     assert ids_in(full, "message_rest") == ids_in(full, "message_body_rest") == [parked, lately]
     assert ids_in(full, "message_number") == [parked]
-    assert [each.row_id for each in exceptions.list_unseen(full, 10)] == [parked]
+    assert [exception.row_id for exception in exceptions.list_unseen(full, 10)] == [parked]
     assert queries.message(full, parked).payload == waits.payload
     (again,) = intake.enqueue(waits)
     assert (again.duplicate, again.message_id) == (True, parked)

@@ -46,7 +46,7 @@ def stored_bytes(store: Database) -> int:
         chunks = "SELECT coalesce(sum(length(content)), 0) FROM payload_chunk"
         found = int(connection.execute(text(chunks)).scalar_one())
     if store.file is not None:
-        found += sum(each.stat().st_size for each in folder(store).glob("*"))
+        found += sum(path.stat().st_size for path in folder(store).glob("*"))
     return found
 
 
@@ -134,7 +134,10 @@ def test_a_retransmit_adds_nothing(intake: Intake, store: Database) -> None:
 def test_another_content_under_its_control_id(intake: Intake, store: Database) -> None:
     first, other = arrival("A", content=LARGE), arrival("A", content=LARGE + "y")
     ids = [intake.enqueue(each)[0].message_id for each in (first, other)]
-    assert [queries.message(store, each).payload for each in ids] == [first.payload, other.payload]
+    assert [queries.message(store, identifier).payload for identifier in ids] == [
+        first.payload,
+        other.payload,
+    ]
 
 
 def test_an_interrupted_write_is_completed(intake: Intake, store: Database) -> None:
@@ -164,7 +167,7 @@ def test_other_writers_run_between_chunks(store: Database) -> None:
 def test_messages_of_a_batch(intake: Intake, store: Database) -> None:
     small, large = arrival("A"), arrival("B", patient="2", content=LARGE)
     receipts = intake.enqueue_together(small, large)
-    assert [queries.message(store, each.message_id).payload for each in receipts] == [
+    assert [queries.message(store, receipt.message_id).payload for receipt in receipts] == [
         small.payload,
         large.payload,
     ]
@@ -274,7 +277,7 @@ class TestForgetting:
             (folder(store) / name).write_text("left")
         delete_orphans(store, NOW)
         assert len(queries.message(store, receipt.message_id).payload) > LENGTH
-        assert {each.name for each in folder(store).iterdir()} == {own.name, "notes.txt"}
+        assert {path.name for path in folder(store).iterdir()} == {own.name, "notes.txt"}
 
     def test_sizes(self, intake: Intake, store: Database) -> None:
         """The sizes of the oldest and of the newest message count."""
@@ -297,7 +300,7 @@ class TestForgetting:
         archived: list[bytes] = []
 
         def archive(_table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-            archived.extend(bytes(each["payload"]) for each in rows)
+            archived.extend(bytes(row["payload"]) for row in rows)
 
         assert prune(store, NOW + 1, archive=archive).messages == 1
         assert archived == [large.payload]

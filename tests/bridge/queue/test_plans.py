@@ -355,7 +355,11 @@ def test_no_query_scans_all_rows(store: Database) -> None:
     for name, query in QUERIES.items():
         with recorded_statements(store) as statements:
             query(store)
-        growing = [each for each in statements if re.search("FROM (message|delivery)", each[0])]
+        growing = [
+            statement
+            for statement in statements
+            if re.search("FROM (message|delivery)", statement[0])
+        ]
         assert growing, name
         with store.write() as connection:
             plans = [plan_of(connection, each) for each in growing]

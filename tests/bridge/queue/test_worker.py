@@ -44,9 +44,9 @@ def runner(store: Database, intake: Intake) -> WorkerRunner:
 
 def applying(outcome: Callable[[ClaimedMessage], MessageOutcome], log: list[int]) -> Apply:
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
-        log.extend(each.message_id for each in batch)
+        log.extend(message.message_id for message in batch)
         await asyncio.sleep(0)
-        yield [outcome(each) for each in batch]
+        yield [outcome(claimed_message) for claimed_message in batch]
 
     return apply
 
@@ -71,7 +71,7 @@ def test_an_error_is_retried(runner: WorkerRunner, caplog: pytest.LogCaptureFixt
         tries.append(len(batch))
         if len(tries) == 1:
             raise ValueError("SECRET")
-        yield [accepted(each) for each in batch]
+        yield [accepted(message) for message in batch]
 
     runner.run(apply, runner.all_done)
     assert len(tries) >= 2
@@ -85,8 +85,12 @@ def test_an_outcome_that_is_missing(runner: WorkerRunner) -> None:
     applied: list[int] = []
 
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
-        applied.extend(each.message_id for each in batch)
-        yield [accepted(each) for each in batch if each.message_id == first or len(applied) > 2]
+        applied.extend(message.message_id for message in batch)
+        yield [
+            accepted(claimed_message)
+            for claimed_message in batch
+            if claimed_message.message_id == first or len(applied) > 2
+        ]
 
     runner.run(apply, runner.all_done)
     assert applied == [first, second, second]
@@ -203,7 +207,7 @@ def test_batches_side_by_side_are_limited(runner: WorkerRunner) -> None:
         most = max(most, len(running))
         await asyncio.to_thread(runner.states)
         running.remove(batch[0].message_id)
-        yield [accepted(each) for each in batch]
+        yield [accepted(message) for message in batch]
 
     runner.run(apply, runner.all_done, batch=1, parallel=1)
     assert most == 1
@@ -220,7 +224,7 @@ def test_messages_during_a_batch_are_one_batch(runner: WorkerRunner) -> None:
             for patient in "23":
                 await asyncio.to_thread(runner.enqueue, patient)
                 await asyncio.sleep(0.1)  # the worker polls several times, and claims nothing
-        yield [accepted(each) for each in batch]
+        yield [accepted(message) for message in batch]
 
     runner.run(apply, runner.all_done, gather_seconds=PATIENCE)
     assert sizes == [1, 2]
@@ -309,7 +313,7 @@ def test_an_ended_lease_is_not_extended(runner: WorkerRunner) -> None:
             seconds = moment
             await worker.keep_leases()
             held.append(batch[0].lease.is_held)
-        yield [accepted(each) for each in batch]
+        yield [accepted(message) for message in batch]
 
     worker = Worker(inbox, apply, clock=lambda: NOW, poll=120)
 
@@ -347,7 +351,7 @@ def test_notify_wakes_at_once(runner: WorkerRunner) -> None:
 
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         applied.set()
-        yield [accepted(each) for each in batch]
+        yield [accepted(message) for message in batch]
 
     inbox = CountingInbox(runner.store, "node")
 
@@ -367,7 +371,7 @@ def test_notify_wakes_at_once(runner: WorkerRunner) -> None:
 
 def run_without_polls(runner: WorkerRunner, **settings: Any) -> None:
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
-        yield [accepted(each) for each in batch]
+        yield [accepted(message) for message in batch]
 
     async def scenario() -> None:
         worker = Worker(runner.inbox, apply, clock=lambda: NOW, poll=120, **settings)
@@ -449,8 +453,8 @@ def test_stop_lets_batches_finish(runner: WorkerRunner) -> None:
             begun.set()
             await stopping.wait()
             await asyncio.to_thread(runner.states)
-            applied.extend(each.message_id for each in batch)
-            yield [accepted(each) for each in batch]
+            applied.extend(message.message_id for message in batch)
+            yield [accepted(claimed_message) for claimed_message in batch]
 
         worker = Worker(runner.inbox, slow, clock=lambda: NOW)
         await worker.start()

@@ -21,11 +21,14 @@ async def main(url: str, node: str) -> None:
     database = Database(url)
 
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
-        for each in batch:
-            sys.stdout.write(f"{time.time_ns()} {each.lanes[0]} {each.message_id}\n")
+        for message in batch:
+            sys.stdout.write(f"{time.time_ns()} {message.lanes[0]} {message.message_id}\n")
         sys.stdout.flush()
         await asyncio.sleep(0.05)
-        yield [MessageOutcome(each.message_id, QueueEvent.ACCEPTED) for each in batch]
+        yield [
+            MessageOutcome(claimed_message.message_id, QueueEvent.ACCEPTED)
+            for claimed_message in batch
+        ]
 
     worker = Worker(Inbox(database, node), apply, clock=lambda: time.time_ns() // 10**6, batch=20)
     await worker.start()

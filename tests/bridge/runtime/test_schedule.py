@@ -65,7 +65,7 @@ async def test_a_failing_job_runs_again() -> None:
         assert abs(process.metric("bridge_job_last_run_timestamp_seconds") - time.time()) < 3600
         assert process.metric("bridge_job_last_run_seconds") >= 0
 
-    assert [(each["event"], each["job"]) for each in lines] == [
+    assert [(line["event"], line["job"]) for line in lines] == [
         ("job failed", "circuits"),
         ("job recovered", "circuits"),
     ]

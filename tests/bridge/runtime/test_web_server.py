@@ -104,7 +104,9 @@ async def test_requests_that_arrive_together_share_the_metrics(tmp_path: Path) -
     finally:
         database.dispose()
 
-    assert {(each.status_code, each.text) for each in responses} == {(200, responses[0].text)}
+    assert {(response.status_code, response.text) for response in responses} == {
+        (200, responses[0].text)
+    }
     assert seen.count == before + 2
 
 

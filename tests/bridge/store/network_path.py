@@ -32,10 +32,10 @@ class NetworkPath:
     def close(self) -> None:
         self._closed = True
         self._open.set()
-        for each in [self._listener, *self._ends]:
+        for end in [self._listener, *self._ends]:
             with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
 
     def _accept(self) -> None:
         while True:

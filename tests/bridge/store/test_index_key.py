@@ -22,7 +22,7 @@ def _own_key() -> Iterator[None]:
 
 def key_findings(home: Path) -> list[str]:
     """The findings of `bridge check` about the key."""
-    return [each.message for each in check_home(home) if "index.key" in each.place]
+    return [finding.message for finding in check_home(home) if "index.key" in finding.place]
 
 
 def test_the_key_is_created_once(tmp_path: Path) -> None:

@@ -62,13 +62,13 @@ def test_rows_of_an_older_release_are_keyed_once(database: Database) -> None:
         ensure_keyed(database, BRIDGE_TABLE, BRIDGE)
         with database.read() as connection:
             numbers = connection.execute(text("SELECT number, message_id FROM message_number"))
-            assert {tuple(each) for each in numbers} == {
+            assert {tuple(number) for number in numbers} == {
                 (keyed64(OLD), 1),
                 (keyed64(OLD), 2),
                 (keyed64(7), 2),
             }
             signals = connection.execute(text("SELECT kind, signal FROM order_signal"))
-            assert {tuple(each) for each in signals} == {
+            assert {tuple(signal) for signal in signals} == {
                 ("study", keyed64(OLD)),
                 ("held-later", 1_800_000_000_000),
             }
@@ -90,8 +90,8 @@ def test_two_nodes_that_start_at_once(database: Database) -> None:
             connection.execute(text("LOCK TABLE message_number IN EXCLUSIVE MODE"))
             nodes = [pool.submit(ensure_keyed, database, BRIDGE_TABLE, BRIDGE) for _ in range(2)]
             eventually(lambda: waiting() == len(nodes))
-        for each in nodes:
-            each.result(PATIENCE)
+        for node in nodes:
+            node.result(PATIENCE)
     with database.read() as connection:
         numbers = connection.execute(text("SELECT DISTINCT number FROM message_number"))
         assert set(numbers.scalars()) == {keyed64(OLD), keyed64(7)}

@@ -35,7 +35,7 @@ def test_activations(database: Database) -> None:
             FIRST.version,
             SECOND.version,
         }
-    assert [(each.version, each.actor, each.origin) for each in entries] == [
+    assert [(entry.version, entry.actor, entry.origin) for entry in entries] == [
         (FIRST.version, "bob", ActivationOrigin.ROLLBACK),
         (SECOND.version, "ann", ActivationOrigin.ACTIVATE),
         (FIRST.version, "service", ActivationOrigin.START),
@@ -66,7 +66,7 @@ def test_drafts(database: Database) -> None:
         assert mapping_versions.save_draft(connection, newer) == 0, "based on a removed revision"
         assert mapping_versions.save_draft(connection, ann) == 0, "created twice"
         assert mapping_versions.draft(connection, "orders") == replace(newer, revision=2)
-        assert [each.actor for each in mapping_versions.drafts(connection)] == ["ann", "bob"]
+        assert [draft.actor for draft in mapping_versions.drafts(connection)] == ["ann", "bob"]
         assert mapping_versions.delete_draft(connection, "orders", "ann")
         assert not mapping_versions.delete_draft(connection, "orders", "ann")
         assert mapping_versions.draft(connection, "orders", "ann") is None
@@ -92,7 +92,7 @@ def test_codes_of_the_active_version_are_listed(database: Database) -> None:
     activate(database, V2)
     assert unmapped_codes.list_active(database, 9) == []
     unmapped_codes.add(database, {SEX: CodeUse(V2.version, "PID-8.1", "empty")}, 30)
-    assert [each.count for each in unmapped_codes.list_active(database, 9)] == [6]
+    assert [record.count for record in unmapped_codes.list_active(database, 9)] == [6]
 
 
 def test_a_code_is_marked_as_seen(database: Database) -> None:
@@ -114,8 +114,11 @@ def test_a_flood_of_codes_is_counted_together(database: Database) -> None:
     met = CodeUse(V1.version, "MSH-4.1", "refuse")
     flood = {CodeKey("orders", "sites", f"S{number:04}"): met for number in range(250)}
     unmapped_codes.add(database, flood, 10)
-    found = {each.code: each.count for each in unmapped_codes.list_active(database, 1000)}
+    found = {record.code: record.count for record in unmapped_codes.list_active(database, 1000)}
     assert len(found) == MAX_NAMED_CODES + 1
     assert found[""] == len(flood) - MAX_NAMED_CODES
     unmapped_codes.add(database, {SEX: met}, 100 * 86_400_000)
-    assert [each.code for each in unmapped_codes.list_active(database, 1000)] == ["X"]
+    assert [
+        unmapped_code_record.code
+        for unmapped_code_record in unmapped_codes.list_active(database, 1000)
+    ] == ["X"]

@@ -367,8 +367,8 @@ def nodes(postgres_url: str) -> Iterator[tuple[SessionLocks, SessionLocks]]:
     databases = Database(postgres_url), Database(postgres_url)
     one, two = (SessionLocks(each) for each in databases)
     yield one, two
-    for each in databases:
-        each.dispose()
+    for database in databases:
+        database.dispose()
 
 
 def test_locks_of_two_nodes(nodes: tuple[SessionLocks, SessionLocks]) -> None:

@@ -129,7 +129,11 @@ def test_weak_commits(postgres_url: str, weak: str) -> None:
             with database.read() as connection:
                 found = connection.execute(text("SHOW synchronous_commit")).scalar()
                 assert found == expected
-        found = [each.text for each in server_problems(free) if "synchronous_commit" in each.text]
+        found = [
+            problem.text
+            for problem in server_problems(free)
+            if "synchronous_commit" in problem.text
+        ]
         assert [weak in each for each in found] == [True]
     finally:
         required.dispose()

@@ -273,7 +273,7 @@ def test_only_plain_files_are_listed_and_read(drop: Folder, foreign: Path) -> No
 def test_a_file_replaced_after_the_scan(drop: Folder, foreign: Path) -> None:
     """The listener checks the opened file, and reads a growing one up to the limit."""
     (drop.path / "a.hl7").write_bytes(b"0123456789")
-    assert [each.name for each in drop.waiting_files()] == ["a.hl7"]
+    assert [file.name for file in drop.waiting_files()] == ["a.hl7"]
     assert drop.read("a.hl7", 4) == b"0123"
     (drop.path / "a.hl7").unlink()
     (drop.path / "a.hl7").symlink_to(foreign)
@@ -501,7 +501,7 @@ def test_files_that_arrive_faster_than_they_are_read(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}.hl7").write_bytes(b"x")
         os.utime(tmp_path / f"{number}.hl7", (100 - number, 100 - number))
-    assert [each.name for each in Folder(tmp_path).waiting_files(2)] == ["4.hl7", "3.hl7"]
+    assert [file.name for file in Folder(tmp_path).waiting_files(2)] == ["4.hl7", "3.hl7"]
 
 
 def test_a_sender_that_uses_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

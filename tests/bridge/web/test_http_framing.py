@@ -76,7 +76,7 @@ async def test_ambiguous_requests_are_refused(sent: bytes) -> None:
         response = await ended(reader)
         assert response.startswith(b"HTTP/1.1 400 ")
         assert json.loads(response.partition(b"\r\n\r\n")[2])["code"] == "malformed_http"
-        assert "/smuggled" not in [each["path"] for each in to.application.scopes]
+        assert "/smuggled" not in [scope["path"] for scope in to.application.scopes]
 
 
 @pytest.mark.parametrize("endless", [b"1;", b"1;a=", b"0\r\nX-A: "])
@@ -86,7 +86,7 @@ async def test_chunk_extensions_and_trailers_are_bounded(endless: bytes) -> None
         reader, writer = await to.connect(_CHUNKED + endless)
         writer.write(b"a" * 2**20)
         assert await status(reader) in {0, 400}
-        assert b"".join(each["query_string"] for each in to.application.scopes) == b""
+        assert b"".join(scope["query_string"] for scope in to.application.scopes) == b""
 
 
 async def test_tiny_chunks_are_bounded() -> None:
@@ -144,4 +144,4 @@ async def test_protocol_upgrades_are_ignored(protocol: bytes) -> None:
         reader, _ = await to.connect(upgrade + GET % b"smuggled")
         response = await ended(reader)
         assert response.startswith(b"HTTP/1.1 200 ")
-        assert [each["path"] for each in to.application.scopes] == ["/"]
+        assert [scope["path"] for scope in to.application.scopes] == ["/"]

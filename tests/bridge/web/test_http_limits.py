@@ -95,6 +95,6 @@ async def test_requests_of_one_address_do_not_delay_others() -> None:
         probing.write(GET % b"readyz")
         assert (await status(other), await status(probe)) == (200, 200)
         assert [await status(reader) for reader, _ in connections] == [200] * len(connections)
-        paths = [each["path"] for each in to.application.scopes]
+        paths = [scope["path"] for scope in to.application.scopes]
     assert paths.index("/readyz") < 3 * STARTS_PER_TURN
     assert paths.index("/other") < 5 * STARTS_PER_TURN

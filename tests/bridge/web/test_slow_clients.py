@@ -109,7 +109,7 @@ async def test_closed_connections_are_logged_by_reason() -> None:
     with capture_logs() as lines:
         async with served(QUICK) as to:
             await asyncio.gather(*[ended((await to.connect())[0]) for _ in range(3)])
-    assert [(each["event"], each["reason"]) for each in lines] == [
+    assert [(line["event"], line["reason"]) for line in lines] == [
         ("http connections closed", "idle")
     ]
     assert 1 <= lines[0]["count"] <= 3
@@ -127,4 +127,4 @@ async def test_a_client_that_is_gone_is_no_error(caplog: pytest.LogCaptureFixtur
         await asyncio.sleep(0)  # the socket is closed in the next iteration of the event loop
         to.application.released.set()
         assert await to.status(GET % b"") == 200
-    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []

@@ -139,7 +139,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets/key").write_text("tops3cret", "utf-8")
     yield tmp_path
-    assert [each.name for each in tmp_path.rglob("*")] == ["secrets", "key"]
+    assert [path.name for path in tmp_path.rglob("*")] == ["secrets", "key"]
     assert (tmp_path / "secrets/key").read_text("utf-8") == "tops3cret"
 
 
@@ -201,8 +201,8 @@ def test_threads_of_the_service_share_the_workers() -> None:
         found[number] = called(f"return {number}")
 
     threads = [threading.Thread(target=ask, args=(each,)) for each in range(12)]
-    for each in threads:
-        each.start()
+    for thread in threads:
+        thread.start()
     for each in threads:
         each.join()
     assert found == {each: str(each) for each in range(12)}
@@ -219,4 +219,6 @@ def test_active_protections_are_reported() -> None:
     pool = WorkerPool("test", [], size=1)
     active = pool.protections()
     pool.close()
-    assert [each for each in confinement.ALL_PROTECTIONS if each in active] == active
+    assert [
+        protection for protection in confinement.ALL_PROTECTIONS if protection in active
+    ] == active

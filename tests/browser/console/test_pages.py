@@ -162,7 +162,7 @@ def test_the_timeline_of_a_message(service: ServiceHarness) -> None:
     row = service.found(OPERATOR, kind="order", number="A7001")[0]
     steps = service.call(OPERATOR, "GET", f"messages/{row['id']}").json()["timeline"]
     kinds = ["received", "acknowledged", "done", "report", "composed", "sent", "accepted"]
-    assert [each["kind"] for each in steps] == kinds
+    assert [step["kind"] for step in steps] == kinds
 
 
 def test_the_content_of_a_message(service: ServiceHarness) -> None:
@@ -172,7 +172,7 @@ def test_the_content_of_a_message(service: ServiceHarness) -> None:
     assert content["raw"].startswith("MSH|")
     assert "MSA|AA|C7001" in content["ack"]
     pid = next(each for each in content["tree"] if each["name"] == "PID")
-    places = {part["place"]: part["text"] for each in pid["fields"] for part in each["parts"]}
+    places = {part["place"]: part["text"] for field in pid["fields"] for part in field["parts"]}
     assert places["PID-3.1"] == "M7001"
     assert "A7001" in str(content["mapped"]["events"])
 
@@ -301,7 +301,7 @@ def test_an_interface_package_is_exported_and_imported(
     dialog.get_by_role("button", name="Import", exact=True).click()
     expect(page.get_by_role("status").filter(has_text="Imported: ris-2")).to_be_visible()
     assert "ris-2" in destinations(service), "active at once, and in no file"
-    assert "ris-2" not in [each.name for each in load(service.house.home).destination]
+    assert "ris-2" not in [destination.name for destination in load(service.house.home).destination]
     events = service.call(CHIEF, "GET", "deeds?action=import").json()["rows"]
     assert (events[0]["subject"], events[0]["reason"]) == ("interface ris-2", "a second receiver")
 
@@ -357,7 +357,7 @@ def test_long_names_do_not_break_the_layout(service: ServiceHarness, page: Page)
     enter(page, service, VIEWER, "messages")
     links = page.get_by_role("navigation").get_by_role("link")
     links.first.wait_for()
-    boxes = [each.bounding_box() for each in links.all()]
+    boxes = [link.bounding_box() for link in links.all()]
     assert len({box["y"] for box in boxes if box}) == 1
     enter(page, service, OPERATOR, "worklist")
     row = page.get_by_role("row").filter(has_text="A7014")
@@ -400,7 +400,7 @@ def test_failed_handshakes_are_shown(service: ServiceHarness, page: Page) -> Non
     def is_stored() -> bool:
         listed = service.call(OPERATOR, "GET", "channels").json()["listeners"]
         (mutual,) = (each for each in listed if each["name"] == "mutual")
-        return any("plain text" in each["reason"] for each in mutual["handshake_failures"])
+        return any("plain text" in failure["reason"] for failure in mutual["handshake_failures"])
 
     eventually(is_stored)
     enter(page, service, OPERATOR, "channels")

@@ -225,13 +225,13 @@ class Viewer:
         deadline = time.monotonic() + PATIENCE
         while not holds():
             if time.monotonic() > deadline:
-                kinds = [each["type"] for each in self.events()]
+                kinds = [event["type"] for event in self.events()]
                 message = f"no {what}; {kinds}; {self.errors}"
                 raise AssertionError(message)
             self.page.wait_for_timeout(50)
 
     def inside(self) -> Frame:
-        return next(each for each in self.page.frames if "reports.localhost" in each.url)
+        return next(frame for frame in self.page.frames if "reports.localhost" in frame.url)
 
     def selected(self) -> str:
         inside = self.frame.locator("body")

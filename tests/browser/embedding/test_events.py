@@ -59,7 +59,7 @@ def test_an_addendum_from_draft_to_release(viewer: Viewer) -> None:
     viewer.act("save_report")
     updated = viewer.event("addendum_content_updated")
     assert updated["content"] == "Compared with 2024."
-    kinds = [each["type"] for each in viewer.events()]
+    kinds = [event["type"] for event in viewer.events()]
     assert kinds[kinds.index("addendum_content_updated") - 1] == "report_content_updated"
     assert viewer.events("report_content_updated")[-1]["content"] == "Normal."
     viewer.act("sign_addendum")
@@ -97,7 +97,7 @@ def test_brackets_microphones_and_refusals(viewer: Viewer) -> None:
     viewer.act("get_microphone_devices")
     devices = viewer.event("microphone_devices")["devices"]
     assert sum(each["isActive"] for each in devices) == 1
-    other = next(each for each in devices if not each["isActive"])
+    other = next(device for device in devices if not device["isActive"])
     viewer.page.fill("#deviceId", other["deviceId"])
     viewer.act("change_microphone")
     viewer.act("get_microphone_devices")
@@ -255,7 +255,7 @@ def test_two_reports_on_one_page_are_independent(viewer: Viewer) -> None:
     viewer.event("report_status_changed")
     kinds = [each["type"] for each in viewer.page.evaluate("second")]
     assert kinds == ["report_ready", "report_saved"]
-    assert "report_saved" not in [each["type"] for each in viewer.events()]
+    assert "report_saved" not in [event["type"] for event in viewer.events()]
 
 
 @pytest.mark.parametrize("kind", [HostKind.PLAIN], indirect=True)
@@ -269,8 +269,8 @@ def test_simultaneous_actions_are_executed_in_order(viewer: Viewer) -> None:
     )
     viewer.event("report_signed", 1)
     viewer.event("report_status_changed", 2)
-    kinds = [each["type"] for each in viewer.events() if each["type"].endswith(("ed", "failed"))]
-    assert [each for each in kinds if "content" not in each and "status" not in each] == [
+    kinds = [event["type"] for event in viewer.events() if event["type"].endswith(("ed", "failed"))]
+    assert [kind for kind in kinds if "content" not in kind and "status" not in kind] == [
         "report_signed",
         "addendum_created",
         "addendum_cancelled",
@@ -302,7 +302,7 @@ def test_unknown_actions_and_bad_parameters_are_reported(viewer: Viewer) -> None
     )
     viewer.act("save_report")
     viewer.event("report_saved")
-    failed = [(each["action"], each["code"]) for each in viewer.events("action_failed")]
+    failed = [(event["action"], event["code"]) for event in viewer.events("action_failed")]
     assert failed == [
         ("SAVE_REPORT", "not_available"),
         ("__proto__", "not_available"),
@@ -357,7 +357,7 @@ def test_the_recorder_goes_on_and_off(viewer: Viewer) -> None:
     assert viewer.event("recorder_on")["clinicalInfo"] == viewer.reports.identity()
     viewer.act("get_microphone_devices")
     devices = viewer.event("microphone_devices")["devices"]
-    other = next(each for each in devices if not each["isActive"])
+    other = next(device for device in devices if not device["isActive"])
     viewer.page.fill("#deviceId", other["deviceId"])
     viewer.act("change_microphone")
     viewer.event("recorder_off")

@@ -65,7 +65,7 @@ def framed(page: Page, link: str, policy: str = "") -> None:
 
 def refused(page: Page) -> bool:
     """True if the browser shows its error page in every frame."""
-    return {each.url for each in page.frames[1:]} == {"chrome-error://chromewebdata/"}
+    return {frame.url for frame in page.frames[1:]} == {"chrome-error://chromewebdata/"}
 
 
 def test_a_foreign_page_cannot_frame_the_report(viewer: Viewer, foreign: Page) -> None:
@@ -101,7 +101,7 @@ def test_a_frame_beside_the_report_cannot_command(viewer: Viewer) -> None:
         }"""
     )
     viewer.page.wait_for_timeout(1000)
-    assert [each["type"] for each in viewer.events()] == ["report_ready"]
+    assert [event["type"] for event in viewer.events()] == ["report_ready"]
 
 
 def test_without_configured_hosts_the_framing_host_is_pinned(installed: Installed) -> None:

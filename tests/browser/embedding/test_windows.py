@@ -31,7 +31,7 @@ def test_the_transfer_prompt_sends_events(viewer: Viewer) -> None:
     viewer.frame.locator("#cancel").click()
     cancelled = viewer.event("report_transfer_cancelled")
     assert cancelled["clinicalInfo"] == viewer.reports.identity()
-    assert [each["type"] for each in viewer.events()] == [
+    assert [event["type"] for event in viewer.events()] == [
         "report_transfer_requested",
         "report_transfer_cancelled",
     ]

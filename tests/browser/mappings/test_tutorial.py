@@ -151,7 +151,9 @@ def test_7_orders_of_the_new_sender(console: MappingConsole, window: Page) -> No
     assert b"MSA$AA$RC907" in send(console, "order.hl7")
     console.house.settle()
     changes = console.house.get("/api/report/changes", limit=500)["changes"]
-    (tags,) = [each for one in changes for each in one["orders"] if each["Accession"] == "S26-907"]
+    (tags,) = [
+        order for one in changes for order in one["orders"] if order["Accession"] == "S26-907"
+    ]
     assert (tags["PatientMRN"], tags["PatientName"]) == ("S907", "Šebesta^Chloë")
     kept = {key: tags["Metadata"][key] for key in ("ReadingRoom", "Protocol", "Price")}
     assert kept == {"ReadingRoom": "Room 3", "Protocol": "Contrast after 40 s", "Price": "60 €"}

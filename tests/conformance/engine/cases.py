@@ -26,7 +26,7 @@ class Case:
 
     def orders(self, path: str, *accessions: str, **more: Any) -> httpx.Response:
         """Post `link-orders` or `unlink-orders` for orders of patient P1."""
-        named = [{"PatientMRN": "P1", "Accession": each} for each in accessions]
+        named = [{"PatientMRN": "P1", "Accession": accession} for accession in accessions]
         return self.service.post(
             f"report/{path}", {"SiteID": "SITE1", "clinicalInfo": named} | more
         )

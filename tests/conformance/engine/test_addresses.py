@@ -56,7 +56,7 @@ def test_cross_origin_requests_get_no_permission(service: Service, origin: str) 
     for method, path in (("OPTIONS", "/api/report/status"), ("GET", "/api/worklist?SiteID=SITE1")):
         headers = {"origin": origin, "access-control-request-method": "POST"}
         response = service.call(method, path, headers=headers)
-        assert not [each for each in response.headers if each.startswith("access-control")]
+        assert not [header for header in response.headers if header.startswith("access-control")]
 
 
 def test_rotating_keys(service: Service) -> None:

@@ -248,7 +248,7 @@ WITHOUT_RIGHTS = ("foreign", "bound", "removed", "disabled")
 
 
 def routes() -> list[str]:
-    found = [each for router in ROUTERS for each in router.routes]
+    found = [route for router in ROUTERS for route in router.routes]
     return [
         f"{method} {path}"
         for each in found
@@ -290,7 +290,7 @@ def add_callers_without_rights(service: Service) -> None:
 
 def test_each_route_has_a_request() -> None:
     """A new route needs a body or a query here."""
-    changing = {each for each in routes() if each.split()[0] not in ("GET", "DELETE")}
+    changing = {route for route in routes() if route.split()[0] not in ("GET", "DELETE")}
     assert changing == set(BODIES)
     assert set(QUERIES) <= set(routes())
 

@@ -114,8 +114,8 @@ def test_lazy_files_stay_sealed(service: Service) -> None:
             "SELECT name FROM sqlite_master WHERE type = 'table'"
         ).scalars()
         dump = "".join(
-            str(connection.exec_driver_sql(f"SELECT * FROM {each}").fetchall())  # noqa: S608  # names from the catalogue
-            for each in list(tables)
+            str(connection.exec_driver_sql(f"SELECT * FROM {table}").fetchall())  # noqa: S608  # names from the catalogue
+            for table in list(tables)
         )
     for secret in ("Unopened", "SEALED", link.rpartition("=")[2]):
         assert secret not in dump

@@ -399,7 +399,7 @@ def test_the_number_of_addenda_in_a_pdf(report: Case) -> None:
 
 def text_operators(pdf: bytes) -> int:
     streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
-    return sum(len(re.findall(rb"T[jJ]\b", unpacked(each))) for each in streams)
+    return sum(len(re.findall(rb"T[jJ]\b", unpacked(stream))) for stream in streams)
 
 
 def unpacked(stream: bytes) -> bytes:
@@ -430,7 +430,7 @@ def paragraph(text: str, *marks: str) -> dict[str, Any]:
 
 
 def row(*cells: str, kind: str = "tableCell") -> dict[str, Any]:
-    made = [{"type": kind, "content": [paragraph(each)]} for each in cells]
+    made = [{"type": kind, "content": [paragraph(cell)]} for cell in cells]
     return {"type": "tableRow", "content": made}
 
 
@@ -497,6 +497,6 @@ def test_the_place_of_a_finding_in_a_table(service: Service) -> None:
 
     findings = ok(page("checks")).json()["findings"]
 
-    assert [(each["check"], each["block"], each["item"]) for each in findings] == [
+    assert [(finding["check"], finding["block"], finding["item"]) for finding in findings] == [
         ("emptyField", 0, 1)
     ]

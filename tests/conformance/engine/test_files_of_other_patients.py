@@ -91,7 +91,7 @@ def test_clinical_info_overrides_the_name_or_birth_date_of_a_file(
         assert response.content == b""
         assert response.headers["x-warnings"] == f'dicom_sr_overridden;file=0;tags="{tags[0]}"'
         changes = service.get("report/changes", after=0, limit=100).json()["changes"]
-        updated = next(each for each in changes if each["event"] == "report_files_updated")
+        updated = next(change for change in changes if change["event"] == "report_files_updated")
         assert updated["warnings"] == ["dicom_sr_overridden"]
         assert updated["filesOverridden"] == [{"sopInstanceUID": "1.2.3.4", "overridden": tags}]
     elif way == "known":
@@ -112,9 +112,9 @@ def test_clinical_info_overrides_the_name_or_birth_date_of_a_file(
     assert [each["kind"] for each in shown(page)] == ["dicomSR"]
     assert [each["overridden"] for each in page("report").json()["overridden"]] == [tags]
     (recorded,) = [
-        each["warnings"]
-        for each in events(service, "update-dicomsr" if way == "update" else "launch")
-        if "warnings" in each
+        event["warnings"]
+        for event in events(service, "update-dicomsr" if way == "update" else "launch")
+        if "warnings" in event
     ]
     assert recorded == [{"code": "dicom_sr_overridden", "file": 0, "tags": tags}]
 
@@ -435,7 +435,7 @@ def test_an_unlinked_order_keeps_its_files(
     _orders(case, *LINKED)
     ok(case.orders("link-orders", *LINKED))
     records = ok(case.orders("unlink-orders", *removed)).json()
-    assert not any(each["hasContent"] for each in records)
+    assert not any(record["hasContent"] for record in records)
     assert {name: _first_text(case, name) for name in texts} == texts
 
 

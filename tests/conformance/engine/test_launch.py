@@ -42,7 +42,7 @@ LANGUAGES = (
 def stored(service: Service, accession: str = "A1") -> dict[str, Any]:
     """Return all tags of an order from the change feed."""
     changes = ok(service.get("report/changes", limit=1000)).json()["changes"]
-    orders = [order for each in changes for order in each["orders"]]
+    orders = [order for change in changes for order in change["orders"]]
     found: dict[str, Any] = [each for each in orders if each["Accession"] == accession][-1]
     return found
 
@@ -72,7 +72,7 @@ def test_a_tag_that_is_not_a_string_is_refused(service: Service, value: Any) -> 
     for tag in TAGS:
         response = service.launch(tags={tag: value})
         assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
-        assert f"/clinicalInfo/{tag}" in {each["pointer"] for each in response.json()["errors"]}
+        assert f"/clinicalInfo/{tag}" in {error["pointer"] for error in response.json()["errors"]}
 
 
 METADATA = [
@@ -133,7 +133,7 @@ def test_an_unsupported_language_is_refused(service: Service, code: Any) -> None
             continue  # only the primary subtag is read
         assert response.status_code == 400, code
         if isinstance(code, str):
-            assert all(each in response.json()["detail"] for each in LANGUAGES)
+            assert all(language in response.json()["detail"] for language in LANGUAGES)
 
 
 def test_request_objects_must_be_objects(service: Service) -> None:

@@ -188,4 +188,4 @@ def test_a_user_who_launches_with_auth_becomes_a_member(service: Service) -> Non
     assert response["owner"]["email"] == FOREIGN
     assert service.session(service.open(response["reportLink"]))("report").status_code == 200
     members = service.get("admin/sites/SITE1/users").json()
-    assert {each["email"]: each["role"] for each in members}[FOREIGN] == "user"
+    assert {member["email"]: member["role"] for member in members}[FOREIGN] == "user"

@@ -191,7 +191,7 @@ def test_unlinking(case: Case, removed: list[str], left: list[str]) -> None:
     ]
     assert {each["status"] for each in records} == {"Ordered"}
     assert not any(each["hasContent"] or each["userEmail"] for each in records)
-    ids = [each["reportId"] for each in records]
+    ids = [record["reportId"] for record in records]
     assert len(set(ids)) == len(ids)
     assert (group in ids) == bool(left)
     for name in removed:

@@ -46,8 +46,8 @@ def is_problem(response: httpx.Response, status: int) -> dict[str, Any]:
     assert re.fullmatch(r"[a-z_]+", body["code"])
     assert body["retryable"] is (body["code"] in ("changed", "too_many_requests", "unavailable"))
     assert body["type"].endswith(body["code"])
-    for each in body["errors"]:
-        assert set(each) == {"pointer", "message"}
+    for error in body["errors"]:
+        assert set(error) == {"pointer", "message"}
     return body
 
 

@@ -101,8 +101,8 @@ def nodes(
     with running(url, ports, secrets.token_bytes(32)) as addresses, asyncio.Runner() as runner:
         headers = {"x-access-token": tokens[ADMIN]}
         clients = [
-            httpx.AsyncClient(base_url=each, headers=headers, timeout=PATIENCE)
-            for each in addresses
+            httpx.AsyncClient(base_url=address, headers=headers, timeout=PATIENCE)
+            for address in addresses
         ]
         yield Nodes(addresses, tokens, runner, clients)
         for client in clients:
@@ -120,7 +120,7 @@ def test_link_against_sign(nodes: Nodes) -> None:
         names = [f"L{turn}", f"M{turn}"]
         nodes.draft(names[0])
         nodes.order(names[1])
-        listed = [{"PatientMRN": "P1", "Accession": each} for each in names]
+        listed = [{"PatientMRN": "P1", "Accession": name} for name in names]
         link: Call = (
             "POST",
             "/api/report/link-orders",
@@ -160,7 +160,7 @@ def test_concurrent_openings_of_lazy_links(nodes: Nodes) -> None:
         assert {page.status_code for page in pages} == {200}
         assert len({boot(page)["reportId"] for page in pages}) == 1
     created = Counter(
-        each["reportId"] for each in nodes.changes("O") if each["event"] == "report_created"
+        change["reportId"] for change in nodes.changes("O") if change["event"] == "report_created"
     )
     assert set(created.values()) == {1}
     assert len(created) == ROUNDS
@@ -171,8 +171,8 @@ def test_a_new_user_in_many_launches_at_once(nodes: Nodes) -> None:
     email = "first.seen@site1.test"
     info: dict[str, Any] = {"userInfo": {"UserEmail": email, "UserName": "First Seen"}}
     bodies = [launch_body(f"U{turn}", **info) for turn in range(ROUNDS)]
-    responses = nodes.together(*[("POST", "/api/report/launch/clinical", each) for each in bodies])
-    assert [each.status_code for each in responses] == [200] * ROUNDS
+    responses = nodes.together(*[("POST", "/api/report/launch/clinical", body) for body in bodies])
+    assert [response.status_code for response in responses] == [200] * ROUNDS
     assert {each.json()["owner"]["email"] for each in responses} == {email}
     users = nodes.together(("GET", "/api/admin/sites/SITE1/users", None))[0].json()
     assert [each["name"] for each in users if each["email"] == email] == ["First Seen"]
@@ -183,7 +183,7 @@ def test_signing_twice(nodes: Nodes) -> None:
         nodes.draft(f"S{turn}")
         responses = nodes.together(*[one("sign", f"S{turn}")] * 4)
         assert Counter(each.status_code for each in responses) == {200: 1, 500: 3}
-        codes = {each.json()["code"] for each in responses if each.status_code == 500}
+        codes = {response.json()["code"] for response in responses if response.status_code == 500}
         assert codes == {"already_signed"}
 
 
@@ -198,7 +198,9 @@ def test_deleting_while_it_is_opened(nodes: Nodes) -> None:
         if turn % 2:
             calls.reverse()
         responses = nodes.together(*calls)
-        by_path = {each.url.path.rpartition("/")[2]: each.status_code for each in responses}
+        by_path = {
+            response.url.path.rpartition("/")[2]: response.status_code for response in responses
+        }
         assert by_path["delete"] == 200
         assert by_path["clinical"] in (200, 404, 410)
         assert nodes.status(f"D{turn}") is None
@@ -225,7 +227,7 @@ def test_fifty_concurrent_requests_for_one_report(nodes: Nodes) -> None:
     record = nodes.status("F1")
     assert record is not None
     assert record["status"] in ("Draft", "Preliminary", "Final")
-    events = [each["event"] for each in nodes.changes("F")]
+    events = [change["event"] for change in nodes.changes("F")]
     signs, unsigns = events.count("report_signed"), events.count("report_unsigned")
     assert signs - unsigns == (1 if record["status"] == "Final" else 0)
     if record["status"] == "Final":

@@ -48,7 +48,7 @@ def test_report_ids_are_unique_and_reveal_nothing(case: Case) -> None:
     ids = [case.record(name)["reportId"] for name in ("A1", "A2", "A3")]
     assert len(set(ids)) == 3
     assert ids != sorted(ids) or len({each[:4] for each in ids}) == 3
-    assert not any("A1" in each or "P1" in each for each in ids)
+    assert not any("A1" in identifier or "P1" in identifier for identifier in ids)
 
 
 def test_linked_orders_are_one_record(case: Case) -> None:
@@ -69,7 +69,7 @@ def test_status_of_several_orders(case: Case) -> None:
         case.draft(name)
     wanted = [identity(each) for each in ("A2", "NONE", "A1", "A2")]
     records = ok(case.service.post("report/status", {"clinicalInfo": wanted})).json()
-    assert [each["clinicalInfo"][0]["Accession"] for each in records] == ["A2", "A1"]
+    assert [record["clinicalInfo"][0]["Accession"] for record in records] == ["A2", "A1"]
     wanted = [identity("NONE1"), identity("NONE2")]
     assert ok(case.service.post("report/status", {"clinicalInfo": wanted})).json() == []
 
@@ -163,7 +163,7 @@ def test_the_object_of_waiting_preliminary_reads(case: Case) -> None:
     assert found["reportId"] == case.record("A1")["reportId"]
     assert found["clinicalInfo"] == [identity("A1")]
     assert found["userEmail"] == READER
-    assert [each["clinicalInfo"][0]["Accession"] for each in found["reports"]] == ["A1", "A2"]
+    assert [report["clinicalInfo"][0]["Accession"] for report in found["reports"]] == ["A1", "A2"]
     reads = [case.export(name)["prelimInfo"][0]["prelimAt"] for name in ("A1", "A2")]
     assert [each["prelimAt"] for each in found["reports"]] == reads
 

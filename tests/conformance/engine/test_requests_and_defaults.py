@@ -33,7 +33,7 @@ def stored(service: Service) -> dict[str, Any]:
 def reported(page: Page) -> list[str]:
     """Return the words that the checks before signing report."""
     found = ok(page("checks")).json()
-    return [each["words"] for each in found["findings"]]
+    return [finding["words"] for finding in found["findings"]]
 
 
 @pytest.mark.parametrize("kind", ["ours", "mrrt"])

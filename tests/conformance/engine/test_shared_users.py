@@ -76,7 +76,7 @@ def _plain(value: Any, email: str) -> Any:
             name: name if name in varies else _plain(each, email) for name, each in value.items()
         }
     if isinstance(value, list):
-        return [_plain(each, email) for each in value]
+        return [_plain(item, email) for item in value]
     if isinstance(value, str) and "token=" in value:
         return value.partition("&")[2]
     return value.replace(email, "EMAIL") if isinstance(value, str) else value
@@ -118,7 +118,7 @@ def test_each_site_has_its_own_name_for_a_user(case: Case) -> None:
         "signature": None,
     }
     members = ok(service.get("admin/sites/SITE2/users", FOREIGN)).json()
-    assert [each["name"] for each in members] == ["Admin Person"]
+    assert [member["name"] for member in members] == ["Admin Person"]
     own = ok(service.launch(FOREIGN, site="SITE2")).json()["owner"]
     assert own == {"name": "Admin Person", "email": FOREIGN}
 
@@ -162,8 +162,8 @@ def test_tokens_of_a_shared_user_belong_to_one_site(service: Service) -> None:
     service.clock.pass_seconds(1)
     ok(service.post("admin/sites/SITE1/users", {"email": FOREIGN}))
     assert not set(theirs) & set(_ids(service, "SITE1", ADMIN))
-    for each in theirs:
-        assert service.call("DELETE", f"/api/admin/sites/SITE1/tokens/{each}").status_code == 404
+    for their in theirs:
+        assert service.call("DELETE", f"/api/admin/sites/SITE1/tokens/{their}").status_code == 404
     assert _ids(service, "SITE2", FOREIGN) == theirs
 
 

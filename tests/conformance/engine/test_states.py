@@ -198,11 +198,11 @@ def changes(case: Case) -> list[dict[str, Any]]:
 
 
 def events(case: Case) -> list[str]:
-    return [each["event"] for each in changes(case)]
+    return [change["event"] for change in changes(case)]
 
 
 def releases(case: Case) -> list[tuple[str, int]]:
-    found = [each["release"] for each in changes(case) if each["release"]]
+    found = [change["release"] for change in changes(case) if change["release"]]
     return [(each["kind"], each["sequence"]) for each in found]
 
 

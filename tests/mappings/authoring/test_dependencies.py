@@ -31,7 +31,7 @@ def dependencies_of(
 
 
 def facts(found: Dependencies) -> dict[str, bool]:
-    return {each.name: each.used for each in found.facts}
+    return {fact.name: fact.used for fact in found.facts}
 
 
 def test_the_shipped_definition() -> None:
@@ -45,7 +45,7 @@ def test_the_shipped_definition() -> None:
     assert used["report.text"]
     assert used["report.signedBy.name"]
     assert not used["report.signedBy.email"]
-    assert {each.name: each.text for each in found.facts}["Metadata.Room"] == "Room 7"
+    assert {fact.name: fact.text for fact in found.facts}["Metadata.Room"] == "Room 7"
 
 
 def test_on_a_leap_day() -> None:

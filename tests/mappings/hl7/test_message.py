@@ -102,7 +102,7 @@ def test_line_ends_and_charsets_do_not_mix(end: str, charset: str, codec: str, n
     header = f"MSH|^~\\&|RIS|H|B|R|20260101||ORM^O01|1|P|2.5.1||||||{charset}"
     segments = [header, f"PID|1||7||{name}", f"NTE|1||{name}", "ORC|NW|P1"]
     message = Message.parse(end.join(segments).encode(codec) + end.encode())
-    assert [each.text() for each in message.segments] == segments
+    assert [segment.text() for segment in message.segments] == segments
     assert [message.value(path) for path in ("PID-5", "NTE-3", "ORC-2")] == [name, name, "P1"]
 
 

@@ -33,7 +33,7 @@ def events(*segments: str, mapping: InboundMapping = SHIPPED) -> list[OrderEvent
 
 
 def signals(event: OrderEvent) -> dict[str, str]:
-    return {each.kind: each.value for each in event.link_signals if each.kind != CHILD_OF}
+    return {signal.kind: signal.value for signal in event.link_signals if signal.kind != CHILD_OF}
 
 
 def order(number: str, *, control: str = "NW", orc: str = "", obr: str = "") -> tuple[str, str]:
@@ -55,7 +55,7 @@ def test_unknown_control_can_be_ignored() -> None:
 def test_a_child_names_its_parent(orc: str, numbers: list[str]) -> None:
     """ORC-8 has the placer and filler number of the parent; either is sufficient."""
     (event,) = events(f"ORC|CH|P1||||||{orc}", "OBR|1|P1||X")
-    found = [each for each in event.link_signals if each.kind == CHILD_OF]
+    found = [signal for signal in event.link_signals if signal.kind == CHILD_OF]
     assert found == [LinkSignal(CHILD_OF, number) for number in numbers]
 
 

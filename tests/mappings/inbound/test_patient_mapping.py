@@ -85,7 +85,7 @@ def test_a_move_that_names_no_visit(trigger: str) -> None:
 def test_several_visits_move() -> None:
     """A45 has one PID, and a pair of MRG and PV1 for each visit."""
     pairs = [f"MRG|M0||||V{n}\rPV1|1|I" + "|" * 17 + f"W{n}" for n in (1, 2)]
-    found = [each.visit for each in events("A45", PID, *pairs)]
+    found = [event.visit for event in events("A45", PID, *pairs)]
     assert [(each.prior, each.number) for each in found if each] == [("V1", "W1"), ("V2", "W2")]
 
 
@@ -122,7 +122,7 @@ def test_a_merge_is_undone() -> None:
     assert [each.is_mutual for each in found] == [False, True, True, True]
     for trigger in ("A37", "A43"):
         for segments in ((), ("PID|1|||||19800102",)):
-            assert [each.action for each in events(trigger, *segments)] == [OrderAction.IGNORE]
+            assert [event.action for event in events(trigger, *segments)] == [OrderAction.IGNORE]
 
 
 REFUSED = {

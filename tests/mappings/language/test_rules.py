@@ -421,8 +421,8 @@ def test_a_large_value_does_not_block_other_threads() -> None:
     """The slowest accepted pattern does not block other threads."""
     search = compile_search(r"((a?){40}(b?){40}){5}$")
     threads = [threading.Thread(target=search, args=("ab" * 2048,)) for _ in range(4)]
-    for each in threads:
-        each.start()
+    for thread in threads:
+        thread.start()
     for each in threads:
         each.join(PATIENCE)
         assert not each.is_alive()

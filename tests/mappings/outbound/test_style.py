@@ -136,7 +136,7 @@ def test_metadata_targets() -> None:
     assert [s.value("OBX-3.2") for s in message.named("OBX") if s.value("OBX-11") == "O"] == [
         "Else"
     ]
-    assert not any("secret" in each.text() for each in message.segments)
+    assert not any("secret" in segment.text() for segment in message.segments)
     ids = [s.id for s in message.segments]
     assert ids.index("NTE") == ids.index("OBR") + 1
 

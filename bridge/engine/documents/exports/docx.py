@@ -320,7 +320,7 @@ def _paragraph(properties: str, runs: str) -> str:
 
 def _inlines(content: tuple[Inline, ...], marks: str = "") -> str:
     """Write runs; `marks` apply to all of them."""
-    return "".join(_run(inline_text((each,)), _marked(each, marks)) for each in content)
+    return "".join(_run(inline_text((inline,)), _marked(inline, marks)) for inline in content)
 
 
 def _marked(inline: Inline, marks: str) -> str:

@@ -167,7 +167,7 @@ def _block(block: Block) -> str:
 def _item(item: Item) -> str:
     """Write an item without line ends: they would show as empty lines."""
     text, sublists = item_parts(item)
-    return _inlines(text) + "".join(_block(each).replace("\n", "") for each in sublists)
+    return _inlines(text) + "".join(_block(sublist).replace("\n", "") for sublist in sublists)
 
 
 def _grid(rows: tuple[tuple[TableCell, ...], ...]) -> str:
@@ -193,7 +193,7 @@ def _cell(cell: TableCell) -> str:
 
 
 def _inlines(content: tuple[Inline, ...]) -> str:
-    return "".join(_inline(each) for each in content)
+    return "".join(_inline(inline) for inline in content)
 
 
 def _inline(inline: Inline) -> str:

@@ -151,8 +151,8 @@ def _page_header(
     parts = [
         (label, _clipped(_format_value(tag, first.get(tag) or "", language))) for label, tag in tags
     ]
-    accessions = list(dict.fromkeys(filter(None, (each.get("Accession", "") for each in orders))))
-    listed = ", ".join(_clipped(clean(each)) for each in accessions[:RUNNING_ORDERS])
+    accessions = list(dict.fromkeys(filter(None, (order.get("Accession", "") for order in orders))))
+    listed = ", ".join(_clipped(clean(accession)) for accession in accessions[:RUNNING_ORDERS])
     if len(accessions) > RUNNING_ORDERS:
         listed += f" +{len(accessions) - RUNNING_ORDERS}"
     parts.append(("accession", listed))

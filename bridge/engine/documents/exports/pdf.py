@@ -207,7 +207,7 @@ def _list(block: ListBlock, level: int, shortest: int) -> Iterator[dict[str, Any
     for number, item in enumerate(block.items, 1):
         text, sublists = item_parts(item)
         marker = f"{number}." if block.ordered else "•"
-        runs = [_run(each, shortest) for each in text]
+        runs = [_run(character, shortest) for character in text]
         yield {"kind": "item", "level": level, "marker": marker, "runs": runs}
         for sublist in sublists:
             yield from _list(sublist, level + 1, shortest)

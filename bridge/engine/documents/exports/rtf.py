@@ -262,7 +262,7 @@ def _cell(cell: TableCell, numbers: Iterator[int]) -> str:
 
 
 def _inlines(content: tuple[Inline, ...]) -> str:
-    return "".join(_inline(each) for each in content)
+    return "".join(_inline(inline) for inline in content)
 
 
 def _inline(inline: Inline) -> str:

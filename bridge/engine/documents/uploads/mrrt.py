@@ -330,7 +330,7 @@ def _list_html(block: ListBlock, names: Any) -> str:
     tag, items = "ol" if block.ordered else "ul", ""
     for item in block.items:
         text, sublists = item_parts(item)
-        inner = "".join(_list_html(each, names) for each in sublists)
+        inner = "".join(_list_html(sublist, names) for sublist in sublists)
         items += f"<li>{_line(text, names)}{inner}</li>\n"
     return f"<{tag}>\n{items}</{tag}>\n"
 
@@ -354,8 +354,8 @@ def _table_html(table: Table, names: Any) -> str:
 
 def _line(content: tuple[Inline, ...], names: Any) -> str:
     return "".join(
-        _field_html(each, next(names)) if isinstance(each, BracketField) else _text_html(each)
-        for each in content
+        _field_html(inline, next(names)) if isinstance(inline, BracketField) else _text_html(inline)
+        for inline in content
     )
 
 

@@ -411,7 +411,7 @@ def _role(item: Dataset) -> _Role:
 def _tracking(item: Dataset) -> str:
     """Return the tracking identifier among an item's children (DICOM PS3.16 TID 1501)."""
     children = item.get("ContentSequence") or []
-    return next((_one_line(each) for each in children if _role(each) is _Role.TRACKING), "")
+    return next((_one_line(child) for child in children if _role(child) is _Role.TRACKING), "")
 
 
 def _is_omitted(item: Dataset) -> bool:
@@ -531,7 +531,7 @@ class _GroupContent:
 
     def group(self, known: Counter[str]) -> MeasurementGroup | None:
         """Return the sentence, with a number if it is known already; None without content."""
-        value_sites = list(dict.fromkeys(each.site for each in self.values if each.site))
+        value_sites = list(dict.fromkeys(value.site for value in self.values if value.site))
         if not self.sites and len(value_sites) == 1:
             self.sites = value_sites
         own = ", ".join(dict.fromkeys(filter(None, self.sites)))
@@ -561,11 +561,13 @@ class _GroupContent:
         names = f"{long.name} {TIMES} {short.name}"
         both = _noted(size, (names, *long.notes_beside(site)))
         return [
-            both if each is long else each.text(site) for each in self.values if each is not short
+            both if value is long else value.text(site)
+            for value in self.values
+            if value is not short
         ]
 
     def _only(self, axis: str) -> _Value | None:
-        found = [each for each in self.values if each.axis == axis]
+        found = [value for value in self.values if value.axis == axis]
         return found[0] if len(found) == 1 else None
 
 
@@ -681,8 +683,12 @@ def _interpret(data_set: Dataset, limits: SrLimits) -> StructuredReport:
     if not instance:  # without it a repeated file is not recognized
         raise BadStructuredReport(ErrorCode.SR_MALFORMED)
     content = walk(data_set, limits.max_depth)
-    paths = sum(len(name) for each in content.measurements for name in (*each.path, each.tracking))
-    paths += sum(len(text) for each in content.groups for text in (each.sentence, *each.about))
+    paths = sum(
+        len(name)
+        for measurement in content.measurements
+        for name in (*measurement.path, measurement.tracking)
+    )
+    paths += sum(len(text) for group in content.groups for text in (group.sentence, *group.about))
     if sum(map(len, content.lines)) + paths > STRUCTURED_REPORT_TEXT:
         raise BadStructuredReport(ErrorCode.SR_TOO_LARGE)
     return StructuredReport(

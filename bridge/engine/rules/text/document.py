@@ -134,7 +134,8 @@ class Document:
 def inline_text(content: tuple[Inline, ...]) -> str:
     """Return the text of inlines; an open field gives its `[label]`."""
     return "".join(
-        each.text if isinstance(each, Text) else each.value or f"[{each.label}]" for each in content
+        inline.text if isinstance(inline, Text) else inline.value or f"[{inline.label}]"
+        for inline in content
     )
 
 
@@ -335,7 +336,7 @@ class _DocumentParser:
         self._characters += len(value)
         if self._characters > self._max_characters:
             raise BadDocument(place, f"more than {MAX_CHARACTERS} characters")
-        if "\x00" in value or any("\ud800" <= each <= "\udfff" for each in value):
+        if "\x00" in value or any("\ud800" <= item <= "\udfff" for item in value):
             raise BadDocument(place, "contains a NUL character or an unpaired surrogate")
         return value.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
 

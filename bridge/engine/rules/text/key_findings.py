@@ -72,7 +72,7 @@ class _TemplatePart:
 
     @cached_property
     def _texts(self) -> Counter[str]:
-        return Counter(each for block in self.blocks for each in _folded_texts(block))
+        return Counter(text for block in self.blocks for text in _folded_texts(block))
 
     @cached_property
     def size(self) -> int:
@@ -118,7 +118,9 @@ class _TemplatePart:
         while at > 1 and self.blocks[at - 1] == Paragraph():
             at -= 1
         blocks = [self._filled(index) for index in range(len(self.blocks))]
-        return [each for each in (*blocks[:at], *self._added, *blocks[at:]) if each is not _REMOVED]
+        return [
+            block for block in (*blocks[:at], *self._added, *blocks[at:]) if block is not _REMOVED
+        ]
 
     def _rewrite(self, replacement: Replacement) -> None:
         for index in range(len(self.blocks)):
@@ -210,14 +212,14 @@ class _TemplateIndex:
         part.insert(text, compare=compare)
 
     def _first(self, labels: Iterable[str]) -> _TemplatePart | None:
-        at = min((self._labels[each] for each in labels if each in self._labels), default=None)
+        at = min((self._labels[label] for label in labels if label in self._labels), default=None)
         return None if at is None else self.parts[at]
 
     def _of_region(self, region: str) -> _TemplatePart | None:
         if region not in self._regions:
             clues = CLUES[region]
             matching = (
-                each for each in self.parts if region in each.label or clues.search(each.label)
+                part for part in self.parts if region in part.label or clues.search(part.label)
             )
             self._regions[region] = next(matching, None)
         return self._regions[region]
@@ -394,7 +396,7 @@ def _rewritten_list(block: ListBlock, replacement: Replacement) -> ListBlock | N
     for item in block.items:
         text, sublists = item_parts(item)
         content = replacement.rewrite(text)
-        inner = [_rewritten_list(each, replacement) for each in sublists]
+        inner = [_rewritten_list(sublist, replacement) for sublist in sublists]
         new = (*content, *(each for each in inner if each is not None))
         if new == item or inline_text(content).strip() or any(inner):
             items.append(new)

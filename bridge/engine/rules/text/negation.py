@@ -197,12 +197,12 @@ def affirms(sentences: Iterable[str], phrase: str) -> bool:
         for sentence in sentences
         for found in wanted.finditer(sentence)
     )
-    return any(not is_denied(*each) for each in islice(occurrences, _MAX_OCCURRENCES))
+    return any(not is_denied(*occurrence) for occurrence in islice(occurrences, _MAX_OCCURRENCES))
 
 
 def split(text: str) -> tuple[str, ...]:
     """Return the folded sentences of a text, with pseudo-negations masked."""
-    folded = (" ".join(each.casefold().split()) for each in _SENTENCE.split(text))
+    folded = (" ".join(part.casefold().split()) for part in _SENTENCE.split(text))
     return tuple(_PSEUDO.sub(lambda found: "·" * len(found[0]), each) for each in folded if each)
 
 
@@ -217,7 +217,9 @@ def _phrase_pattern(phrase: str) -> re.Pattern[str]:
 
 def is_unspaced(text: str) -> bool:
     """True if a text has a character of a script without spaces."""
-    return any("\u3040" <= each <= "\u9fff" or "\uac00" <= each <= "\ud7a3" for each in text)
+    return any(
+        "\u3040" <= character <= "\u9fff" or "\uac00" <= character <= "\ud7a3" for character in text
+    )
 
 
 def is_denied(sentence: str, start: int, end: int) -> bool:

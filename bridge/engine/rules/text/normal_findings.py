@@ -61,10 +61,10 @@ def sentences(text: str) -> tuple[str, ...]:
 def is_normal_finding(text: str) -> bool:
     """True if a finding only states that something is normal or absent."""
     return all(
-        not re.search(r"\d", each)
-        and len(each.split()) <= _MAX_NORMAL_WORDS
-        and bool(_NORMAL.search(each) or _DENIES.match(each))
-        for each in (split(text) or ("",))
+        not re.search(r"\d", part)
+        and len(part.split()) <= _MAX_NORMAL_WORDS
+        and bool(_NORMAL.search(part) or _DENIES.match(part))
+        for part in (split(text) or ("",))
     )
 
 
@@ -95,7 +95,7 @@ class Replacement:
 
     def rewrite(self, content: tuple[Inline, ...], start: int = 0) -> tuple[Inline, ...]:
         """Return inlines without the sentences that the finding replaces, from `start` on."""
-        removed = [each for each in _spans(content, start) if self._replaces(each[2])]
+        removed = [span for span in _spans(content, start) if self._replaces(span[2])]
         if not removed:
             return content
         kept: list[Inline] = []
@@ -119,7 +119,7 @@ class Replacement:
 
     def _replaces(self, sentence: str) -> bool:
         clauses = split(sentence)
-        if any(_NORMAL.search(each) for each in clauses):
+        if any(_NORMAL.search(clause) for clause in clauses):
             region = self._region_of(sentence)
             if region is None or region == self._region:
                 return True
@@ -129,7 +129,7 @@ class Replacement:
 
 def _deny(clauses: tuple[str, ...], word: str) -> bool:
     found = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
-    return any(found.search(each) for each in clauses) and not affirms(clauses, word)
+    return any(found.search(clause) for clause in clauses) and not affirms(clauses, word)
 
 
 def _bare_text(inline: Inline) -> str:
@@ -141,10 +141,10 @@ def _spans(content: tuple[Inline, ...], start: int) -> Iterator[tuple[int, int, 
     """Yield start, end and text of each sentence after `start`, without suggested ones."""
     # NUL characters replace suggested text: a sentence with one is left out.
     text = "".join(
-        "\u0000" * len(_bare_text(each))
-        if isinstance(each, Text) and Mark.SUGGESTED in each.marks
-        else _bare_text(each)
-        for each in content
+        "\u0000" * len(_bare_text(inline))
+        if isinstance(inline, Text) and Mark.SUGGESTED in inline.marks
+        else _bare_text(inline)
+        for inline in content
     )
     at = start
     for sentence in sentences(text[start:]):

@@ -136,7 +136,7 @@ def from_outline(text: str) -> Document:
             blocks.append(new)
         levels.append(new)
     return Document(
-        tuple(each.closed() if isinstance(each, _OpenList) else each for each in blocks)
+        tuple(block.closed() if isinstance(block, _OpenList) else block for block in blocks)
     )
 
 

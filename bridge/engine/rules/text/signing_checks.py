@@ -114,7 +114,7 @@ def run_checks(document: Document, orders: Sequence[Mapping[str, Any]]) -> list[
         _sex(lines, orders),
         _suggestions(lines),
     )
-    return [each for findings in checks for each in islice(findings, MAX_FINDINGS)]
+    return [finding for findings in checks for finding in islice(findings, MAX_FINDINGS)]
 
 
 def _lines(document: Document) -> Iterator[_Line]:
@@ -207,9 +207,9 @@ def _suggestions(lines: Sequence[_Line]) -> Iterator[SigningFinding]:
 def _with_starts(content: tuple[Inline, ...]) -> Iterator[tuple[int, Inline]]:
     """Yield each inline with the position of its text in the line."""
     start = 0
-    for each in content:
-        yield start, each
-        start += len(inline_text((each,)))
+    for inline in content:
+        yield start, inline
+        start += len(inline_text((inline,)))
 
 
 def _laterality(

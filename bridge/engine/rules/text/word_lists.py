@@ -82,7 +82,7 @@ _UNSPACED: Mapping[str, str] = {
 
 
 def _clues(region: str, clues: tuple[str, ...]) -> re.Pattern[str]:
-    english = "|".join(f"{re.escape(each)}(?:s|es)?" for each in (region, *clues))
+    english = "|".join(f"{re.escape(clue)}(?:s|es)?" for clue in (region, *clues))
     words = "|".join(filter(None, (english, _OTHER_LANGUAGES.get(region))))
     unspaced = f"|{_UNSPACED[region]}" if region in _UNSPACED else ""
     return re.compile(rf"(?<!\w)(?:{words})(?!\w){unspaced}")

@@ -87,8 +87,8 @@ class SignInLimiter:
                 return None  # refused attempts write nothing
         try:
             with self._database.write_without_sync() as connection:
-                for each in wanted:
-                    self._take(connection, each)
+                for bucket in wanted:
+                    self._take(connection, bucket)
         except _Denied:
             return None
         return SignInAttempt(wanted)

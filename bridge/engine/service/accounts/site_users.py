@@ -169,7 +169,7 @@ def make_token(
 def tokens_of(connection: Connection, site_id: str) -> list[dict[str, Any]]:
     """Return the tokens that a site manages, newest first: its own, and those of its home users."""
     found = tokens.tokens_of_site(connection, site_id, users.accounts_at_home(connection, site_id))
-    return [{"email": each.email, **token_json(each)} for each in found]
+    return [{"email": view.email, **token_json(view)} for view in found]
 
 
 def token_json(token: TokenView) -> dict[str, Any]:

@@ -400,7 +400,7 @@ def _language(
 ) -> str:
     choices = (user.get("AppLanguage"), site.get("AppLanguage"))
     requested = (options.get("app_language"), prewarmed.get("app_language"))
-    return first_language([*requested, *(str(each or "") for each in choices)])
+    return first_language([*requested, *(str(choice or "") for choice in choices)])
 
 
 def _groups(work: Work, site_id: str) -> list[dict[str, Any]]:

@@ -64,7 +64,8 @@ def read_page_events(orm: Session, session: BrowserSession, after: int) -> list[
         return []
     report = orm.exec(select(Report).where(Report.report_id == session.report_id)).first()
     return [
-        PageEvent(each.cursor or 0, _event_data(orm, session, report, each)) for each in changes
+        PageEvent(change.cursor or 0, _event_data(orm, session, report, change))
+        for change in changes
     ]
 
 

@@ -125,8 +125,8 @@ def _prior_identities(work: Work, current: Sequence[OrderKey]) -> list[OrderKey]
     """Return the identities of orders under the merged identifiers of their patients."""
     pointers = work.session.exec(
         select(PatientPointer).where(
-            col(PatientPointer.site_id).in_({each.site for each in current}),
-            col(PatientPointer.mrn).in_({each.mrn for each in current}),
+            col(PatientPointer.site_id).in_({key.site for key in current}),
+            col(PatientPointer.mrn).in_({order_key.mrn for order_key in current}),
         )
     ).all()
     return [

@@ -65,7 +65,7 @@ def update_structured_reports(
     apply_event(work, report, LifecycleEvent.UPDATE_FILES)
     replaces = mode is UpdateMode.REPLACE
     files = screen_files(work, identity, found.order, files, replaces=replaces)
-    accepted = any(each.kind is FileKind.STRUCTURED_REPORT for each in files)
+    accepted = any(file.kind is FileKind.STRUCTURED_REPORT for file in files)
     if replaces and accepted:
         _delete(work, report, FileKind.STRUCTURED_REPORT, FileKind.SET_ASIDE)
     attach(work, report, files, found.order)
@@ -77,7 +77,7 @@ def update_structured_reports(
 
 
 def announce_files(work: Work, report: Report, warnings: Sequence[FileWarning]) -> None:
-    codes = list(dict.fromkeys(each.warning.value for each in warnings))
+    codes = list(dict.fromkeys(warning.warning.value for warning in warnings))
     more: dict[str, Any] = {"warnings": codes, **file_lists(warnings)} if warnings else {}
     change_feed.announce(work, report, ChangeEvent.REPORT_FILES_UPDATED, **more)
 
@@ -101,12 +101,12 @@ def attach(work: Work, report: Report, files: Sequence[Attachment], order: Repor
     work.session.flush()
     report_pk, order_pk = key_of(report), order.pk or 0
     known = _known(work, report_pk)
-    kept = {each.sha256 for each in files if each.kind is FileKind.SET_ASIDE}
+    kept = {attachment.sha256 for attachment in files if attachment.kind is FileKind.SET_ASIDE}
     added, withdrawn = 0, False
     # Set-aside files come first, so that no accepted file is matched with a row that they remove.
     for file in sorted(files, key=lambda each: each.kind is not FileKind.SET_ASIDE):
         file_keys = _file_keys(file.kind, file.sha256, file.sop_instance_uid)
-        row = next((known[each] for each in file_keys if each in known), None)
+        row = next((known[key] for key in file_keys if key in known), None)
         if row is None:
             row = _row(work, report_pk, file)
             known.update(dict.fromkeys(file_keys, row))
@@ -371,14 +371,14 @@ def screen_launch(work: Work, request: LaunchInput, identity: OrderKey) -> Launc
 
     Raise `EngineError` if only such a file has an identity tag of the order.
     """
-    if not any(each.kind is FileKind.STRUCTURED_REPORT for each in request.attachments):
+    if not any(attachment.kind is FileKind.STRUCTURED_REPORT for attachment in request.attachments):
         return request
     own_tags = {name: value for name, value in request.tags.items() if name not in request.filled}
     known = _known_patient(work, request.identity.mrn, identity, own_tags)
     patient = replace(known, id_is_given=MRN in own_tags)
     stored = _stored_contents(work, identity)
     files = _set_repeated_aside(_screened(patient, request.attachments), stored)
-    accepted = [each for each in files if each.kind is FileKind.STRUCTURED_REPORT]
+    accepted = [file for file in files if file.kind is FileKind.STRUCTURED_REPORT]
     order_tags = {"PatientMRN": request.identity.mrn, "Accession": request.identity.accession}
     for name, value in order_tags.items():
         if name not in own_tags:

@@ -52,17 +52,17 @@ def link_orders(work: Work, identities: Sequence[OrderKey]) -> list[StatusRecord
     found = lock_requested(work, identities)
     if len(found) < MIN_LINKED_ORDERS:  # after a merge two identifiers can name one order
         raise EngineError(ErrorCode.TOO_FEW_ORDERS, pointer="/clinicalInfo")
-    candidates = [_candidate(work, each) for each in found]
+    candidates = [_candidate(work, order) for order in found]
     anchor = found[0].report
     if not already_linked(candidates):
         if broken := refuse_link(candidates[0], candidates[1:]):
             raise EngineError(broken.reason, pointer=f"/clinicalInfo/{broken.place}")
         if (
-            sum({each.report_id: len(each.patients) for each in candidates}.values())
+            sum({candidate.report_id: len(candidate.patients) for candidate in candidates}.values())
             > MAX_REPORT_ORDERS
         ):
             raise EngineError(ErrorCode.GROUP_TOO_LARGE, pointer="/clinicalInfo")
-        _join(work, anchor, [each.report for each in found[1:]])
+        _join(work, anchor, [requested_order.report for requested_order in found[1:]])
     return status_records(work.session, [anchor], work.now)
 
 
@@ -127,15 +127,15 @@ def unlink_orders(work: Work, identities: Sequence[OrderKey]) -> list[StatusReco
     """Unlink orders of one site; return the records of changed, new and unchanged reports."""
     found = lock_requested(work, identities)
     by_report: dict[int, list[RequestedOrder]] = {}
-    for each in found:
-        by_report.setdefault(key_of(each.report), []).append(each)
+    for order in found:
+        by_report.setdefault(key_of(order.report), []).append(order)
     groups = {key: orders_of(work.session, key) for key in by_report}
     for key, leaving in by_report.items():
         _refuse(leaving[0], groups[key])
     outcome = _UnlinkedReports()
     for key, leaving in by_report.items():
         _unlink_group(work, leaving, groups[key], outcome)
-    keys = [each.order.pk or 0 for each in found]
+    keys = [requested_order.order.pk or 0 for requested_order in found]
     created = [outcome.created[key] for key in keys if key in outcome.created]
     reports = [*outcome.surviving, *created, *outcome.untouched]
     return status_records(work.session, reports, work.now)
@@ -159,7 +159,7 @@ def _unlink_group(
     if len(group) == 1:
         outcome.untouched.append(report)
         return
-    going = [each.order for each in leaving]
+    going = [requested_order.order for requested_order in leaving]
     staying = [order for order in group if all(order.pk != each.pk for each in going)]
     created = [_move_to_new_report(work, order) for order in going]
     for order, new in zip(going, created, strict=True):

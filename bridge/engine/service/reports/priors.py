@@ -61,8 +61,8 @@ def read_prior(work: Work, _: Editor, report_id: str, prior_id: str) -> dict[str
         **_summary(prior, orders_of(work.session, key_of(prior))),
         "document": document_json(prior),
         "addenda": [
-            {"document": document_json(each), "signedAt": each.signed_at}
-            for each in signed_addenda(addenda_of(work, prior))
+            {"document": document_json(addendum), "signedAt": addendum.signed_at}
+            for addendum in signed_addenda(addenda_of(work, prior))
         ],
     }
 
@@ -106,8 +106,8 @@ def read_history(work: Work, _: Editor, report_id: str) -> dict[str, Any]:
         .order_by(col(Signature.signed_at), col(Signature.pk))
     )
     return {
-        "prelims": [_prelim(each) for each in prelim_reads(work, report)],
-        "signings": [_signing(each) for each in signings],
+        "prelims": [_prelim(read) for read in prelim_reads(work, report)],
+        "signings": [_signing(signing) for signing in signings],
     }
 
 

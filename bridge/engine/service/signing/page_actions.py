@@ -116,7 +116,7 @@ def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
         "html": _html(report) if report.status in SIGNED else None,
         "signedAt": report.signed_at,
         "signedBy": report.signed_by,
-        "addenda": [_addendum_json(each) for each in addenda_of(work, report)],
+        "addenda": [_addendum_json(addendum) for addendum in addenda_of(work, report)],
         **list_file_notices(work, report),
         "recalled": _unsigned_text(work, report),
         "owner": _owns(editor, report),
@@ -140,7 +140,7 @@ def _auto_compare(work: Work, editor: Editor, report: Report, site: bool | None)
     """Return the launch's option, else the user's, else the site's, else false."""
     user = settings_of(work.connection, report.site_id, editor.account_id).get("AutoComparePrior")
     choices = (report.reporting.get("auto_compare"), user, site)
-    return next((each for each in choices if isinstance(each, bool)), False)
+    return next((choice for choice in choices if isinstance(choice, bool)), False)
 
 
 def _html(row: Report | Addendum) -> str:
@@ -362,7 +362,9 @@ def _lock_for_addendum(work: Work, editor: Editor, report_id: str) -> Report:
 
 
 def _require_addendum_version(work: Work, report: Report, version: int) -> None:
-    drafts = [each for each in addenda_of(work, report) if each.state is AddendumState.DRAFT]
+    drafts = [
+        addendum for addendum in addenda_of(work, report) if addendum.state is AddendumState.DRAFT
+    ]
     if drafts and drafts[-1].version != version:
         raise EngineError(ErrorCode.VERSION_CONFLICT)
 
@@ -388,8 +390,8 @@ def check_addendum(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]
 def _checked(work: Work, report: Report, row: Report | Addendum) -> list[dict[str, Any]]:
     behaviours = preferences_of(work.connection, report.site_id).signChecks
     return [
-        {**each.as_json(), "behaviour": behaviours.behaviour(each.check).value}
-        for each in _findings(work, report, row, behaviours)
+        {**finding.as_json(), "behaviour": behaviours.behaviour(finding.check).value}
+        for finding in _findings(work, report, row, behaviours)
     ]
 
 
@@ -397,7 +399,7 @@ def _refuse_prohibited(work: Work, report: Report, row: Report | Addendum) -> No
     """Raise `signing_prohibited` if the site prohibits signing with one of the findings."""
     behaviours = preferences_of(work.connection, report.site_id).signChecks
     found = _findings(work, report, row, behaviours)
-    if any(behaviours.behaviour(each.check) is Behaviour.PROHIBIT for each in found):
+    if any(behaviours.behaviour(finding.check) is Behaviour.PROHIBIT for finding in found):
         raise EngineError(ErrorCode.SIGNING_PROHIBITED)
 
 
@@ -408,7 +410,7 @@ def _findings(
     orders = [order.tags for order in orders_of(work.session, key_of(report))]
     document: Document = restore(document_json(row))
     return [
-        each
-        for each in run_checks(document, orders)
-        if behaviours.behaviour(each.check) is not Behaviour.SILENT
+        check
+        for check in run_checks(document, orders)
+        if behaviours.behaviour(check.check) is not Behaviour.SILENT
     ]

@@ -108,7 +108,11 @@ def withdraw(work: Work, identity: OrderKey) -> Report:
     """
     report = lock_report(work, identity).report
     apply_event(work, report, LifecycleEvent.PRELIM_WITHDRAW)
-    newest, *others = [each for each in prelim_reads(work, report)[::-1] if not each.withdrawn_at]
+    newest, *others = [
+        prelim_read
+        for prelim_read in prelim_reads(work, report)[::-1]
+        if not prelim_read.withdrawn_at
+    ]
     newest.withdrawn_at = work.now
     work.session.add(newest)
     for read in others:
@@ -146,7 +150,7 @@ def _is_reviewer(work: Work, report: Report, account_id: int | None) -> bool:
 
 
 def _newest(work: Work, report: Report) -> PrelimRead | None:
-    active = [each for each in prelim_reads(work, report) if each.withdrawn_at is None]
+    active = [read for read in prelim_reads(work, report) if read.withdrawn_at is None]
     return active[-1] if active else None
 
 

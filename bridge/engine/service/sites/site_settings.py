@@ -145,7 +145,7 @@ class SiteSettings:
 
     def __post_init__(self) -> None:
         """Normalize origins as browsers write them, so that they can be compared as text."""
-        origins = dict.fromkeys(canonical_origin(each) for each in self.host_origins)
+        origins = dict.fromkeys(canonical_origin(origin) for origin in self.host_origins)
         object.__setattr__(self, "host_origins", tuple(origins))
 
 

@@ -21,7 +21,7 @@ def chief(number: int) -> Grant:
 
 def chiefs(database: Database) -> set[str]:
     found = [
-        grants.active_grant_of(database, each.account_id) for each in grants.all_grants(database)
+        grants.active_grant_of(database, grant.account_id) for grant in grants.all_grants(database)
     ]
     return {each.account_id for each in found if each is not None and each.role is CHIEF}
 
@@ -127,6 +127,6 @@ def test_an_unbound_grant_has_no_effect_until_it_is_bound(database: Database) ->
     grants.bind_account(database, "a@x.test", "1", suspended=False)
     grants.bind_account(database, "b@x.test", "1", suspended=False)
     assert grants.grants_without_account(database) == []
-    assert [(each.email, each.account_id) for each in grants.all_grants(database)] == [
+    assert [(grant.email, grant.account_id) for grant in grants.all_grants(database)] == [
         ("a@x.test", "1")
     ]

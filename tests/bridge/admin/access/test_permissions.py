@@ -32,7 +32,12 @@ GRANTS = [
 def rights(grant: Grant) -> set[tuple[str, str]]:
     """Return all pairs of permission and site; `*` is a site that no grant names."""
     sites = ("S1", "S2", "*")
-    return {(each, site) for each in grant.permissions for site in sites if grant.sees([site])}
+    return {
+        (permission, site)
+        for permission in grant.permissions
+        for site in sites
+        if grant.sees([site])
+    }
 
 
 @pytest.mark.parametrize("own", GRANTS)
@@ -65,7 +70,7 @@ def test_a_session_limited_to_a_site_reaches_no_other(grant: Grant, site: str) -
     assert left.role not in {ConsoleRole.SYSTEM_ADMINISTRATOR, ConsoleRole.MAPPING_AUTHOR}
     assert left.visible_sites == frozenset({site})
     assert grant.sees([site])
-    assert rights(left) <= rights(grant) | {(each, site) for each in grant.permissions}
+    assert rights(left) <= rights(grant) | {(permission, site) for permission in grant.permissions}
 
 
 def test_a_required_second_factor() -> None:

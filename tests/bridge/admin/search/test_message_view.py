@@ -20,7 +20,9 @@ MESSAGE = (
 
 def edited(before: str, after: str, message: bytes = MESSAGE) -> bytes:
     """Return a message after a replacement of text."""
-    lines = [each.replace(before, after) for each in editable_message(message, "utf-8").segments]
+    lines = [
+        segment.replace(before, after) for segment in editable_message(message, "utf-8").segments
+    ]
     return encode_edit(message, lines, "utf-8")
 
 
@@ -78,7 +80,7 @@ ORDERS = (
 def test_the_segment_tree_names_each_place() -> None:
     """In the notation of the mapping language, with repetitions and components."""
     pid = segment_tree(ORDERS)[1]
-    parts = {each["place"]: each["text"] for field in pid["fields"] for each in field["parts"]}
+    parts = {part["place"]: part["text"] for field in pid["fields"] for part in field["parts"]}
     assert parts["PID-3(2).1"] == "N2"
     assert parts["PID-5.2"] == "JANE"
     assert segment_tree(ORDERS)[4]["place"] == "OBR[2]"

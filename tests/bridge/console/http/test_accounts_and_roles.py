@@ -113,7 +113,7 @@ def test_an_empty_list_of_sites_is_refused(console: RunningConsole) -> None:
 
 def sites_of(console: RunningConsole, email: str) -> list[str] | None:
     rows = console.call(CHIEF, "GET", "/api/grants").json()["rows"]
-    (sites,) = [each["sites"] for each in rows if each["email"] == email]
+    (sites,) = [row["sites"] for row in rows if row["email"] == email]
     return None if sites is None else list(sites)
 
 
@@ -345,4 +345,4 @@ def test_an_event_names_an_account_by_its_id_as_a_user(console: RunningConsole) 
     disabled = console.call(CHIEF, "POST", f"/api/people/{key}/disable")
     assert disabled.status_code == 200, disabled.text
     events = console.call(CHIEF, "GET", f"/api/deeds?subject=user%20{key}").json()["rows"]
-    assert [each["action"] for each in events] == ["disable account"]
+    assert [event["action"] for event in events] == ["disable account"]

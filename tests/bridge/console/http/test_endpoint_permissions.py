@@ -231,7 +231,9 @@ def test_a_shared_destination_is_visible_but_read_only(console: RunningConsole) 
     """Limited users see its state, but no counts."""
     for who in ("viewer1", "editor1", "admin1"):
         overview = console.call(who, "GET", "/api/overview").json()
-        shared = {each["name"]: each["shared"] for each in overview["destinations"]}
+        shared = {
+            destination["name"]: destination["shared"] for destination in overview["destinations"]
+        }
         assert shared == {"ris": False, "archive": True}
         assert "archive" not in {**overview["outbox"], **overview["sent"]}
     response = console.call("editor1", "POST", "/api/channels/destination/archive/pause", {})

@@ -32,7 +32,7 @@ def test_exceptions_are_listed_reviewed_and_audited(console: RunningConsole) -> 
     store_exceptions(console)
     ours = console.messages["SITE1"]
     rows = console.call("editor1", "GET", "/api/concerns").json()["rows"]
-    assert [(each["kind"], each["row_id"], each["code"]) for each in rows] == [
+    assert [(row["kind"], row["row_id"], row["code"]) for row in rows] == [
         ("order", 1, "not_queued ris"),
         ("message", ours, "report_kept"),
     ]
@@ -52,7 +52,7 @@ def test_exceptions_are_listed_reviewed_and_audited(console: RunningConsole) -> 
     assert all(each["seen_at"] for each in after)
     assert console.call("viewer1", "GET", "/api/overview").json()["concerns"] == 0
     events = console.call("chief", "GET", "/api/deeds?action=acknowledge").json()["rows"]
-    assert {(each["subject"], each["outcome"]) for each in events} >= {
+    assert {(event["subject"], event["outcome"]) for event in events} >= {
         (f"message {ours}", "done"),
         (f"message {ours}", "unknown"),
         (f"message {ours}", "not_permitted"),
@@ -64,7 +64,7 @@ def test_a_viewer_sees_no_order_numbers(console: RunningConsole) -> None:
     """They require the permission `find`."""
     store_exceptions(console)
     response = console.call("viewer", "GET", "/api/concerns")
-    assert all(each["orders"] == [] for each in response.json()["rows"])
+    assert all(row["orders"] == [] for row in response.json()["rows"])
     assert "A1" not in response.text
 
 
@@ -129,7 +129,7 @@ def test_an_accession_mapped_from_another_field_finds_the_message(
     tracked = console.call("editor1", "POST", "/api/orders/find", {"accession": "ACC-41"}).json()
     assert [each["accession"] for each in tracked["orders"]] == ["ACC-41"]
     assert [each["id"] for each in tracked["messages"]] == [message]
-    assert "received" in {each["kind"] for each in tracked["steps"]}
+    assert "received" in {step["kind"] for step in tracked["steps"]}
 
 
 def test_order_tracking_shows_messages_with_another_number(console: RunningConsole) -> None:
@@ -142,7 +142,7 @@ def test_order_tracking_shows_messages_with_another_number(console: RunningConso
         order_index.save(connection, [known])
     for who, wanted in (("editor", [other, first]), ("editor1", [first])):
         tracked = console.call(who, "POST", "/api/orders/find", {"accession": "A42"}).json()
-        assert [each["id"] for each in tracked["messages"]] == wanted
+        assert [message["id"] for message in tracked["messages"]] == wanted
 
 
 @pytest.mark.parametrize(
@@ -158,10 +158,10 @@ def test_commands_find_by_number(console: RunningConsole, option: str) -> None:
     }
     for kind, ours in (("messages", console.messages), ("deliveries", console.deliveries)):
         assert ran[kind].exit_code == 0, ran[kind].output
-        assert [each["id"] for each in json.loads(ran[kind].stdout)] == [ours["SITE1"]]
+        assert [load["id"] for load in json.loads(ran[kind].stdout)] == [ours["SITE1"]]
     number = option.partition("=")[2].strip()
     events = console.call("chief", "GET", "/api/deeds?action=search").json()["rows"]
-    assert any(each["subject"].startswith("deliveries by") for each in events)
+    assert any(event["subject"].startswith("deliveries by") for event in events)
     assert not any(number in each["subject"] for each in events)
 
 
@@ -184,7 +184,7 @@ def test_commands_find_by_control_id(console: RunningConsole) -> None:
         command = [group, "list", *options, "--json", "--home", str(console.settings.home)]
         result = CliRunner().invoke(application, command)
         assert result.exit_code == 0, result.output
-        return [each["id"] for each in json.loads(result.stdout)]
+        return [load["id"] for load in json.loads(result.stdout)]
 
     assert found("messages", "--control-id", "C2") == [console.messages["SITE2"]]
     assert found("messages", "--control-id", "C2", "--listener", "orders") == []
@@ -210,7 +210,7 @@ def test_a_search_by_patient_requires_bodies(console: RunningConsole) -> None:
         patient_records.merge(connection, "SITE1", "M0", "M1")
     assert find(console, "editor1", patient="M0") == ["A1"]
     events = console.call("chief", "GET", "/api/deeds?action=search").json()["rows"]
-    assert "orders by patient number" in {each["subject"] for each in events}
+    assert "orders by patient number" in {event["subject"] for event in events}
     assert not any("M1" in each["subject"] for each in events)
 
 
@@ -252,7 +252,7 @@ def test_an_entry_for_an_unmapped_code(console: RunningConsole) -> None:
     assert done.status_code == 200, done.text
     assert codes(console) == {}
     events = console.call("chief", "GET", "/api/deeds?action=save%20draft").json()["rows"]
-    assert [each["subject"] for each in events] == ["mapping orders"] * 2
+    assert [event["subject"] for event in events] == ["mapping orders"] * 2
 
 
 def test_ignoring_an_unmapped_code(console: RunningConsole) -> None:
@@ -281,7 +281,7 @@ def test_saving_a_draft_is_audited(console: RunningConsole) -> None:
     body = {"files": text, "begun_on": "", "revision": 0}
     assert console.call("author", "PUT", "/api/mappings/results/draft", body).status_code == 200
     events = console.call("chief", "GET", "/api/deeds?subject=mapping%20results").json()["rows"]
-    assert [(each["action"], each["outcome"]) for each in events] == [
+    assert [(event["action"], event["outcome"]) for event in events] == [
         ("save draft", "done"),
         ("save draft", "not_permitted"),
     ]
@@ -304,5 +304,7 @@ def test_a_wrong_merge_is_undone(console: RunningConsole) -> None:
     with console.database.read() as connection:
         assert patient_records.survivors(connection, [("SITE1", "7021")]) == {}
     events = console.call("chief", "GET", "/api/deeds?action=undo%20merge").json()["rows"]
-    assert ("done", "registration error") in {(each["outcome"], each["reason"]) for each in events}
+    assert ("done", "registration error") in {
+        (event["outcome"], event["reason"]) for event in events
+    }
     assert "7021" not in json.dumps(events)

@@ -19,7 +19,7 @@ IMPORT = {**PACKAGE, "mark": "0123456789abcdef", "reason": "why"}
 def refusals(console: RunningConsole, email: str) -> list[tuple[str, str]]:
     """Return action and code of a user's refused events, newest first."""
     rows = console.call(CHIEF, "GET", f"/api/deeds?email={email}").json()["rows"]
-    return [(each["action"], each["outcome"]) for each in rows if each["outcome"] != "done"]
+    return [(row["action"], row["outcome"]) for row in rows if row["outcome"] != "done"]
 
 
 def email_of(console: RunningConsole, who: str) -> str:
@@ -83,7 +83,7 @@ def test_a_user_without_a_role(console: RunningConsole) -> None:
     refused = console.ask("PUT", f"/console/api/grants/{email}", cookie, {"role": "viewer"})
     assert refused.status_code == 403
     rows = console.call(CHIEF, "GET", f"/api/deeds?email={email}").json()["rows"]
-    assert [(each["action"], each["outcome"], each["subject"]) for each in rows] == [
+    assert [(row["action"], row["outcome"], row["subject"]) for row in rows] == [
         ("grant", "not_permitted", email)
     ]
 
@@ -119,4 +119,4 @@ def test_behind_a_trusted_proxy(console: RunningConsole, monkeypatch: pytest.Mon
         query = TrailQuery(user=email_of(console, AUTHOR), origins=(AuditOrigin.CONSOLE,))
         rows = read_newest(connection, query, 2, ENGINE_CHAIN)
     engine.dispose()
-    assert {each.source for each in rows} == {"203.0.113.9"}
+    assert {row.source for row in rows} == {"203.0.113.9"}

@@ -32,11 +32,11 @@ def test_a_site_administrator_manages_their_site(console: RunningConsole) -> Non
     assert console.call(ADMIN, "POST", f"{site}/prelim-groups", group).status_code == 200
     for what, name in (("templates", "Chest"), ("prelim-groups", "Night"), ("users", "Ria")):
         rows = console.call(ADMIN, "GET", f"{site}/{what}").json()
-        assert name in {each["name"] for each in rows}
+        assert name in {row["name"] for row in rows}
     for path in ("templates/7", "prelim-groups/Night", f"users/{user['email']}"):
         assert console.call(ADMIN, "DELETE", f"{site}/{path}").status_code == 200
     events = console.call(ADMIN, "GET", "/api/deeds").json()["rows"]
-    actions = {each["action"] for each in events if each["outcome"] == "done"}
+    actions = {event["action"] for event in events if event["outcome"] == "done"}
     assert {"change site", "create token", "remove template"} <= actions
     assert token["token"] not in str(events)
 
@@ -85,7 +85,7 @@ def test_the_audit_trail_of_a_site_is_searched_and_verified(console: RunningCons
     console.call(ADMIN, "PATCH", "/api/sites/SITE1", {"signDelay": 31})
     path = "/api/sites/SITE1/audit?action=site-update"
     rows = console.call(ADMIN, "GET", f"{path}&limit=2").json()["rows"]
-    assert {each["action"] for each in rows} == {"site-update"}
+    assert {row["action"] for row in rows} == {"site-update"}
     before = console.call(ADMIN, "GET", f"{path}&before={rows[0]['sequence']}").json()["rows"]
     assert all(each["sequence"] < rows[0]["sequence"] for each in before)
     assert console.call(ADMIN, "GET", f"{path}&user=unknown@site1.test").json()["rows"] == []
@@ -117,7 +117,7 @@ def test_delivered_results_are_listed(console: RunningConsole) -> None:
     with console.database.write() as connection:
         connection.execute(text("UPDATE delivery SET state = 'done', acknowledged_at = 5000"))
     rows = console.call("chief", "GET", "/api/sent").json()["rows"]
-    assert {each["report_id"] for each in rows} == {"R1", "R2"}
+    assert {row["report_id"] for row in rows} == {"R1", "R2"}
     own = console.call(ADMIN, "GET", "/api/sent?destination=ris").json()["rows"]
     assert [(each["report_id"], each["acknowledged_at"]) for each in own] == [("R1", 5000)]
     for empty in ("report_id=R2", "since=5001", "until=5000", "destination=ris-north"):
@@ -160,7 +160,7 @@ def park(console: RunningConsole, message_id: int, code: str = "no_site") -> Non
 def edit(console: RunningConsole, message_id: int, before: str, after: str) -> list[str]:
     """Return the segments of a message after a replacement of text."""
     sheet = console.call("editor", "GET", f"/api/messages/{message_id}/sheet").json()
-    return [each.replace(before, after) for each in sheet["segments"]]
+    return [segment.replace(before, after) for segment in sheet["segments"]]
 
 
 def test_resending_creates_a_new_message(console: RunningConsole) -> None:
@@ -200,7 +200,7 @@ def test_an_edited_message_is_checked_like_a_received_one(console: RunningConsol
     faults = console.call("editor", "POST", f"{path}/check", {"segments": segments}).json()[
         "faults"
     ]
-    assert [each["place"] for each in faults] == ["PID-3.1"]
+    assert [fault["place"] for fault in faults] == ["PID-3.1"]
     body = {"segments": segments, "reason": "try"}
     refused = console.call("editor", "POST", f"{path}/send-again", body)
     assert (refused.status_code, "PID-3.1" in refused.json()["detail"]) == (409, True)
@@ -214,8 +214,8 @@ def test_a_search_is_replayed(console: RunningConsole) -> None:
     """Oldest first, each with an audit event; for a limited user only messages of their sites."""
     ours = [console.store("orders", order(50 + number)) for number in range(3)]
     theirs = console.store("north", order(60))
-    for each in (*ours, theirs):
-        park(console, each, "table_locked")
+    for our in (*ours, theirs):
+        park(console, our, "table_locked")
     console.index()
     wanted = {"state": "parked", "text": "locked"}
     response = console.call("editor1", "POST", "/api/messages/replay", wanted).json()
@@ -223,7 +223,7 @@ def test_a_search_is_replayed(console: RunningConsole) -> None:
     states = {each: queries.message(console.database, each).row.state for each in (*ours, theirs)}
     assert states == {**dict.fromkeys(ours, QueueState.QUEUED), theirs: QueueState.PARKED}
     events = console.call("chief", "GET", "/api/deeds?action=replay").json()["rows"]
-    assert {f"message {each}" for each in ours} <= {each["subject"] for each in events}
+    assert {f"message {each}" for each in ours} <= {event["subject"] for event in events}
 
 
 def test_a_large_search_is_replayed_oldest_first(

@@ -53,7 +53,7 @@ CASES = {
 @pytest.mark.parametrize(("state", "expected"), list(CASES.values()), ids=list(CASES))
 def test_the_controls_of_a_state(state: dict[str, Any], expected: set[str]) -> None:
     """A page has exactly the controls that state and role permit."""
-    assert {each.value for each in controls(state)} == expected
+    assert {control.value for control in controls(state)} == expected
 
 
 @pytest.mark.parametrize("status", Status)

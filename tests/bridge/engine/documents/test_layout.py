@@ -71,7 +71,7 @@ def test_every_page_of_a_pdf_names_the_patient(make: Make, size: PageSize) -> No
 def test_every_page_of_a_docx_names_the_patient(make: Make, size: PageSize) -> None:
     """The header names the patient; the footer has page fields; the paper size is the site's."""
     section = document_of(printed(make("x"), size)).sections[0]
-    header = "\n".join(each.text for each in section.header.paragraphs)
+    header = "\n".join(paragraph.text for paragraph in section.header.paragraphs)
     footer = section.footer._element.xml  # python-docx does not read fields
 
     for value in ("MADE, UP", "M-4711", "Jan 2, 1970", "ACC-1"):

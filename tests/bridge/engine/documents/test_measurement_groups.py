@@ -104,7 +104,7 @@ def test_groups_are_sentences_instead_of_the_raw_tree() -> None:
         "Node A (Lymph node, Mediastinum), Short Axis 11 mm.",
         "Liver lesion, Volume 3.4 cm\u00b3 (Mean).",
     ]
-    assert [each.name for each in got.measurements] == [
+    assert [measurement.name for measurement in got.measurements] == [
         *("Long Axis", "Short Axis", "Short Axis", "Volume")
     ]
 

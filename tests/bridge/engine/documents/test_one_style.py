@@ -28,7 +28,11 @@ def test_word_has_lists_that_begin_at_one(make: Make) -> None:
     """Each numbered list has its own number; bulleted lists share one; no marker is text."""
     document = docx.Document(BytesIO(docx_format.render(make(LISTS), UTC)))
     paragraphs: list[Any] = list(document.paragraphs)
-    places = [(each.text, each._p.pPr.numPr) for each in paragraphs if each._p.pPr is not None]
+    places = [
+        (paragraph.text, paragraph._p.pPr.numPr)
+        for paragraph in paragraphs
+        if paragraph._p.pPr is not None
+    ]
     numbered = [
         (text, place.numId.val, place.ilvl.val) for text, place in places if place is not None
     ]

@@ -160,7 +160,10 @@ class TestContent:
         ]
         got = read(file_of(report(*lesions, sop_class=COMPREHENSIVE)))
 
-        assert [each.tracking for each in got.measurements] == ["target 1", "target 2"]
+        assert [measurement.tracking for measurement in got.measurements] == [
+            "target 1",
+            "target 2",
+        ]
         assert "MADE" not in got.text
         assert "target 2" in got.text
 

@@ -297,7 +297,7 @@ def test_the_audit_trail_has_the_changes_of_a_user(reader: Service) -> None:
     assert reader.account("POST", "/password", body).status_code == 204
     with reader.database.read() as connection:
         rows = [each.as_json() for each in trail.read_page(connection, trail.TrailQuery())]
-    (profile,) = [each for each in rows if each["action"] == "profile-update"]
+    (profile,) = [row for row in rows if row["action"] == "profile-update"]
     (password,) = [each for each in rows if each["action"] == "password-update"]
     assert profile["after"] == changed
     assert set(profile["before"]) == {"name"}

@@ -66,7 +66,7 @@ def test_times_of_the_audit_trail_are_iso_8601(service: Service) -> None:
     first, *_, last = events(service)
     assert datetime.fromisoformat(first["at"]).utcoffset() == timedelta(0)
     assert first["at"].endswith("Z")
-    assert [each["action"] for each in events(service, until=last["at"])] == ["launch"]
+    assert [event["action"] for event in events(service, until=last["at"])] == ["launch"]
     zoned = datetime.fromisoformat(last["at"]).astimezone(timezone(timedelta(hours=2)))
     assert events(service, since=zoned.isoformat())[0]["at"] == last["at"]
     for bad in (str(service.clock.now), "2027-01-15T08:00:00", "yesterday"):
@@ -97,7 +97,7 @@ def test_polls_of_the_bridge_are_not_recorded(service: Service) -> None:
     service.get("worklist", "service", SiteID="SITE1")
     service.get("report/changes", "service")
     service.post("report/export/json", ONE, "service")
-    assert [each["action"] for each in events(service)] == ["launch", "export"]
+    assert [event["action"] for event in events(service)] == ["launch", "export"]
 
 
 def test_refusals_are_recorded_or_counted(service: Service) -> None:
@@ -133,7 +133,7 @@ def test_a_flood_of_unknown_callers_adds_few_rows(service: Service) -> None:
     assert len(rows) <= (service.clock() // 60_000 - before + 1) * (
         audit_queries.MAX_PER_MINUTE + 1
     )
-    assert sum(each["details"]["count"] for each in rows) == requests
+    assert sum(row["details"]["count"] for row in rows) == requests
     with service.database.write() as connection:
         assert audit_queries.purge_before(connection, 2**60) == len(rows)
 
@@ -321,7 +321,7 @@ def test_an_early_refusal_has_the_action_of_the_route(service: Service) -> None:
     service.runner.run(service.application.state.engine.audit_buffer.flush())
     with service.database.read() as connection:
         rows = trail.read_page(connection, trail.TrailQuery())
-    found = [(each.action, each.details["code"]) for each in rows if each.outcome == "refused"]
+    found = [(row.action, row.details["code"]) for row in rows if row.outcome == "refused"]
     assert found == [
         ("user-update", "forbidden"),
         ("users-read", "forbidden"),
@@ -386,7 +386,7 @@ def test_the_audit_trail_contains_no_patient_data_and_no_secret(service: Service
     written = json.dumps([each.as_json() for each in rows])
     assert "canary" not in written.lower()
     assert "token=" not in written
-    exported = [one for each in rows for one in audit_events(each.entry(), "http://e.test")]
+    exported = [one for row in rows for one in audit_events(row.entry(), "http://e.test")]
     assert "canary" not in json.dumps(exported).lower()
     (with_patient,) = audit_events(rows[0].entry(), "http://e.test", named)
     assert with_patient["meta"]["profile"][0].endswith("IHE.BasicAudit.PatientCreate")
@@ -397,7 +397,7 @@ def test_only_site_administrators_read_the_audit_trail(service: Service) -> None
     for who in (FOREIGN, READER):
         assert service.get("admin/sites/SITE1/audit", who).status_code == 403
     events(service)
-    found = [(each["actor"], each["outcome"]) for each in events(service, action="audit-read")]
+    found = [(event["actor"], event["outcome"]) for event in events(service, action="audit-read")]
     assert found == [(FOREIGN, "refused"), (READER, "refused"), (ADMIN, "success")]
     newest = service.get("admin/sites/SITE1/audit", limit=1).json()["events"]
     assert len(newest) == 1
@@ -425,9 +425,9 @@ def test_changes_of_templates_groups_codes_and_macros_are_recorded(service: Serv
 
     members = ("action", "before", "after")
     found = [
-        (each["action"], each["target"]["id"], each["before"], each["after"])
-        for each in events(service)
-        if all(name in each for name in members)
+        (event["action"], event["target"]["id"], event["before"], event["after"])
+        for event in events(service)
+        if all(name in event for name in members)
     ]
     names = [(action, target) for action, target, _, _ in found]
     assert names == [
@@ -459,9 +459,9 @@ def test_changes_of_preferences_and_own_macros_are_recorded(service: Service) ->
     put("macros/nl", {"name": "Normal lungs", "document": text})
     page.call("DELETE", "macros/nl")
     found = [
-        (each["action"], each["target"]["type"], each["before"], each["after"])
-        for each in events(service)
-        if each["action"] in ("profile-update", "macro-update", "macro-delete")
+        (event["action"], event["target"]["type"], event["before"], event["after"])
+        for event in events(service)
+        if event["action"] in ("profile-update", "macro-update", "macro-delete")
     ]
     assert found[:3] == [
         ("profile-update", "account", {}, {"theme": "dark"}),

@@ -122,7 +122,7 @@ def test_concurrent_uses_of_a_link_set_one_password(service: Service) -> None:
         return list(await asyncio.gather(*posts))
 
     responses = service.runner.run(all_at_once())
-    assert sorted(each.status_code for each in responses) == [303, 410, 410, 410, 410]
+    assert sorted(response.status_code for response in responses) == [303, 410, 410, 410, 410]
     winners = [each for each in wanted if service.sign_in(password=each).status_code == 303]
     assert len(winners) == 1
 
@@ -273,14 +273,14 @@ def test_pages_of_a_link_are_not_cached(service: Service) -> None:
     secret, form = view_on(service, link)
     answers = [service.open(link), send(service, form, "1"), service.open(f"{link}x")]
     answers += [send(service, form, code_of(service, secret)), service.open(link)]
-    assert [each.headers["cache-control"] for each in answers] == ["no-store"] * 5
+    assert [answer.headers["cache-control"] for answer in answers] == ["no-store"] * 5
 
 
 def test_the_secret_is_stored_sealed(service: Service) -> None:
     secret = with_codes(service)
     with service.database.read() as connection:
         rows = connection.exec_driver_sql("SELECT totp_sealed FROM engine_account").all()
-    stored = b"".join(bytes(each[0]) for each in rows if each[0])
+    stored = b"".join(bytes(row[0]) for row in rows if row[0])
     assert stored
     assert base64.b32decode(secret) not in stored
 

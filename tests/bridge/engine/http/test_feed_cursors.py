@@ -73,7 +73,7 @@ def test_cursors_of_older_releases_are_accepted(service: Service) -> None:
     for number in range(3):
         service.launch(accession=f"A{number}")
     page = changes(service).json()
-    numbers = [each["cursor"] for each in page["changes"]]
+    numbers = [change["cursor"] for change in page["changes"]]
 
     rest = changes(service, numbers[0]).json()
 
@@ -168,7 +168,7 @@ def waiting(service: Service) -> list[list[str]]:
         response = service.get("report/site/prelims", SiteID="SITE1", cursor=cursor, **GROUP)
         assert response.status_code == 200, response.text
         page = response.json()
-        pages.append([each["clinicalInfo"][0]["Accession"] for each in page["reports"]])
+        pages.append([report["clinicalInfo"][0]["Accession"] for report in page["reports"]])
         assert page["clinicalInfo"] == page["reports"][0]["clinicalInfo"]
         cursor = page.get("next")
     return pages
@@ -226,7 +226,7 @@ def sent(response: Response) -> tuple[dict[str, str], list[bytes]]:
     asyncio.run(response(scope, receive, send))
     headers = {name.decode(): value.decode() for name, value in messages[0]["headers"]}
     bodies = [bytes(each["body"]) for each in messages[1:] if each["body"]]
-    assert all(len(each) <= 8 * CHUNK for each in bodies)
+    assert all(len(body) <= 8 * CHUNK for body in bodies)
     return headers, bodies
 
 
@@ -279,7 +279,7 @@ def release(service: Service) -> None:
 def releases(service: Service, who: str = "service", **query: Any) -> list[dict[str, Any]]:
     response = service.get("report/changes", who, **query)
     assert response.status_code == 200, response.text
-    return [each for each in response.json()["changes"] if each["release"]]
+    return [change for change in response.json()["changes"] if change["release"]]
 
 
 def test_released_texts_equal_the_export(service: Service) -> None:
@@ -333,7 +333,7 @@ def test_texts_are_sent_on_request_only(service: Service) -> None:
     assert service.post("report/sign", ONE).status_code == 200
     changes = service.get("report/changes", "service", texts="true").json()["changes"]
     assert changes
-    assert not any("text" in each for each in changes)
+    assert not any("text" in change for change in changes)
     assert service.post("report/sign", {**ONE, "ignoreSignDelay": True}).status_code == 200
     assert "text" not in releases(service)[0]
     assert "text" in releases(service, texts="true")[0]
@@ -346,7 +346,7 @@ def test_texts_are_recorded_as_exports(service: Service, who: str) -> None:
     assert len(releases(service, who, texts="true")) == 1
     service.runner.run(service.application.state.engine.audit_buffer.flush())
     events = service.get("admin/sites/SITE1/audit", after=0, limit=1000).json()["events"]
-    assert [each["action"] for each in events].count("export") == 1
+    assert [event["action"] for event in events].count("export") == 1
 
 
 def test_texts_count_as_exports(service: Service) -> None:
@@ -356,7 +356,7 @@ def test_texts_count_as_exports(service: Service) -> None:
     rates = RateLimits(exports=Quota(2))
     engine.settings = EngineSettings(engine.settings.link_keys, rates=rates)
     changes = [releases(service, ADMIN, texts="true")[0] for _ in range(3)]
-    assert ["text" in each for each in changes] == [True, True, False]
+    assert ["text" in change for change in changes] == [True, True, False]
     assert service.post("report/export/json", ONE).status_code == 429
     assert "text" in releases(service, texts="true")[0]
 
@@ -371,7 +371,7 @@ def test_each_page_of_the_feed_has_its_own_texts(service: Service) -> None:
     while changes := service.get(
         "report/changes", "service", after=cursor, limit=1, texts="true", without="report_signed"
     ).json()["changes"]:
-        texts += [each["text"]["reportInfo"]["content"] for each in changes if "text" in each]
+        texts += [change["text"]["reportInfo"]["content"] for change in changes if "text" in change]
         cursor = changes[-1]["cursor"]
     assert len(texts) == 2
     assert texts[0] != texts[1] == "Another."
@@ -380,7 +380,7 @@ def test_each_page_of_the_feed_has_its_own_texts(service: Service) -> None:
 def records(
     service: Service, *accessions: str, who: str = "service", **options: Any
 ) -> list[dict[str, Any]]:
-    orders = [identity(each) for each in accessions or ("A1",)]
+    orders = [identity(accession) for accession in accessions or ("A1",)]
     response = service.post("report/status", {"clinicalInfo": orders, **options}, who)
     assert response.status_code == 200, response.text
     return list(response.json())
@@ -395,7 +395,7 @@ def test_status_records_have_the_texts_of_signed_reports(service: Service) -> No
     del export["reportInfo"]["signedBy"]["signature"]
     assert signed["text"] == {name: export[name] for name in ("reportInfo", "addendumInfo")}
     assert draft["text"] is None
-    assert not any("text" in each for each in records(service, "A1", "A2"))
+    assert not any("text" in record for record in records(service, "A1", "A2"))
 
 
 @pytest.mark.parametrize("who", ["service", ADMIN])

@@ -88,7 +88,7 @@ def test_a_refused_deletion_is_executed_again(service: Service) -> None:
     """Only a success is stored: the order may have a report when the request is repeated."""
     headers = {"Idempotency-Key": "k1"}
     answers = [service.post("report/delete", ONE, headers=headers) for _ in range(2)]
-    assert [each.status_code for each in answers] == [404, 404]
+    assert [answer.status_code for answer in answers] == [404, 404]
     service.launch()
     assert service.post("report/delete", ONE, headers=headers).status_code == 200
     assert service.post("report/status", {"clinicalInfo": [identity()]}).status_code == 404
@@ -342,8 +342,8 @@ def test_the_cost_does_not_depend_on_the_number_of_windows(passes: int) -> None:
     for count in (10, 100_000):
         clock = Clock()
         meter = QuotaMeter(clock)
-        for each in range(count):
-            meter.take("reads", str(each), QUOTA)
+        for number in range(count):
+            meter.take("reads", str(number), QUOTA)
         clock.pass_seconds(passes)
         costs.append((calls(meter, "new"), calls(meter, "new"), calls(meter, str(count - 1))))
     assert costs[0] == costs[1]
@@ -353,8 +353,8 @@ def test_expired_windows_are_dropped() -> None:
     clock = Clock()
     meter = QuotaMeter(clock)
     for round_number in range(10):
-        for each in range(1000):
-            meter.take("reads", f"{round_number} {each}", QUOTA)
+        for number in range(1000):
+            meter.take("reads", f"{round_number} {number}", QUOTA)
         clock.pass_seconds(61)
     assert len(meter) <= 1001
 
@@ -363,8 +363,8 @@ def test_the_number_of_windows_is_limited() -> None:
     """The oldest window is dropped for a new one; other policies are unaffected."""
     meter = QuotaMeter(Clock(), max_windows=100)
     meter.take("exports", "1", QUOTA)
-    for each in range(1000):
-        meter.take("reads", str(each), QUOTA)
+    for number in range(1000):
+        meter.take("reads", str(number), QUOTA)
     assert len(meter) <= 101
     again = meter.take("exports", "1", QUOTA)
     assert again is not None
@@ -428,7 +428,7 @@ def test_concurrent_requests_with_one_key_are_executed_once(
         return await asyncio.gather(*both)
 
     assert service.runner.run(sending()) == [200, 200]
-    events = [each["event"] for each in service.get("report/changes").json()["changes"]]
+    events = [change["event"] for change in service.get("report/changes").json()["changes"]]
     assert events.count("report_signed") == 1
 
 

@@ -137,7 +137,7 @@ def test_a_batch_returns_one_result_per_launch(service: Service, more: int) -> N
         *[(400, "invalid_request")] * more,
     ]
     items = service.get("worklist", SiteID="SITE1").json()["items"]
-    assert {each["orders"][0]["Accession"] for each in items} == {"A1", "A3"}
+    assert {item["orders"][0]["Accession"] for item in items} == {"A1", "A3"}
 
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -171,7 +171,7 @@ def test_every_missing_tag_is_reported(service: Service) -> None:
     def places(body: Any) -> set[str]:
         response = service.post("report/launch/clinical", body)
         assert response.status_code == 400, response.text
-        return {each["pointer"] for each in response.json()["errors"]}
+        return {error["pointer"] for error in response.json()["errors"]}
 
     both = {"/clinicalInfo/PatientMRN", "/clinicalInfo/Accession"}
     body = launch_body()
@@ -223,7 +223,7 @@ def test_an_administrator_launches_for_an_unknown_user(service: Service) -> None
     assert body["owner"] == {"name": "New Person", "email": "new.person@site1.test"}
     members = service.get("admin/sites/SITE1/users").json()
     assert {"new.person@site1.test": "user"}.items() <= {
-        each["email"]: each["role"] for each in members
+        member["email"]: member["role"] for member in members
     }.items()
 
 

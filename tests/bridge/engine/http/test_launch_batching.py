@@ -54,12 +54,12 @@ def test_a_refused_launch_does_not_affect_others(service: Service) -> None:
     bodies[3] = launch_body("A3", tags=other, userInfo=user("new@site1.test", "New Comer"))
     bodies[5] = launch_body("A5", mrn="new@site1.test", userInfo=user("late@site1.test", "Late"))
     responses = launch(service, bodies[0]) + launch(service, *bodies[1:])
-    assert [each.status_code for each in responses] == [200, 200, 200, 409, 200, 400]
+    assert [response.status_code for response in responses] == [200, 200, 200, 409, 200, 400]
     assert responses[3].json()["code"] == "patient_name_mismatch"
     assert count(service, "engine_report") == 4
     assert count(service, "engine_account") == accounts
     events = service.get("report/changes").json()["changes"]
-    assert [each["event"] for each in events] == ["report_created"] * 4
+    assert [event["event"] for event in events] == ["report_created"] * 4
     service.runner.run(service.application.state.engine.audit_buffer.flush())
     trail = service.get("admin/sites/SITE1/audit", limit=100).json()["events"]
     assert Counter(each["action"] for each in trail)["launch"] == 4
@@ -75,10 +75,10 @@ def test_a_batch_with_a_refused_launch_is_repeated_one_by_one(service: Service) 
         launch_body("A3", tags=NAMED, userInfo=user()),
     ]
     responses = service.post("report/launch/clinical/batch", batch).json()
-    assert [each["status"] for each in responses] == ["PreLaunch", 409, "Draft"]
+    assert [response["status"] for response in responses] == ["PreLaunch", 409, "Draft"]
     assert count(service, "engine_account") == accounts
     events = service.get("report/changes").json()["changes"]
-    assert [each["event"] for each in events] == ["order_registered", "report_created"]
+    assert [event["event"] for event in events] == ["order_registered", "report_created"]
     trail = service.get("admin/sites/SITE1/audit", limit=100).json()["events"]
     assert Counter(each["action"] for each in trail)["launch"] == 3
 
@@ -115,7 +115,7 @@ def test_launches_without_permission_do_not_affect_others(service: Service) -> N
     bodies = [launch_body(f"A{number}", userInfo=user()) for number in range(4)]
     bodies[2] = launch_body("A2", site="NOWHERE")
     responses = launch(service, *bodies, tokens=(ADMIN, FOREIGN, ADMIN, ADMIN))
-    assert [each.status_code for each in responses] == [200, 403, 404, 200]
+    assert [response.status_code for response in responses] == [200, 403, 404, 200]
 
 
 def test_an_unknown_token_is_refused_among_others(service: Service) -> None:
@@ -123,7 +123,7 @@ def test_an_unknown_token_is_refused_among_others(service: Service) -> None:
     bodies = [launch_body(f"A{number}", userInfo=user()) for number in range(3)]
     service.tokens["unknown"] = "rbt_unknown"
     responses = launch(service, *bodies, tokens=(ADMIN, "unknown", ADMIN))
-    assert [each.status_code for each in responses] == [200, 401, 200]
+    assert [response.status_code for response in responses] == [200, 401, 200]
     assert service.post("report/status", {"clinicalInfo": [identity("A1")]}).status_code == 404
 
 
@@ -136,7 +136,7 @@ def registering(accession: str, mrn: str = "P1", *, group: str = "") -> dict[str
 def registered(service: Service, *bodies: Any, who: str = ADMIN) -> list[str]:
     """Send a batch; return the id of each report."""
     responses = service.post("report/launch/clinical/batch", list(bodies), who).json()
-    return [each["reportId"] for each in responses]
+    return [response["reportId"] for response in responses]
 
 
 def accessions(service: Service, accession: str) -> list[str]:
@@ -157,7 +157,7 @@ def test_new_orders_of_a_link_group_share_one_report(service: Service) -> None:
     assert len(set(found)) == 4
     assert accessions(service, "A2") == ["A1", "A2"]
     changes = service.get("report/changes").json()["changes"]
-    events = [each["event"] for each in changes if each["reportId"] == found[0]]
+    events = [change["event"] for change in changes if change["reportId"] == found[0]]
     assert events == ["order_registered", "orders_linked"]
     orders = [[one["Accession"] for one in each["orders"]] for each in changes]
     assert orders == [["A1", "A2"], ["A1", "A2"], ["B1"], ["C1"], ["C2"]]

@@ -41,7 +41,7 @@ def test_a_lazy_link_creates_the_report_when_first_opened(service: Service) -> N
     assert (record["status"], record["userEmail"]) == ("Draft", READER)
     assert service.get("report/content", **identity()).json() == {"content": "Nodule"}
     assert boot(service.open(link))["reportId"] == record["reportId"]
-    events = [each["event"] for each in service.get("report/changes").json()["changes"]]
+    events = [change["event"] for change in service.get("report/changes").json()["changes"]]
     assert events == ["report_created"]
 
 
@@ -262,7 +262,7 @@ def test_a_refused_host_is_listed_for_administrators(service: Service, lazy: str
     """Refused hosts are recorded, so that an administrator can permit them."""
     service.open(lazy, headers={**FRAME, "referer": "https://unknown.test/x"})
     hosts = service.get("admin/sites/SITE1/observed-hosts").json()
-    assert [(each["origin"], each["configured"]) for each in hosts] == [
+    assert [(host["origin"], host["configured"]) for host in hosts] == [
         ("https://unknown.test", False)
     ]
 

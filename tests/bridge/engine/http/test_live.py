@@ -278,7 +278,7 @@ def test_a_takeover_does_not_wait_if_no_window_is_open(service: Service, page: P
     service.runner.run(scenario())
     with service.database.read() as connection:
         details = connection.execute(select(SESSIONS.c.details)).scalars().all()
-    assert not [each for each in details if HANDOVER in each]
+    assert not [detail for detail in details if HANDOVER in detail]
 
 
 LONG = 20.0
@@ -322,7 +322,7 @@ def test_excluded_events(service: Service) -> None:
     service.launch(userInfo=user())
     without = ["order_registered", "order_updated"]
     page = service.get("report/changes", without=without).json()
-    assert {each["event"] for each in page["changes"]} == {"report_opened"}
+    assert {change["event"] for change in page["changes"]} == {"report_opened"}
     service.launch(tags={"Accession": "A2"}, lazyLaunch=True, registerOrder=True)
     later = service.get("report/changes", after=page["cursor"], without=without).json()
     assert later["changes"] == []
@@ -400,7 +400,7 @@ def test_concurrent_streams_are_limited(service: Service, page: Page) -> None:
     async def scenario() -> None:
         listeners = [Listener(page) for _ in range(12)]
         tasks = [asyncio.ensure_future(each.listen()) for each in listeners]
-        await eventually_async(lambda: sum(each.done() for each in tasks) >= 10)
+        await eventually_async(lambda: sum(task.done() for task in tasks) >= 10)
         for each in listeners:
             each.leave()
         await asyncio.gather(*tasks)
@@ -434,7 +434,7 @@ def test_long_polls_are_limited_per_token(service: Service) -> None:
         engine.work.changed.notify()
         rest = [each for each in (*waiting, *others) if not each.done()]
         responses = await asyncio.gather(*rest)
-        assert [each.status_code for each in responses] == [200] * 5
+        assert [response.status_code for response in responses] == [200] * 5
 
     service.runner.run(scenario())
 

@@ -88,7 +88,11 @@ def test_no_hot_statement_scans_a_growing_table(
     with service.database.write() as connection:
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
-        slow = {each[0]: found for each in statements if (found := scans(plan(connection, each)))}
+        slow = {
+            statement[0]: found
+            for statement in statements
+            if (found := scans(plan(connection, statement)))
+        }
     assert slow == {}
 
 

@@ -28,7 +28,7 @@ def settled(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: settled(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [settled(each) for each in value]
+        return [settled(item) for item in value]
     if isinstance(value, str) and _SECRET.fullmatch(value):
         return "…"
     return value
@@ -120,7 +120,7 @@ SECRETS = {"journalKey", "link"}
 def tidy(value: Any, ids: dict[str, str]) -> Any:
     """Replace run-dependent values: ids by their order, secrets by an empty text."""
     if isinstance(value, list):
-        return [tidy(each, ids) for each in value]
+        return [tidy(item, ids) for item in value]
     if not isinstance(value, dict):
         return value
     tidied = {name: "" if name in SECRETS else tidy(each, ids) for name, each in value.items()}

@@ -162,7 +162,7 @@ def test_a_share_is_read_only(service: Service) -> None:
     assert (unknown.status_code, unknown.text) == (404, revoked.text)
     service.runner.run(service.application.state.engine.audit_buffer.flush())
     events = service.get("admin/sites/SITE1/audit", after=0).json()["events"]
-    actions = [each["action"] for each in events]
+    actions = [event["action"] for event in events]
     assert {"share-create", "share-open", "share-revoke"} <= set(actions)
 
 

@@ -24,7 +24,7 @@ def rows(service: Service, **query: Any) -> Any:
 
 def mrns(service: Service, **query: Any) -> list[str]:
     """Return the patients of the rows in order."""
-    return [each["orders"][0]["PatientMRN"] for each in rows(service, **query)["items"]]
+    return [item["orders"][0]["PatientMRN"] for item in rows(service, **query)["items"]]
 
 
 def sign_in(service: Service, email: str) -> None:
@@ -139,7 +139,7 @@ def test_users_of_other_sites_see_no_worklist(worklist: Service) -> None:
 def test_the_values_for_filters(worklist: Service) -> None:
     """Only administrators, who assign reports, get the list of readers."""
     offered = worklist.account("GET", "/site", params={"SiteID": "SITE1"}).json()
-    assert READER in [each["email"] for each in offered["readers"]]
+    assert READER in [reader["email"] for reader in offered["readers"]]
     sign_in(worklist, READER)
     offered = worklist.account("GET", "/site", params={"SiteID": "SITE1"}).json()
     assert offered["readers"] == []
@@ -165,7 +165,7 @@ def test_the_feed_shows_a_release_when_it_is_due(service: Service) -> None:
     service.post("report/sign", ONE)
     engine = service.application.state.engine
     page = service.get("report/changes").json()
-    assert [each["event"] for each in page["changes"]] == ["report_created", "report_signed"]
+    assert [change["event"] for change in page["changes"]] == ["report_created", "report_signed"]
     assert all(each["release"] is None for each in page["changes"])
 
     async def due() -> Any:
@@ -203,7 +203,7 @@ def test_the_worklist_is_filtered_and_sorted(service: Service) -> None:
     def found(**query: Any) -> list[str]:
         response = service.get("worklist", SiteID="SITE1", **query)
         assert response.status_code == 200, response.text
-        return [each["orders"][0]["PatientName"] for each in response.json()["items"]]
+        return [item["orders"][0]["PatientName"] for item in response.json()["items"]]
 
     assert found(sort="patient") == ["Abt", "Bell"]
     assert found(sort="-patient") == ["Bell", "Abt"]
@@ -220,7 +220,7 @@ def test_unknown_filters_of_the_worklist_are_refused(service: Service) -> None:
     """An ignored filter would show other patients."""
     response = service.get("worklist", SiteID="SITE1", modality="CT", statuses="Draft")
     assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
-    assert [each["pointer"] for each in response.json()["errors"]] == ["modality", "statuses"]
+    assert [error["pointer"] for error in response.json()["errors"]] == ["modality", "statuses"]
     for text in ("a\x00b", "\u202e"):
         for name in ("reader", "q", "Modality", "SiteLocation", "PatientMRN"):
             assert service.get("worklist", SiteID="SITE1", **{name: text}).status_code in (200, 400)

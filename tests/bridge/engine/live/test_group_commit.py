@@ -78,7 +78,7 @@ def feed_of(harness: ServiceHarness) -> list[str]:
     """Return the accessions in the feed, in its order."""
     with harness.database.read() as connection:
         page = change_feed.read_changes(connection, [SITE], 0, 1000)
-    return [each["orders"][0]["Accession"] for each in page.changes]
+    return [change["orders"][0]["Accession"] for change in page.changes]
 
 
 def trail_of(harness: ServiceHarness) -> list[str]:
@@ -131,7 +131,7 @@ def test_use_cases_see_earlier_changes(harness: ServiceHarness, executor: Databa
     harness.draft("A")
     uses: list[Use] = [lambda work: sign(work, OrderKey(SITE, "M1", "A")).report_id] * 6
     outcomes = together(executor, *uses)
-    codes = [each.code for each in outcomes if isinstance(each, EngineError)]
+    codes = [outcome.code for outcome in outcomes if isinstance(outcome, EngineError)]
     assert codes == ["already_signed"] * 5
     assert harness.releases() == [("final", 1)]
 
@@ -141,7 +141,7 @@ def test_many_share_few_commits(harness: ServiceHarness, executor: DatabaseExecu
     commits: list[object] = []
     event.listen(harness.database.engine, "commit", commits.append)
     outcomes = together(executor, *(order(f"A{number}") for number in range(40)))
-    assert len({str(each) for each in outcomes}) == 40
+    assert len({str(outcome) for outcome in outcomes}) == 40
     assert sorted(feed_of(harness)) == sorted(f"A{number}" for number in range(40))
     assert len(commits) < 10
 

@@ -52,7 +52,7 @@ class Engine:
     def feed(self) -> list[str]:
         with self.harness.database.read() as connection:
             page = feed.read_changes(connection, [SITE], 0, 1000)
-        return [each["orders"][0]["Accession"] for each in page.changes]
+        return [change["orders"][0]["Accession"] for change in page.changes]
 
 
 @pytest.fixture(params=[True, False], ids=["without listener", "with listener"])

@@ -89,7 +89,9 @@ def test_inserted_text_is_marked_as_suggested() -> None:
     inlines = [
         each for block in document.content if isinstance(block, Paragraph) for each in block.content
     ]
-    marked = [each for each in inlines if isinstance(each, Text) and Mark.SUGGESTED in each.marks]
+    marked = [
+        inline for inline in inlines if isinstance(inline, Text) and Mark.SUGGESTED in inline.marks
+    ]
     assert [each.text for each in marked] == ["none", "Cardiomegaly."]
 
 
@@ -131,7 +133,9 @@ def test_the_cost_does_not_grow_with_lines_times_template() -> None:
     """2,000 findings and 1,000 sections: the number of calls grows with their sum."""
     fields = tuple(BracketField(f"f{each}") for each in range(1000))
     blocks = [
-        part for each in range(1000) for part in (Heading(f"part {each}"), Paragraph((Text("-"),)))
+        part
+        for number in range(1000)
+        for part in (Heading(f"part {number}"), Paragraph((Text("-"),)))
     ]
     template = Document((*blocks, Paragraph(fields)))
     lines = [f"new {each}: x" for each in range(1000)] + [f"f{each}: y" for each in range(1000)]
@@ -271,8 +275,8 @@ def test_a_bracket_in_text_is_a_request_in_every_language(words: str) -> None:
     line = from_text(f"Lungs: {bracket} Heart normal.")
     listed = Document((ListBlock(((Text(bracket),),)), Heading("Impression"), *line.content))
 
-    assert [each.words for each in run_checks(line, [])] == [bracket]
-    assert [each.words for each in run_checks(listed, [])] == [bracket, bracket]
+    assert [check.words for check in run_checks(line, [])] == [bracket]
+    assert [run_check.words for run_check in run_checks(listed, [])] == [bracket, bracket]
     assert open_brackets(plain_text(listed)) == 2
 
 
@@ -284,10 +288,10 @@ def test_a_field_without_a_default_is_a_request(words: str) -> None:
     _, mrrt = read_template(f'<p>See <input type="text" title="{label}">.</p>')
 
     for document in (ours, mrrt):
-        assert [each.check.value for each in run_checks(document, [])] == ["emptyField"]
+        assert [check.check.value for check in run_checks(document, [])] == ["emptyField"]
 
 
-@pytest.mark.parametrize("words", [each for each in WORDS if each.strip()])
+@pytest.mark.parametrize("words", [word for word in WORDS if word.strip()])
 def test_a_declared_default_is_signed_without_a_warning(words: str) -> None:
     """In our format and in MRRT, whatever the text says."""
     ours = from_outline(f"Lungs [lungs := {words}]")
@@ -313,7 +317,7 @@ def test_a_declared_default_is_signed_without_a_warning(words: str) -> None:
 )
 def test_unusual_brackets_are_requests_too(text: str, reported: list[str]) -> None:
     """Full-width, unclosed, divided between lines, nested."""
-    found = [each.words for each in run_checks(from_text(text), [])]
+    found = [check.words for check in run_checks(from_text(text), [])]
     assert set(found) >= set(reported)
     assert bool(found) == bool(reported)
 
@@ -325,7 +329,7 @@ def test_a_bracket_in_a_heading_or_in_a_value_is_a_request() -> None:
             Paragraph((BracketField("a", "[Describe.]", "[Describe.]"), Text(" x"))),
         )
     )
-    assert [each.words for each in run_checks(document, [])] == ["[region]", "[Describe.]"]
+    assert [check.words for check in run_checks(document, [])] == ["[region]", "[Describe.]"]
 
 
 @pytest.mark.parametrize(
@@ -438,4 +442,4 @@ def test_a_template_of_an_earlier_release_declares_its_values() -> None:
         Paragraph((BracketField("lungs", "Clear.", "Clear."), BracketField("Unremarkable."))),
     )
     assert outline(document) == "[lungs := Clear.][Unremarkable.]"
-    assert [each.words for each in run_checks(document, [])] == ["[Unremarkable.]"]
+    assert [check.words for check in run_checks(document, [])] == ["[Unremarkable.]"]

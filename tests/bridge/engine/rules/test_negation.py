@@ -210,7 +210,7 @@ def test_a_phrase_occurs_as_whole_words(match: str, content: str, *, found: bool
 
 def test_the_cost_does_not_grow_with_rows_times_text() -> None:
     """2,000 phrases and a long report: the number of calls grows with their sum."""
-    rows = [phrase(f"opacity {each}", f"R{each}") for each in range(2000)]
+    rows = [phrase(f"opacity {number}", f"R{number}") for number in range(2000)]
     content = "opacity of the lung. " * 2000 + "opacity 77"
     found, calls = counted(lambda: codes(rows, content))
     assert found == ["R77"]

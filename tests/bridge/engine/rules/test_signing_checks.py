@@ -17,7 +17,7 @@ from tests.calls import counted
 
 
 def found(text: str, **tags: str) -> list[tuple[SigningCheck, str]]:
-    return [(each.check, each.words) for each in run_checks(from_text(text), [tags])]
+    return [(check.check, check.words) for check in run_checks(from_text(text), [tags])]
 
 
 def test_open_fields_and_sections_without_text_are_empty() -> None:
@@ -56,7 +56,7 @@ def test_an_empty_heading_has_no_words() -> None:
 def test_a_report_without_text_is_empty() -> None:
     """Headings alone are not a report."""
     for document in (Document(), Document((Heading("Findings"),)), from_text("  \n")):
-        assert [each.check for each in run_checks(document, [])] == [SigningCheck.EMPTY_FIELD]
+        assert [check.check for check in run_checks(document, [])] == [SigningCheck.EMPTY_FIELD]
 
 
 def test_unaccepted_suggestions_are_found() -> None:
@@ -114,7 +114,7 @@ def test_typed_brackets_are_found_in_list_items_too() -> None:
 def test_the_other_side(study: str, text: str, words: list[str]) -> None:
     """The opposite side is a finding unless the sentence also names the side of the order."""
     assert found(text, StudyDescription=study) == [
-        (SigningCheck.LATERALITY, each) for each in words
+        (SigningCheck.LATERALITY, word) for word in words
     ]
 
 
@@ -139,7 +139,7 @@ def test_orders_of_two_sides_have_no_laterality_check() -> None:
 )
 def test_the_other_sex(sex: str, text: str, words: list[str]) -> None:
     """Words that do not apply to the sex of the patient are findings."""
-    assert found(text, PatientSex=sex) == [(SigningCheck.SEX_MISMATCH, each) for each in words]
+    assert found(text, PatientSex=sex) == [(SigningCheck.SEX_MISMATCH, word) for word in words]
 
 
 def test_the_cost_does_not_grow_with_the_square_of_a_line() -> None:

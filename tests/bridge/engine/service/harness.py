@@ -127,17 +127,17 @@ class ServiceHarness:
     def changes(self, after: int = 0) -> list[dict[str, Any]]:
         with self.database.read() as connection:
             return [
-                dict(each)
-                for each in change_feed.read_changes(connection, [SITE], after, 1000).changes
+                dict(change)
+                for change in change_feed.read_changes(connection, [SITE], after, 1000).changes
             ]
 
     def events(self, after: int = 0) -> list[str]:
-        return [each["event"] for each in self.changes(after)]
+        return [change["event"] for change in self.changes(after)]
 
     def releases(self) -> list[tuple[str, int]]:
         """The kind and sequence of each release, in order."""
         return [
-            (each["release"]["kind"], each["release"]["sequence"])
-            for each in self.changes()
-            if each["release"]
+            (change["release"]["kind"], change["release"]["sequence"])
+            for change in self.changes()
+            if change["release"]
         ]

@@ -16,7 +16,7 @@ def test_ids_are_random() -> None:
     """96 bits of each id are random: each digit has every value, in no order."""
     ids = report_ids(2000)
     assert {len(each) for each in ids} == {32}
-    tails = [each[COMMON:] for each in ids]
+    tails = [identifier[COMMON:] for identifier in ids]
     assert len(set(tails)) == len(tails)
     assert all(len(set(column)) == 16 for column in zip(*tails, strict=True))
     assert tails != sorted(tails)

@@ -19,7 +19,7 @@ from tests.bridge.engine.service.harness import PATIENT, SITE, ServiceHarness
 
 def accessions(record: StatusRecordBody) -> list[str]:
     """Return the accessions of a record, anchor first."""
-    return [each.accession for each in record.orders]
+    return [order.accession for order in record.orders]
 
 
 def refused(harness: ServiceHarness, *orders: OrderKey) -> tuple[str, str]:
@@ -62,7 +62,7 @@ def test_a_report_has_at_most_a_hundred_orders(harness: ServiceHarness) -> None:
 def test_a_large_link_group_of_a_batch_gets_several_reports(harness: ServiceHarness) -> None:
     """A report of a link group has at most a hundred orders too."""
     identities = [harness.identity(f"A{number}") for number in range(MAX_REPORT_ORDERS + 1)]
-    inputs = [OrderInput("M1", each.accession, tags=PATIENT) for each in identities]
+    inputs = [OrderInput("M1", identity.accession, tags=PATIENT) for identity in identities]
     harness.do(register_orders, identities, inputs, ["one"] * len(inputs))
     assert len(harness.record(identities[0]).orders) == MAX_REPORT_ORDERS
     assert accessions(harness.record(identities[-1])) == [f"A{MAX_REPORT_ORDERS}"]
@@ -76,7 +76,7 @@ def test_unlinking_leaves_ungrouped_orders_untouched(harness: ServiceHarness) ->
 
     records = harness.do(unlink_orders, [alone, orders[2], orders[1]])
 
-    assert [accessions(each) for each in records] == [["A1"], ["A3"], ["A2"], ["A9"]]
+    assert [accessions(record) for record in records] == [["A1"], ["A3"], ["A2"], ["A9"]]
 
 
 def test_files_without_an_order_stay_with_the_anchor(harness: ServiceHarness) -> None:

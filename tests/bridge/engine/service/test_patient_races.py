@@ -60,7 +60,7 @@ def run_during(
 
 def mrns(harness: ServiceHarness) -> dict[str, str]:
     with harness.work() as work:
-        return {each.accession: each.mrn for each in work.session.exec(select(ReportOrder))}
+        return {row.accession: row.mrn for row in work.session.exec(select(ReportOrder))}
 
 
 def test_an_order_that_arrives_during_a_merge_gets_the_surviving_identifier(
@@ -101,7 +101,7 @@ def test_a_patient_update_during_a_launch_includes_its_order(harness: ServiceHar
     )
 
     with harness.work() as work:
-        names = {each.tags["PatientName"] for each in work.session.exec(select(ReportOrder))}
+        names = {row.tags["PatientName"] for row in work.session.exec(select(ReportOrder))}
     assert names == {"SAMPLE^ADA"}
 
 
@@ -170,8 +170,8 @@ def test_an_order_is_found_while_its_patient_is_merged(harness: ServiceHarness) 
     orders = [harness.order(f"A{number}", mrn=f"OLD{number}") for number in range(20)]
 
     def merge_all() -> None:
-        for each in orders:
-            retry(harness, merge_patients, SITE, "M1", each.mrn)
+        for order in orders:
+            retry(harness, merge_patients, SITE, "M1", order.mrn)
 
     with ThreadPoolExecutor(1) as pool:
         merging = pool.submit(merge_all)
@@ -211,7 +211,7 @@ def test_concurrent_first_uses_of_two_tags_of_a_group(harness: ServiceHarness) -
 
     with harness.database.read() as connection:
         groups = site_settings.list_prelim_groups(connection, SITE)
-    assert [sorted(each["tags"]) for each in groups] == [["Chest", "Neuro", "Spine"]]
+    assert [sorted(group["tags"]) for group in groups] == [["Chest", "Neuro", "Spine"]]
 
 
 def test_concurrent_changes_of_code_maps_and_macros(harness: ServiceHarness) -> None:

@@ -54,7 +54,7 @@ def test_merge_moves_the_orders_to_the_survivor(harness: ServiceHarness) -> None
     assert harness.do(merge_patients, SITE, "M1", "OLD") == 0
 
     record = harness.record(harness.identity("B1", "OLD"))
-    assert [(each.mrn, each.accession) for each in record.orders] == [("M1", "B1")]
+    assert [(order.mrn, order.accession) for order in record.orders] == [("M1", "B1")]
     assert harness.changes()[-1]["orders"][0]["PatientName"] == "EXAMPLE^ADA"
     done = harness.do(register, SITE, OrderInput("OLD", "B1", tags={"Modality": "CT"}))
     assert done.report_id == record.report_id
@@ -143,7 +143,7 @@ def test_a_merge_leaves_other_sites_as_they_are(harness: ServiceHarness) -> None
 
     for accession in ("A1", "B1"):
         record = harness.record(OrderKey("SITE2", "A", accession))
-        assert [each.mrn for each in record.orders] == ["B"]
+        assert [order.mrn for order in record.orders] == ["B"]
 
 
 def test_an_update_under_a_merged_identifier(harness: ServiceHarness) -> None:
@@ -198,7 +198,7 @@ def test_files_of_a_duplicate_do_not_change_a_signed_report(harness: ServiceHarn
 
     with harness.work() as work:
         owner = key_of(lock_report(work, draft).report)
-        files = [(each.report_pk, each.sha256) for each in work.session.exec(select(ReportFile))]
+        files = [(row.report_pk, row.sha256) for row in work.session.exec(select(ReportFile))]
     assert files == [(owner, "A2")]
 
 
@@ -221,7 +221,7 @@ def issue_link(harness: ServiceHarness, name: str, order: OrderKey) -> None:
 def revocations(harness: ServiceHarness) -> list[int | None]:
     with harness.work() as work:
         links = work.session.exec(select(IssuedLink).order_by(col(IssuedLink.pk)))
-        return [each.revoked_at for each in links]
+        return [link.revoked_at for link in links]
 
 
 def test_a_deletion_after_a_merge_revokes_the_links(harness: ServiceHarness) -> None:

@@ -41,4 +41,4 @@ def test_a_reader_of_the_feed_gets_every_change(harness: ServiceHarness, databas
 def _read_next(harness: ServiceHarness, cursors: list[int]) -> list[int]:
     with harness.database.read() as connection:
         page = change_feed.read_changes(connection, [SITE], max(cursors, default=0), 1000)
-    return [each["cursor"] for each in page.changes]
+    return [change["cursor"] for change in page.changes]

@@ -94,7 +94,7 @@ def test_a_batch_announces_a_report_once(harness: ServiceHarness) -> None:
 
     (change,) = harness.changes(before)
     assert change["event"] == "order_updated"
-    assert [each["Modality"] for each in change["orders"]] == ["MR", "MR", "MR"]
+    assert [order["Modality"] for order in change["orders"]] == ["MR", "MR", "MR"]
 
 
 def test_an_update_that_was_rolled_back_is_not_announced(harness: ServiceHarness) -> None:
@@ -108,7 +108,7 @@ def test_an_update_that_was_rolled_back_is_not_announced(harness: ServiceHarness
             register(work, SITE, OrderInput("M1", "A2", tags={"Modality": "MR"}))
             raise ZeroDivisionError
     (change,) = harness.changes(before)
-    assert [each["Accession"] for each in change["orders"]] == ["A1"]
+    assert [order["Accession"] for order in change["orders"]] == ["A1"]
 
 
 def test_metadata_of_many_launches(harness: ServiceHarness) -> None:

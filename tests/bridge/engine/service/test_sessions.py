@@ -86,7 +86,7 @@ def test_leaving_a_site_keeps_links_of_other_sites(harness: ServiceHarness) -> N
     with harness.database.write() as connection:
         sessions.leave_site(connection, harness.ann, SITE, harness.now)
     with harness.database.session() as session:
-        ends = {each.site_id: each.expires_at for each in session.exec(select(IssuedLink))}
+        ends = {row.site_id: row.expires_at for row in session.exec(select(IssuedLink))}
     assert ends == {SITE: harness.now, "SITE2": harness.now + 1000}
 
 

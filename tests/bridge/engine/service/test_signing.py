@@ -86,7 +86,7 @@ def test_a_fingerprint_covers_all_that_is_signed() -> None:
     signed: Any = ("R1", [order], {"text": "Clear."}, "ann@example.org", 1)
     changed: Any = ("R2", [order, other], {"text": "No."}, "bob@example.org", 2)
     variants = [(*signed[:n], changed[n], *signed[n + 1 :]) for n in range(len(signed))]
-    assert len({fingerprint(*each) for each in [signed, *variants]}) == 1 + len(signed)
+    assert len({fingerprint(*variant) for variant in [signed, *variants]}) == 1 + len(signed)
 
 
 def test_the_release_happens_when_the_cooling_period_ends(harness: ServiceHarness) -> None:
@@ -190,7 +190,9 @@ def test_a_delivered_addendum_is_retracted_when_its_report_is_recalled(
     release_due(harness.database, harness.now)
 
     assert harness.releases() == [("addendum", 1), ("retraction", 1), ("final", 1), ("addendum", 2)]
-    places = [each["addenda"] for each in harness.changes() if each["event"] in ADDENDUM_EVENTS]
+    places = [
+        change["addenda"] for change in harness.changes() if change["event"] in ADDENDUM_EVENTS
+    ]
     assert places == [1, 1, 1]
 
 
@@ -224,7 +226,7 @@ def test_a_recall_keeps_earlier_reviews(harness: ServiceHarness) -> None:
 
     with harness.work() as work:
         reads = export_report(work.session, read_report(work.session, order)).prelims
-    assert [each.reviewed_by and each.reviewed_by.email for each in reads] == [
+    assert [read.reviewed_by and read.reviewed_by.email for read in reads] == [
         "bob@example.org",
         None,
     ]

@@ -45,7 +45,7 @@ def ask(harness: ServiceHarness, query: WorklistQuery) -> WorklistResponse:
 
 
 def names(page: WorklistResponse) -> list[str]:
-    return [each["clinicalInfo"][0]["Accession"] for each in page.items]
+    return [item["clinicalInfo"][0]["Accession"] for item in page.items]
 
 
 LISTS: dict[str, Callable[[Work], object]] = {
@@ -134,7 +134,7 @@ def test_an_item_contains_all_orders_of_a_group(harness: ServiceHarness) -> None
 
     (item,) = ask(harness, WorklistQuery(SITE, accession="A2")).items
 
-    assert [each["Modality"] for each in item["orders"]] == ["CT", "MR"]
+    assert [order["Modality"] for order in item["orders"]] == ["CT", "MR"]
     assert (item["status"], item["hasContent"], item["ownerName"]) == ("Ordered", False, "")
 
 
@@ -148,8 +148,8 @@ def test_an_item_has_the_most_urgent_priority_and_the_first_time(harness: Servic
     harness.do(link_orders, [harness.identity("A1"), harness.identity("A2")])
 
     found = {
-        each["clinicalInfo"][0]["Accession"]: (each["priority"], each["orderedAt"])
-        for each in ask(harness, WorklistQuery(SITE)).items
+        item["clinicalInfo"][0]["Accession"]: (item["priority"], item["orderedAt"])
+        for item in ask(harness, WorklistQuery(SITE)).items
     }
 
     assert found == {
@@ -173,7 +173,7 @@ def test_changes_that_were_not_read_are_not_pruned(harness: ServiceHarness) -> N
     """Changes after the given cursor are kept, however old they are."""
     for number in range(3):
         harness.order(f"A{number}")
-    cursors = [each["cursor"] for each in harness.changes()]
+    cursors = [change["cursor"] for change in harness.changes()]
     with harness.database.write() as connection:
         assert change_feed.prune_changes(connection, harness.now + 1, 10, cursors[1]) == 2
     assert [each["cursor"] for each in harness.changes()] == cursors[2:]

@@ -16,7 +16,7 @@ async def listed(hospital: Hospital, tag: str = "PatientName") -> dict[str, Any]
     """Return a tag of the patient by accession on the worklist. No message may be parked."""
     assert not hospital.rows("SELECT id FROM message WHERE state = 'parked'")
     rows = (await hospital.client.worklist(SITE)).items
-    orders = [each for row in rows for each in row["orders"]]
+    orders = [order for row in rows for order in row["orders"]]
     return {each["Accession"]: each.get(tag) for each in orders}
 
 
@@ -132,7 +132,7 @@ async def test_a_correction_without_news_releases_no_order(
     assert hospital.states() == {"done", "parked"}
     await hospital.send(order_message(order_group("NW", "P3", "F3"), sent=3, name="OTHER^OLGA"))
     rows = (await hospital.client.worklist(SITE)).items
-    assert [each["Accession"] for row in rows for each in row["orders"]] == ["F1"]
+    assert [order["Accession"] for row in rows for order in row["orders"]] == ["F1"]
 
 
 async def test_a_middle_name_is_a_spelling_variant(hospital: Hospital) -> None:

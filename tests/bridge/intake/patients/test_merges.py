@@ -20,7 +20,7 @@ async def owners(hospital: Hospital) -> dict[str, str]:
     """Return the patient of each report. Assert that the order index is equal."""
     rows = (await hospital.client.worklist(SITE)).items
     keys = [each for row in rows for each in row["clinicalInfo"]]
-    found = {each["Accession"]: each["PatientMRN"] for each in keys}
+    found = {key["Accession"]: key["PatientMRN"] for key in keys}
     index = hospital.rows("SELECT accession, mrn FROM bridge_order WHERE state = 'ordered'")
     assert sorted(found.items()) == sorted(index)
     return found

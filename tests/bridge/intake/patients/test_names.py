@@ -24,7 +24,7 @@ def decide(hospital: Hospital, policy: str) -> None:
 
 async def names(hospital: Hospital) -> dict[str, str]:
     rows = (await hospital.client.worklist(SITE)).items
-    return {each["Accession"]: each["PatientName"] for row in rows for each in row["orders"]}
+    return {order["Accession"]: order["PatientName"] for row in rows for order in row["orders"]}
 
 
 VARIANTS = [
@@ -228,7 +228,7 @@ async def test_orders_with_some_of_the_forms(hospital: Hospital, *, known_first:
     assert (await names(hospital))["F0"] == PERSON
     for text in ("Yamada", "山田", "やまだ"):
         found = (await hospital.client.worklist(SITE, text=text)).items
-        assert "F0" in [each["Accession"] for row in found for each in row["orders"]], text
+        assert "F0" in [order["Accession"] for row in found for order in row["orders"]], text
 
 
 async def test_a_change_of_the_order(hospital: Hospital) -> None:

@@ -51,7 +51,7 @@ def opened(tmp_path: Path, database: Database) -> Open:
 
 async def listed(hospital: Hospital) -> dict[str, str]:
     rows = (await hospital.client.worklist(SITE, status="Ordered")).items
-    orders = [each for row in rows for each in row["orders"]]
+    orders = [order for row in rows for order in row["orders"]]
     return {
         each["PatientMRN"]: f"{each['Accession']} {each.get('StudyDescription', '')}"
         for each in orders
@@ -72,13 +72,13 @@ async def test_park(opened: Open, conflict: PatientConflict) -> None:
     """The order stays unchanged, and the message is parked with an exception."""
     controls = ("XO", "CA", "HD", "DC")
     async with opened(conflict) as hospital:
-        for each in controls:
-            numbers = (f"P{each}", f"F{each}")
-            order = order_group("NW", *numbers, accession=each)
-            await hospital.send(order_message(order, mrn=f"OWN{each}"))
-            wrong = order_group(each, *numbers, accession=each, what="MR Head")
-            await hospital.send(order_message(wrong, mrn=f"OTHER{each}", name=OTHER))
-            assert last(hospital) == ("parked", "patient_conflict", ["patient_conflict"]), each
+        for control in controls:
+            numbers = (f"P{control}", f"F{control}")
+            order = order_group("NW", *numbers, accession=control)
+            await hospital.send(order_message(order, mrn=f"OWN{control}"))
+            wrong = order_group(control, *numbers, accession=control, what="MR Head")
+            await hospital.send(order_message(wrong, mrn=f"OTHER{control}", name=OTHER))
+            assert last(hospital) == ("parked", "patient_conflict", ["patient_conflict"]), control
         assert await listed(hospital) == {f"OWN{each}": f"{each} CT Head" for each in controls}
 
 
@@ -91,7 +91,7 @@ async def test_move(opened: Open) -> None:
         assert last(hospital) == ("done", "order_moved", ["order_moved"])
         assert await listed(hospital) == {"M2": "A1 MR Head"}
         tags = [json.loads(each) for (each,) in hospital.rows("SELECT tags FROM bridge_order")]
-        assert OTHER in {each["PatientName"] for each in tags if each["PatientMRN"] == "M2"}
+        assert OTHER in {tag["PatientName"] for tag in tags if tag["PatientMRN"] == "M2"}
         await hospital.send(
             order_message(order_group("CA", "P1", "F1", accession="A1"), mrn="M2", name=OTHER)
         )
@@ -219,7 +219,7 @@ async def test_two_nodes_at_the_same_moment(
         ordering = one.begin()
         registered = await anext(ordering)
         async for outcomes in two.begin():
-            assert [each.code for each in outcomes] == ["order_in_progress"]
+            assert [outcome.code for outcome in outcomes] == ["order_in_progress"]
             two.write(outcomes)
         one.write(registered)
         assert [each async for each in ordering] == []
@@ -243,7 +243,7 @@ def job(number: int, *mrns: str, accession: str = "") -> MessageJob:
 
 
 def numbers(jobs: list[MessageJob]) -> list[int]:
-    return [each.claimed.message_id for each in jobs]
+    return [message_job.claimed.message_id for message_job in jobs]
 
 
 def test_the_older_of_two_is_first() -> None:

@@ -71,7 +71,7 @@ async def test_a_correction_dated_tomorrow_stops_no_correct_one(hospital: Hospit
     await hospital.send(at(from_now(seconds=-1), adt("A08", "M1", name="RIGHT^RITA")))
     await hospital.send(order_message(order_group("XO", "P1", "F1"), sent=2, name=""))
     (row,) = (await hospital.client.worklist(SITE)).items
-    assert [each["PatientName"] for each in row["orders"]] == ["RIGHT^RITA"]
+    assert [order["PatientName"] for order in row["orders"]] == ["RIGHT^RITA"]
 
 
 @pytest.mark.parametrize("control", ["CA", "XO"])
@@ -91,7 +91,7 @@ async def test_a_former_name_of_another_sender(hospital: Hospital) -> None:
     await hospital.send(at("20261121120000", corrected, application="ADT"))
     await hospital.send(order_message(order_group("NW", "P2", "F2"), sent=2))
     rows = (await hospital.client.worklist(SITE)).items
-    names = {each["Accession"]: each["PatientName"] for row in rows for each in row["orders"]}
+    names = {order["Accession"]: order["PatientName"] for row in rows for order in row["orders"]}
     assert names == {"F1": "BETTER^TILDA", "F2": "BETTER^TILDA"}
 
 

@@ -202,7 +202,7 @@ async def test_a_listener_that_is_not_loaded_yet(
             node.use(definitions)
         events = []
         async for outcomes in node.apply(inbox.claim(hospital.time(), 1)):
-            events += [each.event for each in outcomes]
+            events += [outcome.event for outcome in outcomes]
             inbox.settle(outcomes, hospital.time())
         assert events == [QueueEvent.ACCEPTED]
         assert loaded_on

@@ -35,7 +35,7 @@ class Service:
         self.batches.append(len(launches))
         if self.fail is not None:
             raise self.fail
-        return [self._result(each) for each in launches]
+        return [self._result(launch) for launch in launches]
 
     def token_of(self, site: str) -> str:
         return site
@@ -60,8 +60,8 @@ async def launch_all(
 
 def reports(results: Sequence[LaunchResponse | BaseException]) -> list[str]:
     return [
-        str(each.report_id) if isinstance(each, LaunchResponse) else type(each).__name__
-        for each in results
+        str(result.report_id) if isinstance(result, LaunchResponse) else type(result).__name__
+        for result in results
     ]
 
 

@@ -103,7 +103,7 @@ def test_a_message_that_is_tried_again_undoes_no_newer_one() -> None:
 def test_an_accession_of_two_patients_is_two_orders() -> None:
     """Events are merged only if they are about the same patient."""
     events = procedures(2)
-    assert len(merge_events([*events, *(replace(each, mrn="M2") for each in events)])) == 2
+    assert len(merge_events([*events, *(replace(event, mrn="M2") for event in events)])) == 2
 
 
 Ordered, Draft = ReportStatus.ORDERED, ReportStatus.DRAFT
@@ -159,7 +159,7 @@ def test_group_to_link(
 ) -> None:
     """The anchor is first. The group is empty if nothing is to be linked."""
     chosen = group_to_link(key(order), members(known), records)
-    assert "".join(each.accession for each in chosen) == expected
+    assert "".join(order_key.accession for order_key in chosen) == expected
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def group(
 async def accessions(hospital: Hospital, accession: str) -> Sequence[str]:
     """Return all accessions in the report of one order, anchor first."""
     record = await hospital.report(accession)
-    return [each.accession for each in record.orders] if record else []
+    return [order.accession for order in record.orders] if record else []
 
 
 def notes(hospital: Hospital) -> str:

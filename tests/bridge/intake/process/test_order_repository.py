@@ -31,7 +31,7 @@ def batch(number: int) -> list[ClaimedMessage]:
 
 
 def claimed(number: int, payload: bytes, mapping: str = "orders") -> ClaimedMessage:
-    versions = {each.name: each.version for each in LISTENING.definitions}
+    versions = {definition.name: definition.version for definition in LISTENING.definitions}
     return ClaimedMessage(
         number, payload, "ris", mapping, versions[mapping], (number,), 1, 0, 0, ""
     )
@@ -58,7 +58,9 @@ def test_inline_and_thread_reads(repository: OrderRepository, database: Database
     inline, read = both(repository, batch(3))
     assert [job.events[0].mrn for job in read.jobs] == ["M1", "M3"]
     # waits for messages about M9
-    assert [(each.message_id, each.lane) for each in read.requeued] == [(2, lane("SITE1|M9"))]
+    assert [(outcome.message_id, outcome.lane) for outcome in read.requeued] == [
+        (2, lane("SITE1|M9"))
+    ]
     assert inline == (read if database.short_work is not None else None)
 
 

@@ -191,7 +191,9 @@ OUTCOMES: dict[tuple[str, ...], str | None] = {
     ("NW", "HD", "RL"): "First",
     ("NW", "HD", "XO"): None,
 }
-ARRIVALS = [(events, each) for events in OUTCOMES for each in permutations(range(len(events)))]
+ARRIVALS = [
+    (events, permutation) for events in OUTCOMES for permutation in permutations(range(len(events)))
+]
 
 
 async def test_any_order_of_arrival(hospital: Hospital) -> None:
@@ -257,7 +259,7 @@ async def test_an_order_after_its_change_is_linked(hospital: Hospital) -> None:
     await hospital.send(order_message(order_group("NW", "P2", "F2") + study, sent=2))
     record = await hospital.report("F2")
     assert record is not None
-    assert [each.accession for each in record.orders] == ["F1", "F2"]
+    assert [order.accession for order in record.orders] == ["F1", "F2"]
 
 
 async def test_a_change_that_gives_another_accession(hospital: Hospital) -> None:

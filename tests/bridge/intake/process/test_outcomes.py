@@ -114,7 +114,7 @@ async def test_no_call_after_the_lease(tmp_path: Path, database: Database) -> No
             claimed = inbox.claim(hospital.time(), 1)
             seconds += pause
             async for outcomes in node.apply(claimed):
-                events += [each.event for each in outcomes]
+                events += [outcome.event for outcome in outcomes]
                 listed = await hospital.client.worklist(SITE)
                 assert len(listed.items) == events.count(QueueEvent.ACCEPTED)
                 inbox.settle(outcomes, hospital.time())
@@ -152,9 +152,9 @@ async def test_no_further_call_after_the_lease(
 
         hospital.http.event_hooks["request"].append(freeze)
         events = [
-            each.event
+            outcome.event
             async for outcomes in processor(hospital, repository).apply([claimed])
-            for each in outcomes
+            for outcome in outcomes
         ]
         assert events == [QueueEvent.POSTPONED]
         orders = [

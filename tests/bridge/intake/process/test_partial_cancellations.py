@@ -214,9 +214,9 @@ KEY_TAGS = {"SiteID": "S", "PatientMRN": "M", "Accession": "A"}
 def test_every_arrival(actions: tuple[OrderAction, ...]) -> None:
     """The times decide. A hold after a cancellation applies to an order that arrives late."""
     wrong = [
-        each
-        for each in permutations(range(len(actions)))
-        if final_state(actions, each) != OUTCOMES[actions]
+        permutation
+        for permutation in permutations(range(len(actions)))
+        if final_state(actions, permutation) != OUTCOMES[actions]
     ]
     assert not wrong
 

@@ -203,7 +203,7 @@ def evaluate(listening: ListenerPolicy, payload: bytes) -> tuple[Verdict, Arriva
 
 
 def comparable(verdict: Verdict) -> tuple[object, ...]:
-    refusals = [(type(each), each.place, each.text) for each in verdict.refusals]
+    refusals = [(type(refusal), refusal.place, refusal.text) for refusal in verdict.refusals]
     return verdict.lanes, verdict.parts, verdict.charset_suspect, refusals
 
 
@@ -266,9 +266,9 @@ def test_the_process_is_killed_during_evaluation(offload: Offload, tmp_path: Pat
     evaluator = FrameEvaluator(replace(LISTENING, offload=offload), errors.append)
     with killed(offload, tmp_path):
         verdict = evaluator.evaluate(Frame(order() + NOTE), NOW)
-    assert [type(each) for each in verdict.refusals] == [InternalError]
+    assert [type(refusal) for refusal in verdict.refusals] == [InternalError]
     assert (verdict.lanes, verdict.is_internal_error) == ((), True)
-    assert [type(each) for each in errors] == [WorkerFailed]
+    assert [type(error) for error in errors] == [WorkerFailed]
     assert evaluate(replace(LISTENING, offload=offload), order() + NOTE)[0].lanes  # left alone
 
 
@@ -421,7 +421,7 @@ async def test_a_frame_whose_patterns_take_long_is_evaluated_on_a_thread(
 def test_large_patterns_use_a_thread() -> None:
     """A thread matches large patterns, the loop small ones."""
     assert listening("large").needs_thread
-    assert not any(each.needs_thread for each in LISTENING.definitions)
+    assert not any(definition.needs_thread for definition in LISTENING.definitions)
 
 
 class States:

@@ -206,7 +206,7 @@ async def test_enhanced_mode(
     async with open_intake(database) as intake:
         payload = order(accept=accept, application=application)
         replies = await intake.send(payload)
-        assert [read_ack(each).code for each in replies] == good
+        assert [read_ack(reply).code for reply in replies] == good
         assert len({each.split(b"|")[9] for each in replies}) == len(replies)
         again = await intake.send(payload)
         assert again == replies
@@ -270,7 +270,7 @@ async def test_applied_in_enhanced_mode(database: Database) -> None:
         database, completion=FixedCompletion(), acknowledge=Acknowledge.APPLIED
     ) as intake:
         replies = await intake.send(order(accept="AL", application="AL"))
-        assert [read_ack(each).code for each in replies] == ["CA"]
+        assert [read_ack(reply).code for reply in replies] == ["CA"]
         await eventually_async(lambda: bool(intake.caller.later))
         assert [read_ack(each).code for each in intake.caller.later] == ["AA"]
 
@@ -383,7 +383,7 @@ async def test_processing_ids(database: Database) -> None:
         return [order(number).replace(b"|P|", b"|%b|" % name) for number, name in cases]
 
     async with open_intake(database) as intake:
-        refused = [await intake.ask(each) for each in tests(1)]
+        refused = [await intake.ask(test) for test in tests(1)]
         assert [(each.code, each.error_codes[0]) for each in refused] == [("AR", "202")] * 3
         assert (await intake.ask(order("P1"))).code == "AA"
     async with open_intake(database, processing_ids=frozenset({"P", "T"})) as intake:

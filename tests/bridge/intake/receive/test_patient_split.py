@@ -86,8 +86,8 @@ async def test_the_next_message_of_the_connection(database: Database) -> None:
         payloads = [MANY + b"NTE|1||" + b"x" * (LARGE // 2) + b"\r", order("ID2", mrn="O1")]
         try:
             first, second = (
-                as_deferred(offload, Frame(each), RecordingPeer()).asFuture(loop)
-                for each in payloads
+                as_deferred(offload, Frame(payload), RecordingPeer()).asFuture(loop)
+                for payload in payloads
             )
             await second
         finally:

@@ -153,7 +153,7 @@ async def test_enhanced_mode(database: Database) -> None:
     modes: dict[str, Any] = {"accept": "AL", "application": "AL"}
     async with open_intake(database, numbers=CHECK) as intake:
         replies = [read_ack(each) for each in await intake.send(numbered("1", **modes))]
-        assert [(str(each.code), each.expected_sequence_number) for each in replies] == [
+        assert [(str(reply.code), reply.expected_sequence_number) for reply in replies] == [
             ("CA", "1"),
             ("AA", "1"),
         ]
@@ -189,7 +189,7 @@ async def test_many_at_once(database: Database) -> None:
     """Concurrent frames are checked in their order."""
     async with open_intake(database, numbers=CHECK) as intake:
         payloads = [numbered(str(number)) for number in range(1, 21)]
-        replies = await asyncio.gather(*(reply_of(intake, each) for each in payloads))
+        replies = await asyncio.gather(*(reply_of(intake, payload) for payload in payloads))
         assert replies == [("AA", "", str(number)) for number in range(1, 21)]
 
 

@@ -199,7 +199,7 @@ async def test_refuse_or_warn(database: Database, *, refuse: bool, code: str) ->
         requests = [
             as_deferred(handle, Frame(order(f"ID{n}", f"A{n}")), RecordingPeer()) for n in (1, 2, 3)
         ]
-        first, *others = [await each.asFuture(loop) for each in requests]
+        first, *others = [await request.asFuture(loop) for request in requests]
         acknowledgment = read_ack(first[0])
         assert acknowledgment.code == code
         assert acknowledgment.error_codes == (("101",) if refuse else ())

@@ -163,7 +163,11 @@ async def status(body: StatusBody, request: Request) -> Response:
     )
     if not body.texts or not consume_quota(request, QuotaName.EXPORTS, len(texts)):
         return FastJsonResponse(records)
-    exported = _pairs(each for each in records if each.report_id in texts)
+    exported = _pairs(
+        status_record_body
+        for status_record_body in records
+        if status_record_body.report_id in texts
+    )
     events = access_events(request, "export", (site for site, _ in exported), exported)
     engine_of(request).audit_buffer.add(events)
     return FastJsonResponse(
@@ -176,7 +180,7 @@ async def status(body: StatusBody, request: Request) -> Response:
 
 def _pairs(records: Iterable[StatusRecordBody]) -> list[tuple[str, str]]:
     """Return (site, report id) of each record."""
-    return [(each.orders[0].site, each.report_id) for each in records]
+    return [(record.orders[0].site, record.report_id) for record in records]
 
 
 @router.get("/report/content", response_model=ContentResponse, responses=problems())
@@ -339,7 +343,7 @@ async def worklist(
         "worklist",
         [RequestSite(query.site_id)],
         lambda session: read_worklist(session, query, now),
-        shown=lambda found: [(query.site_id, each["reportId"]) for each in found.items],
+        shown=lambda found: [(query.site_id, item["reportId"]) for item in found.items],
         unrecorded=request.state.caller.service,
     )
     return FastJsonResponse(page)

@@ -214,7 +214,7 @@ class EventWriter:
             self.cursor = state.changed[-1].cursor
         if state.other_windows != self._other_windows:
             self._other_windows = state.other_windows
-            others = [each.as_json() for each in state.other_windows]
+            others = [window.as_json() for window in state.other_windows]
             messages.append(format_event("presence", {"others": others}))
         if state.target is not None and state.target.sequence != self._sequence:
             self._sequence = state.target.sequence

@@ -96,7 +96,7 @@ async def rows(
         return read_rows(session, query, account_id, engine.clock())
 
     found = await engine.work.read_session(reading)
-    shown = [(query.site_id, each["reportId"]) for each in found.items]
+    shown = [(query.site_id, item["reportId"]) for item in found.items]
     engine.audit_buffer.add(access_events(request, "worklist", [query.site_id], shown))
     return JSONResponse(found.as_json())
 
@@ -115,11 +115,11 @@ async def site(
         readers = users.members(connection, SiteID) if role is SiteRole.ADMINISTRATOR else []
         return {
             "locations": list(get_site(connection, SiteID).locations),
-            "prelimGroups": [{"name": each["name"], "tags": each["tags"]} for each in groups],
+            "prelimGroups": [{"name": group["name"], "tags": group["tags"]} for group in groups],
             "readers": [
-                {"email": each.email, "name": each.name or each.email}
-                for each in readers
-                if not each.disabled
+                {"email": reader.email, "name": reader.name or reader.email}
+                for reader in readers
+                if not reader.disabled
             ],
         }
 
@@ -156,7 +156,7 @@ async def changes(
                 notification.cancel()
                 break
             await wait_notified(notification, min(left, POLL_SECONDS))
-    changed = dict.fromkeys(str(each["reportId"]) for each in page.changes)
+    changed = dict.fromkeys(str(change["reportId"]) for change in page.changes)
     return JSONResponse({"reportIds": list(changed), "cursor": page.cursor})
 
 
