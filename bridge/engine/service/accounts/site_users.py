@@ -131,7 +131,7 @@ def set_signature(work: Work, site_id: str, email: str, image: str | None) -> No
 def _member(work: Work, site_id: str, email: str) -> SiteUser:
     person = users.find_member(work.connection, site_id, email)
     if person is None:
-        raise EngineError(ErrorCode.USER_NOT_FOUND, pointer="/email")
+        raise EngineError(ErrorCode.USER_NOT_FOUND, status=404, pointer="/email")
     return person
 
 
