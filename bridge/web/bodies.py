@@ -7,6 +7,7 @@ examines the request line, `is_own_page` the origin.
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final, Self
@@ -174,24 +175,24 @@ class BoundedRequest(Request):
             self._reserved += count
 
 
-class BoundedRoute(APIRoute):
+class BoundedRoute(APIRoute, ABC):
     """
     A route that admits the caller, and then reads the body within a limit.
 
     FastAPI alone would read and parse the body of an unknown client.
     """
 
+    @abstractmethod
     async def admit(self, request: Request) -> None:
         """Raise unless the caller may send this request."""
-        raise NotImplementedError
 
+    @abstractmethod
     def bounded(self, request: Request) -> AbstractContextManager[BoundedRequest]:
         """Return the request with the limit of its body; turn errors of the limit into others."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def read_body(self, request: Any) -> None:
         """Read the body; raise if it is not as the route requires."""
-        raise NotImplementedError
 
     @override
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

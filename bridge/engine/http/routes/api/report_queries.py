@@ -163,11 +163,7 @@ async def status(body: StatusBody, request: Request) -> Response:
     )
     if not body.texts or not consume_quota(request, QuotaName.EXPORTS, len(texts)):
         return FastJsonResponse(records)
-    exported = _pairs(
-        status_record_body
-        for status_record_body in records
-        if status_record_body.report_id in texts
-    )
+    exported = _pairs(status for status in records if status.report_id in texts)
     events = access_events(request, "export", (site for site, _ in exported), exported)
     engine_of(request).audit_buffer.add(events)
     return FastJsonResponse(
