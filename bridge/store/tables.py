@@ -1,7 +1,7 @@
 """
 The tables of the bridge, as SQLModel classes; a test compares them with the migrations.
 
-Statements use the `Table` of a class, such as `ORDERS`. Moments are milliseconds since the Unix
+Statements use the `Table` of a class, such as `ORDERS`. Times are milliseconds since the Unix
 epoch. Tags and other documents are stored as JSON texts. The tables of the queues are in
 `bridge.queue.statements`.
 """
