@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.embedding.conftest import Installed
 from tests.browser.embedding.kinds import HostKind
@@ -178,21 +178,55 @@ def test_inactivity_saves_and_signs_out(viewer: Viewer) -> None:
     viewer.page.clock.install()
     viewer.open()
     viewer.type("Kept.")
-    viewer.page.clock.run_for(29 * 60_000)
+    with viewer.page.expect_request("**/session/activity"):
+        viewer.page.clock.fast_forward("00:31")
+    viewer.page.clock.fast_forward("28:29")
     with viewer.page.expect_request("**/session/activity"):  # the frame has received it
         viewer.act("user_activity")
-    viewer.page.clock.run_for(5 * 60_000)
+    viewer.page.clock.fast_forward("05:00")
     viewer.frame.locator(".ProseMirror").wait_for()
-    viewer.page.clock.run_for(24 * 60_000 + 20_000)
+    viewer.page.clock.fast_forward("24:20")
     viewer.frame.get_by_role("timer").wait_for()
-    viewer.page.clock.run_for(60_000)
+    viewer.page.clock.fast_forward("01:00")
+    require_signed_out_with_text(viewer)
+
+
+@ONE_KIND
+def test_an_interrupted_save_is_repeated_before_the_end_of_the_session(viewer: Viewer) -> None:
+    """The browser cannot keep the text; the connection returns after the first attempts."""
+    viewer.page.add_init_script("Object.defineProperty(window, 'indexedDB', { value: undefined });")
+    ending = False
+    attempts: list[str] = []
+
+    def interrupt(route: Route) -> None:
+        if ending:
+            attempts.append(route.request.url)
+        if len(attempts) < 3:
+            route.abort()
+        else:
+            route.continue_()
+
+    viewer.page.clock.install()
+    viewer.page.route("**/session/save", interrupt)
+    viewer.open()
+    viewer.type("Kept.")
+    viewer.page.clock.fast_forward("29:20")
+    viewer.frame.get_by_role("timer").wait_for()
+    ending = True
+    viewer.page.clock.fast_forward("01:00")
+    require_signed_out_with_text(viewer)
+    assert len(attempts) == 3
+
+
+def require_signed_out_with_text(viewer: Viewer) -> None:
+    """The session has ended, the text `Kept.` is saved, and the report is a Draft."""
+    # The browser prints requests that were interrupted, or refused after the end of the session.
+    viewer.expected = "Failed to load resource"
     assert viewer.event("session_expired")["reason"] == "inactivity"
     viewer.frame.get_by_text("You are signed out").wait_for()
     assert viewer.reports.launch()["reportStatus"] == "Draft"
     exported = viewer.reports.api("export/json", clinicalInfo=viewer.reports.identity()).json()
     assert exported["reportInfo"]["content"] == "Kept."
-    # The browser prints requests that were refused after the end of the session.
-    viewer.expected = "Failed to load resource"
 
 
 WEBVIEW = """
