@@ -1,6 +1,7 @@
-"""The refusals of the engine, and the exceptions that end a request with one."""
+"""The exception that ends a request of the engine with a problem."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from bridge.contract.errors import ErrorCode
 from bridge.errors import BridgeError
@@ -8,9 +9,10 @@ from bridge.errors import BridgeError
 
 class EngineError(BridgeError):
     """
-    A refusal. `pointer` is the JSON pointer of the faulty part of the request, or empty.
+    A refusal, with what its response has.
 
-    `more` are further faulty parts, each with its detail. `status` replaces that of the code.
+    `pointer` is the JSON pointer of the part of the request that `detail` is about, or empty.
+    `errors` are all faulty parts, each with a message. `status` replaces that of the code.
     """
 
     def __init__(
@@ -19,12 +21,14 @@ class EngineError(BridgeError):
         detail: str = "",
         *,
         pointer: str = "",
-        more: Sequence[tuple[str, str]] = (),
+        errors: Sequence[tuple[str, str]] = (),
         status: int = 0,
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.code = code
         self.status = status or code.status
         self.detail = detail or code.text
         self.pointer = pointer
-        self.more = tuple(more)
+        self.errors = ((pointer, self.detail), *errors) if pointer else tuple(errors)
+        self.headers = headers
         super().__init__(self.detail)

@@ -123,7 +123,7 @@ def _require_identity(tags: Mapping[str, str], limits: SizeLimits) -> None:
     ]
     if missing:
         (pointer, detail), *others = missing
-        raise EngineError(ErrorCode.MISSING_TAG, detail, pointer=pointer, more=others)
+        raise EngineError(ErrorCode.MISSING_TAG, detail, pointer=pointer, errors=others)
     for name in IDENTITY_TAGS:
         if has_invisible(tags[name]):
             detail = f"{name} has control characters, line ends or direction marks"

@@ -11,7 +11,7 @@ does not.
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -27,20 +27,12 @@ from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import EngineState
 from bridge.engine.http.requests import error_handlers
 from bridge.engine.http.requests.error_handlers import (
-    UNAVAILABLE,
     HeadRequests,
     NulRefusal,
     ResponseEnvelope,
-    problem_of,
 )
 from bridge.engine.http.requests.guard import TOKEN_HEADER
-from bridge.engine.http.requests.response_bodies import (
-    MEDIA_TYPE,
-    FieldError,
-    Problem,
-    too_large,
-    unauthorized,
-)
+from bridge.engine.http.requests.response_bodies import MEDIA_TYPE, problem_of
 from bridge.engine.http.routes.admin import administration, system_accounts, upkeep
 from bridge.engine.http.routes.api import exports, orders, report_queries, signing
 from bridge.engine.http.routes.app import (
@@ -57,6 +49,7 @@ from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.settings import EngineSettings
 from bridge.executors import Threads
 from bridge.store.database import Database
+from bridge.web.bodies import BodyTooLarge
 
 ACCOUNT_PREFIX = "/reporting/api/account"
 
@@ -208,25 +201,21 @@ _HEADERS: Mapping[str, Mapping[str, str]] = {
     "503": {"Retry-After": "Seconds"},
 }
 
-_INVALID_REQUEST = Problem(
-    ErrorCode.INVALID_REQUEST,
-    "/clinicalInfo: Field required",
-    (FieldError("/clinicalInfo", "Field required"),),
-)
-_TOO_MANY = Problem(ErrorCode.TOO_MANY_REQUESTS, "more than 1200 requests in 60 seconds")
-_GENERAL: Mapping[str, tuple[Problem, ...]] = {
-    "400": (_INVALID_REQUEST,),
-    "401": (unauthorized().problem,),
-    "403": (problem_of(EngineError(ErrorCode.FORBIDDEN)),),
-    "404": (
-        problem_of(EngineError(ErrorCode.SITE_NOT_FOUND)),
-        problem_of(EngineError(ErrorCode.REPORT_NOT_FOUND)),
+_GENERAL: tuple[EngineError, ...] = (
+    EngineError(
+        ErrorCode.INVALID_REQUEST,
+        "/clinicalInfo: Field required",
+        errors=[("/clinicalInfo", "Field required")],
     ),
-    "409": (problem_of(EngineError(ErrorCode.CHANGED)),),
-    "413": (too_large(67_108_864).problem,),
-    "429": (_TOO_MANY,),
-    "503": (UNAVAILABLE,),
-}
+    EngineError(ErrorCode.UNAUTHORIZED),
+    EngineError(ErrorCode.FORBIDDEN),
+    EngineError(ErrorCode.SITE_NOT_FOUND),
+    EngineError(ErrorCode.REPORT_NOT_FOUND),
+    EngineError(ErrorCode.CHANGED),
+    EngineError(ErrorCode.TOO_LARGE, str(BodyTooLarge(67_108_864))),
+    EngineError(ErrorCode.TOO_MANY_REQUESTS, "more than 1200 requests in 60 seconds"),
+    EngineError(ErrorCode.UNAVAILABLE),
+)
 
 _RULES: Mapping[str, tuple[ErrorCode, ...]] = {  # by path below /api/report/
     "launch/clinical": (ErrorCode.PLACEHOLDER_IDENTIFIER, ErrorCode.UNKNOWN_LOCATION),
@@ -337,21 +326,17 @@ def _add_examples(path: str, status: str, body: dict[str, Any]) -> None:
         body["examples"] = {
             code: {
                 "summary": problem.detail,
-                "value": problem.body(instance=path, request_id=_REQUEST_ID),
+                "value": problem_of(problem, path, _REQUEST_ID),
             }
             for code, problem in found.items()
         }
 
 
-def _problems(path: str) -> Iterator[Problem]:
-    """Yield the known problems of a path, the specific ones first."""
+def _problems(path: str) -> list[EngineError]:
+    """Return the known problems of a path, the specific ones first."""
     name = path.removeprefix("/api/report/")
-    for reason in _RULES.get(name, ()):
-        yield problem_of(EngineError(reason))
-    for error in _ERRORS.get(name, ()):
-        yield problem_of(error)
-    for problems in _GENERAL.values():
-        yield from problems
+    rules = map(EngineError, _RULES.get(name, ()))
+    return [*rules, *_ERRORS.get(name, ()), *_GENERAL]
 
 
 def _add_headers(response: dict[str, Any], headers: Mapping[str, str]) -> None:

@@ -27,7 +27,8 @@ from bridge.engine.documents.qr import data_uri
 from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.requests.audit_events import audit_event, request_origin
-from bridge.engine.http.requests.error_handlers import problem_of, validation_problem
+from bridge.engine.http.requests.error_handlers import validation_problem
+from bridge.engine.http.requests.response_bodies import problem_of
 from bridge.engine.http.requests.use_cases import actor_of
 from bridge.engine.http.window_handover import with_follow_outcome
 from bridge.engine.launch import LaunchInput, LaunchOutcome, NamedUser, file_lists
@@ -179,13 +180,13 @@ def _response_of(
     """Return the response or problem of one launch; a parsed one takes the next of `outcomes`."""
     if isinstance(parsed, ValidationError):
         errors = [{**error, "loc": ("body", *error["loc"])} for error in parsed.errors()]
-        return validation_problem(errors).body(instance=instance, request_id=request_id)
+        return problem_of(validation_problem(errors), instance, request_id)
     if isinstance(parsed, EngineError):
-        return problem_of(parsed).body(instance=instance, request_id=request_id)
+        return problem_of(parsed, instance, request_id)
     body, _, options = parsed
     outcome = next(outcomes)
     if isinstance(outcome, EngineError):
-        return problem_of(outcome).body(instance=instance, request_id=request_id)
+        return problem_of(outcome, instance, request_id)
     return launch_response(outcome, body.response.type, options, base)
 
 

@@ -33,7 +33,7 @@ from bridge.engine.http.requests.guard import (
     is_framed,
     is_framed_by_other_site,
 )
-from bridge.engine.http.requests.response_bodies import HttpProblem, bad_request, unauthorized
+from bridge.engine.http.requests.response_bodies import unauthorized
 from bridge.engine.http.sign_in.account_session import signed_in_account
 from bridge.engine.http.sign_in.password_sign_in import login_page
 from bridge.engine.http.window_handover import wait_for_handover
@@ -228,19 +228,15 @@ async def open_init_link(request: Request) -> Response:
         if not query.get("token"):
             return await _init_from_query(engine, request, query)
         return await _prewarm(engine, request, query["token"])
-    except HttpProblem as refusal:
-        record_refusal(request, "init", code=refusal.problem.code)
-        return _notice_with_reason(request, refusal.problem.detail, refusal.problem.status)
     except EngineError as refusal:
         record_refusal(request, "init", code=refusal.code)
-        return _notice_with_reason(request, refusal.detail, refusal.status)
-
-
-def _notice_with_reason(request: Request, detail: str, status: int) -> Response:
-    headers = html_pages.page_headers(["*"])
-    return show_notice(
-        request, NoticeKey.CANNOT_PREPARE, status=status, headers=headers, detail=detail
-    )
+        return show_notice(
+            request,
+            NoticeKey.CANNOT_PREPARE,
+            status=refusal.status,
+            headers=html_pages.page_headers(["*"]),
+            detail=refusal.detail,
+        )
 
 
 async def _prewarm(engine: EngineState, request: Request, handle: str) -> Response:
@@ -275,7 +271,7 @@ async def _init_from_query(
         raise EngineError(ErrorCode.MISSING_PARAMETER, "SiteID is missing", pointer="SiteID")
     chosen = await engine.work.read(lambda connection: preferences_of(connection, site_id))
     if not (engine.settings.browser_init and chosen.browserInit):
-        raise bad_request("the browser route is switched off", code=ErrorCode.ROUTE_DISABLED)
+        raise EngineError(ErrorCode.ROUTE_DISABLED)
     if not any(query.get(name) for name in ("Auth", "UserName", "UserEmail")):
         return await _keep_session(engine, request, site_id)
     for name in ("Auth", "UserName", "UserEmail"):

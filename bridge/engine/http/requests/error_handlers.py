@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.http.requests.audit_events import record_refused_request
-from bridge.engine.http.requests.response_bodies import FieldError, HttpProblem, Problem
+from bridge.engine.http.requests.response_bodies import problem_response
 from bridge.executors import PoolFull
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
 from bridge.web.bodies import has_nul
@@ -41,9 +41,9 @@ HEAD_PAGES = frozenset(
 """Pages that change nothing, so that their GET route also serves HEAD."""
 MAX_INSTANCE = 1024
 """Characters of the request path in a problem's `instance`."""
-INTERNAL = Problem(ErrorCode.INTERNAL_ERROR, "the service failed; the failure was logged")
-NUL_IN_PATH = Problem(ErrorCode.NO_SUCH_PATH, "Not Found")
-NUL_IN_QUERY = Problem(ErrorCode.INVALID_REQUEST, "the query contains a NUL character")
+INTERNAL = EngineError(ErrorCode.INTERNAL_ERROR, "the service failed; the failure was logged")
+NUL_IN_PATH = EngineError(ErrorCode.NO_SUCH_PATH, "Not Found")
+NUL_IN_QUERY = EngineError(ErrorCode.INVALID_REQUEST, "the query contains a NUL character")
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +93,7 @@ class ResponseEnvelope:
             )
             if started:
                 raise
-            response = INTERNAL.response(instance=scope["path"], request_id=request_id)
+            response = problem_response(INTERNAL, scope["path"], request_id)
             await response(scope, receive, send_with_headers)
 
 
@@ -127,7 +127,7 @@ class NulRefusal:
         place, is_in_path, _ = scope["path"].partition("\x00")
         problem = NUL_IN_PATH if is_in_path else NUL_IN_QUERY
         request_id = scope["state"]["request_id"]
-        response = problem.response(instance=place[:MAX_INSTANCE], request_id=request_id)
+        response = problem_response(problem, place[:MAX_INSTANCE], request_id)
         await response(scope, receive, send)
 
 
@@ -136,17 +136,9 @@ def _place(error: Exception) -> str:
     return f"{frames[-1].name}:{frames[-1].lineno}" if frames else ""
 
 
-UNAVAILABLE = Problem(
-    ErrorCode.UNAVAILABLE,
-    "the service is not available at the moment",
-    headers={"Retry-After": "1"},
-)
-BUSY = Problem(
-    ErrorCode.BUSY,
-    "too many documents are being read at the moment",
-    headers={"Retry-After": "2"},
-)
-CHANGED = Problem(ErrorCode.CHANGED, "changed during processing; retry")
+UNAVAILABLE = EngineError(ErrorCode.UNAVAILABLE, headers={"Retry-After": "1"})
+BUSY = EngineError(ErrorCode.BUSY, headers={"Retry-After": "2"})
+CHANGED = EngineError(ErrorCode.CHANGED, "changed during processing; retry")
 _PLAIN_CODES = {404: ErrorCode.NO_SUCH_PATH, 405: ErrorCode.METHOD_NOT_ALLOWED}
 
 
@@ -154,9 +146,8 @@ def install_error_handlers(application: FastAPI, routes: Sequence[BaseRoute]) ->
     """Register the handlers; `routes` are all routes of the application."""
     application.state.routes = tuple(routes)
     application.add_exception_handler(HTTPException, _http_exception)
-    problems: Mapping[type[Exception], Callable[[Any], Problem]] = {
-        HttpProblem: lambda error: error.problem,
-        EngineError: problem_of,
+    problems: Mapping[type[Exception], Callable[[Any], EngineError]] = {
+        EngineError: lambda error: error,
         RequestValidationError: lambda error: validation_problem(error.errors()),
         StoreUnavailable: lambda _: UNAVAILABLE,
         Busy: lambda _: UNAVAILABLE,
@@ -168,34 +159,28 @@ def install_error_handlers(application: FastAPI, routes: Sequence[BaseRoute]) ->
         application.add_exception_handler(kind, _handler(describe))
 
 
-def _handler(describe: Callable[[Any], Problem]) -> Callable[[Request, Exception], Any]:
+def _handler(describe: Callable[[Any], EngineError]) -> Callable[[Request, Exception], Any]:
     async def handle(request: Request, error: Exception) -> Response:
         return respond(request, describe(error))
 
     return handle
 
 
-def respond(request: Request, problem: Problem) -> Response:
+def respond(request: Request, problem: EngineError) -> Response:
     """Return the problem response of a request, and record the refusal."""
     forbidden = problem.status == HTTPStatus.FORBIDDEN
     record_refused_request(request, problem.code, forbidden=forbidden)
     instance = request.url.path[:MAX_INSTANCE]
-    return problem.response(instance=instance, request_id=request.state.request_id)
+    return problem_response(problem, instance, request.state.request_id)
 
 
-def problem_of(error: EngineError) -> Problem:
-    own = [(error.pointer, error.detail)] if error.pointer else []
-    errors = tuple(FieldError(*item) for item in (*own, *error.more))
-    return Problem(error.code, error.detail, errors, own_status=error.status)
-
-
-def validation_problem(errors: Sequence[Any]) -> Problem:
+def validation_problem(errors: Sequence[Any]) -> EngineError:
     """Return the 400 for a body or query that fails validation: places and reasons, no values."""
-    found = [FieldError(_pointer(mistake.get("loc", ())), _message(mistake)) for mistake in errors]
-    first = found[0] if found else FieldError("", "not valid")
+    found = [(_pointer(mistake.get("loc", ())), _message(mistake)) for mistake in errors]
+    pointer, message = found[0] if found else ("", "not valid")
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    detail = f"{first.pointer or 'body'}: {first.message}{more}"
-    return Problem(ErrorCode.INVALID_REQUEST, detail, tuple(found))
+    detail = f"{pointer or 'body'}: {message}{more}"
+    return EngineError(ErrorCode.INVALID_REQUEST, detail, errors=found)
 
 
 def _message(error: Any) -> str:
@@ -218,7 +203,7 @@ async def _http_exception(request: Request, error: Exception) -> Response:
         methods = ", ".join(_methods(request))
         headers.update({"Allow": methods} if methods else {})
     return respond(
-        request, Problem(code, str(error.detail), headers=headers, own_status=error.status_code)
+        request, EngineError(code, str(error.detail), headers=headers, status=error.status_code)
     )
 
 

@@ -23,15 +23,7 @@ from bridge.engine.http.engine_state import EngineState, engine_of, is_loopback
 from bridge.engine.http.report_page import authenticate_page
 from bridge.engine.http.requests.audit_events import note_person, record_refusal
 from bridge.engine.http.requests.request_limits import Allowance
-from bridge.engine.http.requests.response_bodies import (
-    FieldError,
-    HttpProblem,
-    Problem,
-    bad_request,
-    problems,
-    too_large,
-    unauthorized,
-)
+from bridge.engine.http.requests.response_bodies import problems, unauthorized
 from bridge.engine.service.caller import Caller, TokenScope
 from bridge.engine.settings import SizeLimits
 from bridge.network_source import source_of, split_origin
@@ -82,7 +74,7 @@ def require_same_origin(engine: EngineState, request: Request) -> None:
     """Raise 403 unless a page of this service sent the request."""
     if not is_same_origin(engine, request):
         detail = "this request did not come from a page of this service"
-        raise HttpProblem(Problem(ErrorCode.FOREIGN_ORIGIN, detail))
+        raise EngineError(ErrorCode.FOREIGN_ORIGIN, detail)
 
 
 TOKEN_HEADER = "x-access-token"  # noqa: S105  # the name of the header
@@ -111,8 +103,8 @@ class StrictRequest(BoundedRequest):
         try:
             return super().parse(body)
         except DocumentRefused as refusal:
-            place = FieldError("", refusal.reason)
-            raise bad_request(refusal.reason, place, code=ErrorCode.INVALID_JSON) from None
+            reason = refusal.reason
+            raise EngineError(ErrorCode.INVALID_JSON, reason, errors=[("", reason)]) from None
 
 
 @contextmanager
@@ -122,13 +114,12 @@ def bounded_request(request: Request, limit: int) -> Iterator[StrictRequest]:
         with StrictRequest(request, limit) as strict:
             yield strict
     except TooManyValues as refusal:
-        raise HttpProblem(Problem(ErrorCode.TOO_MANY_VALUES, str(refusal))) from None
+        raise EngineError(ErrorCode.TOO_MANY_VALUES, str(refusal)) from None
     except BodyTooLarge as refusal:
-        raise too_large(refusal.limit) from None
+        raise EngineError(ErrorCode.TOO_LARGE, str(refusal)) from None
     except BudgetExhausted as refusal:
         headers = {"Retry-After": "1"}
-        problem = Problem(ErrorCode.OVERLOADED, str(refusal), headers=headers)
-        raise HttpProblem(problem) from None
+        raise EngineError(ErrorCode.OVERLOADED, str(refusal), headers=headers) from None
 
 
 class EngineRoute(BoundedRoute):
@@ -287,7 +278,7 @@ def _enforce(allowance: Allowance | None) -> None:
     if allowance is None or allowance.granted:
         return
     detail = f"more than {allowance.quota.count} requests in {allowance.quota.seconds} seconds"
-    raise HttpProblem(Problem(ErrorCode.TOO_MANY_REQUESTS, detail, headers=allowance.headers()))
+    raise EngineError(ErrorCode.TOO_MANY_REQUESTS, detail, headers=allowance.headers())
 
 
 async def require_json_body(request: StrictRequest) -> None:
@@ -297,13 +288,12 @@ async def require_json_body(request: StrictRequest) -> None:
         return
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
-        raise bad_request("the body is not declared as application/json", code=ErrorCode.NOT_JSON)
+        raise EngineError(ErrorCode.NOT_JSON)
     await request.json()
 
 
 def _check_query(request: Request) -> None:
     for name in SINGLE_VALUED:
         if len(set(request.query_params.getlist(name))) > 1:
-            raise bad_request(
-                "a query parameter has several values", FieldError(name, "is repeated")
-            )
+            detail = "a query parameter has several values"
+            raise EngineError(ErrorCode.INVALID_REQUEST, detail, errors=[(name, "is repeated")])

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bridge.contract.errors import ErrorCode
-from bridge.engine.http.requests.response_bodies import HttpProblem, Problem
+from bridge.engine.errors import EngineError
 from bridge.engine.settings import Quota
 
 Clock = Callable[[], int]
@@ -121,7 +121,7 @@ class WaitingRequests:
     def require_room(self, caller: str) -> None:
         """Raise 429 if the caller is at its limit, and 503 if the process is."""
         if self._callers[caller] >= self._each:
-            raise _refusal(ErrorCode.TOO_MANY_WAITING, "too many requests of this caller wait")
+            raise _refusal(ErrorCode.TOO_MANY_WAITING)
         if self._callers.total() >= self._total:
             raise _refusal(ErrorCode.OVERLOADED, "too many requests wait")
 
@@ -136,6 +136,5 @@ class WaitingRequests:
                 del self._callers[caller]
 
 
-def _refusal(code: ErrorCode, detail: str) -> HttpProblem:
-    headers = {"Retry-After": "5"}
-    return HttpProblem(Problem(code, detail, headers=headers))
+def _refusal(code: ErrorCode, detail: str = "") -> EngineError:
+    return EngineError(code, detail, headers={"Retry-After": "5"})

@@ -7,8 +7,7 @@ status.
 
 import base64
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterator, Mapping
 from http import HTTPStatus
 from itertools import chain
 from typing import Any
@@ -18,89 +17,45 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from typing_extensions import override
 
 from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.web.problems import problem_body
 
 MEDIA_TYPE = "application/problem+json"
 ERROR_CLASS_HEADER = "X-Error-Class"
 
 
-@dataclass(frozen=True, slots=True)
-class FieldError:
-    """One error in a request: a JSON pointer to the place, and a message."""
-
-    pointer: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A problem body; `status` replaces that of the code."""
-
-    code: ErrorCode
-    detail: str
-    errors: Sequence[FieldError] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)
-    own_status: int = 0
-
-    @property
-    def status(self) -> int:
-        return self.own_status or self.code.status
-
-    def body(self, *, instance: str, request_id: str) -> dict[str, object]:
-        """Return the JSON members of the problem body."""
-        return problem_body(
-            self.status,
-            self.code,
-            self.detail,
-            request_id,
-            instance=instance,
-            errors=((error.pointer, error.message) for error in self.errors),
-            retryable=self.code.retryable,
-        )
-
-    def response(self, *, instance: str, request_id: str) -> Response:
-        """Return the response; a 500 of a business rule carries `X-Error-Class: business`."""
-        headers = dict(self.headers)
-        if (
-            self.status == HTTPStatus.INTERNAL_SERVER_ERROR
-            and self.code is not ErrorCode.INTERNAL_ERROR
-        ):
-            headers[ERROR_CLASS_HEADER] = "business"
-        content = json.dumps(self.body(instance=instance, request_id=request_id))
-        return Response(content, self.status, headers, MEDIA_TYPE)
+def problem_of(error: EngineError, instance: str, request_id: str) -> dict[str, object]:
+    """Return the JSON members of a problem body; `instance` is the path of the request."""
+    return problem_body(
+        error.status,
+        error.code,
+        error.detail,
+        request_id,
+        instance=instance,
+        errors=error.errors,
+        retryable=error.code.retryable,
+    )
 
 
-class HttpProblem(Exception):
-    """Raised to end a request with a problem of the HTTP layer, not of an engine rule."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        super().__init__(problem.code)
+def problem_response(error: EngineError, instance: str, request_id: str) -> Response:
+    """Return the response; a 500 of a business rule carries `X-Error-Class: business`."""
+    headers = dict(error.headers)
+    if (
+        error.status == HTTPStatus.INTERNAL_SERVER_ERROR
+        and error.code is not ErrorCode.INTERNAL_ERROR
+    ):
+        headers[ERROR_CLASS_HEADER] = "business"
+    content = json.dumps(problem_of(error, instance, request_id))
+    return Response(content, error.status, headers, MEDIA_TYPE)
 
 
 BY_TOKEN = 'AccessToken header="x-access-token"'  # noqa: S105  # the name of the header
 BY_SESSION = "Bearer"
 
 
-def unauthorized(
-    detail: str = "a valid access token is required", challenge: str = BY_TOKEN
-) -> HttpProblem:
+def unauthorized(detail: str = "", challenge: str = BY_TOKEN) -> EngineError:
     """Return a 401: the token is missing, unknown, expired or revoked (RFC 9110 §11.6)."""
-    return HttpProblem(
-        Problem(ErrorCode.UNAUTHORIZED, detail, headers={"WWW-Authenticate": challenge})
-    )
-
-
-def bad_request(
-    detail: str, *errors: FieldError, code: ErrorCode = ErrorCode.INVALID_REQUEST
-) -> HttpProblem:
-    """Return a refusal, by default the 400 for a request that is not as documented."""
-    return HttpProblem(Problem(code, detail, errors))
-
-
-def too_large(limit: int) -> HttpProblem:
-    """Return a 413: the request body has more bytes than allowed."""
-    return HttpProblem(Problem(ErrorCode.TOO_LARGE, f"the request is larger than {limit} bytes"))
+    return EngineError(ErrorCode.UNAUTHORIZED, detail, headers={"WWW-Authenticate": challenge})
 
 
 class FastJsonResponse(JSONResponse):

@@ -23,7 +23,6 @@ from bridge.contract.requests import OrderIdentity
 from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.requests.audit_events import access_events, audit_event
-from bridge.engine.http.requests.response_bodies import FieldError, bad_request
 from bridge.engine.launch import ResponseWarning, warnings_header
 from bridge.engine.records.tables import Report
 from bridge.engine.service.caller import Caller, require_administrator
@@ -82,8 +81,8 @@ def zone_of(name: str | None) -> ZoneInfo | None:
         return None
     if name not in TIME_ZONES:
         message = "is not an IANA time zone"
-        raise bad_request(
-            f"timeZone {message}", FieldError("/timeZone", message), code=ErrorCode.BAD_ZONE
+        raise EngineError(
+            ErrorCode.BAD_ZONE, f"timeZone {message}", errors=[("/timeZone", message)]
         )
     return ZoneInfo(name)
 
@@ -228,6 +227,7 @@ async def _repeat_of(request: Request, caller: Caller) -> RepeatableRequest | No
     if key is None or not caller.token_id:  # only tokens may repeat a request
         return None
     if not _KEY.fullmatch(key):
-        raise bad_request("the Idempotency-Key is not 1 to 255 visible ASCII characters")
+        detail = "the Idempotency-Key is not 1 to 255 visible ASCII characters"
+        raise EngineError(ErrorCode.INVALID_REQUEST, detail)
     digest = hashlib.sha256(await request.body()).hexdigest()
     return RepeatableRequest(key, caller.token_id, request.url.path, digest)

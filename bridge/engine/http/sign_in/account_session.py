@@ -12,10 +12,10 @@ from typing_extensions import override
 
 from bridge.authority import is_fresh
 from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.requests.audit_events import record_refusal
 from bridge.engine.http.requests.guard import EngineRoute, require_same_origin
-from bridge.engine.http.requests.response_bodies import HttpProblem, Problem
 from bridge.engine.service.accounts.own_account import AccountSession, signed_in
 from bridge.engine.service.accounts.sessions import SEEN_EVERY_MS, BrowserSession, keep_alive
 from bridge.engine.service.caller import Caller
@@ -68,7 +68,7 @@ class AccountRoute(EngineRoute):
         signed = await signed_in_account(engine, request)
         if signed is None:
             record_refusal(request, "account", code="signed_out")
-            raise HttpProblem(Problem(ErrorCode.SIGNED_OUT, "sign in to do this"))
+            raise EngineError(ErrorCode.SIGNED_OUT)
         request.state.signed = signed
         account = signed.account
         request.state.caller = Caller(NO_TOKEN, account.id, account.email)
@@ -81,7 +81,7 @@ def require_recent_proof(request: Request) -> None:
     signed: AccountSession | None = getattr(request.state, "signed", None)
     if signed is not None and not is_fresh(signed.authenticated_at, engine_of(request).clock()):
         detail = "confirm your password to do this, and try again"
-        raise HttpProblem(Problem(ErrorCode.REAUTHENTICATION_REQUIRED, detail))
+        raise EngineError(ErrorCode.REAUTHENTICATION_REQUIRED, detail)
 
 
 async def _signed(request: Request) -> AccountSession:

@@ -68,8 +68,8 @@ async def submit(request: Request, form: Mapping[str, str]) -> Response:
     try:
         return await _complete(request, form, found)
     except TooManyAttempts as refusal:
-        record_refusal(request, "enrol", code=refusal.problem.code)
-        return await _again(request, form, found, "too_many", refusal.problem.status)
+        record_refusal(request, "enrol", code=refusal.code)
+        return await _again(request, form, found, "too_many", refusal.status)
     except EngineError as refusal:
         if refusal.code is not ErrorCode.SIGN_IN_BUSY:
             raise

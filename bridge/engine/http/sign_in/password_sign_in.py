@@ -28,7 +28,6 @@ from bridge.engine.http.engine_state import EngineState, engine_of, peer_of
 from bridge.engine.http.html_pages import language_of
 from bridge.engine.http.requests.audit_events import audit_event, record_refusal
 from bridge.engine.http.requests.guard import is_cross_site, is_framed
-from bridge.engine.http.requests.response_bodies import HttpProblem, Problem
 from bridge.engine.http.sign_in.account_session import account_cookie, cookie_name
 from bridge.engine.links import Binding, Purpose, SealBroken, Sealed, UnknownSealKey
 from bridge.engine.service.accounts import second_factor
@@ -46,13 +45,13 @@ from bridge.engine.service.accounts.users import AccountRef
 from bridge.engine.service.work import ActorRef, Work
 
 
-class TooManyAttempts(HttpProblem):
+class TooManyAttempts(EngineError):
     """Too many attempts to sign in; further ones are refused for some time."""
 
     def __init__(self, seconds: int) -> None:
         detail = "too many attempts to sign in; wait some minutes"
         headers = {"Retry-After": str(seconds)}
-        super().__init__(Problem(ErrorCode.TOO_MANY_ATTEMPTS, detail, headers=headers))
+        super().__init__(ErrorCode.TOO_MANY_ATTEMPTS, detail, headers=headers)
 
 
 async def take_attempt(engine: EngineState, buckets: Sequence[Bucket]) -> SignInAttempt:

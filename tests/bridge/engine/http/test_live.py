@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import select
 
 from bridge.contract import OrderKey
+from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_application import create_application
 from bridge.engine.http.requests.request_limits import WaitingRequests
-from bridge.engine.http.requests.response_bodies import HttpProblem
 from bridge.engine.live.database_executor import wait_notified
 from bridge.engine.service.accounts import users
 from bridge.engine.service.accounts.sessions import SESSIONS
@@ -442,7 +442,7 @@ def test_long_polls_are_limited_per_token(service: Service) -> None:
 def has_room(polls: WaitingRequests) -> bool:
     try:
         polls.require_room("another")
-    except HttpProblem:
+    except EngineError:
         return False
     return True
 

@@ -35,7 +35,7 @@ from bridge.engine.http.app_bodies import (
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.http.requests.guard import AdminRoute
-from bridge.engine.http.requests.response_bodies import FieldError, bad_request, problems
+from bridge.engine.http.requests.response_bodies import problems
 from bridge.engine.http.requests.use_cases import (
     RequestSite,
     actor_of,
@@ -188,10 +188,10 @@ async def add_user(site_id: str, body: UserBody, request: Request) -> Response:
     """Invite a user to a site, or change their name or role there."""
     engine = engine_of(request)
     if "password" in body.model_fields_set and not engine.operator:
-        raise bad_request(
+        raise EngineError(
+            ErrorCode.PASSWORD_NOT_ACCEPTED,
             "only the owner of an account sets its password, by an enrolment link",
-            FieldError("/password", "is not accepted"),
-            code=ErrorCode.PASSWORD_NOT_ACCEPTED,
+            errors=[("/password", "is not accepted")],
         )
     caller: Caller = request.state.caller
     password_hash = None
@@ -332,8 +332,8 @@ async def set_template(
             return to_json(read_document(body.document))
         text = body.text or ""
         if sum(map(text.count, "\n\r[")) > MAX_NODES:  # each becomes a node; counted before parsing
-            message = f"more than {MAX_NODES} lines and fields"
-            raise bad_request(message, FieldError("/text", message), code=ErrorCode.BAD_DOCUMENT)
+            detail = f"more than {MAX_NODES} lines and fields"
+            raise EngineError(ErrorCode.BAD_DOCUMENT, detail, pointer="/text")
         return to_json(read_document(to_json(from_outline(text))))
 
     document = await Threads.DOCUMENTS.run(read)
@@ -420,8 +420,7 @@ async def import_template(
     try:
         title, document = await Threads.DOCUMENTS.run(read_template, body.html)
     except (BadTemplate, BadDocument) as error:
-        problem = FieldError("/html", str(error))
-        raise bad_request(str(error), problem, code=ErrorCode.BAD_TEMPLATE) from None
+        raise EngineError(ErrorCode.BAD_TEMPLATE, str(error), pointer="/html") from None
     name = body.name or title or f"Template {number}"
     return await change_as_administrator(
         request,

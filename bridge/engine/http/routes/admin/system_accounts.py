@@ -28,7 +28,7 @@ from bridge.engine.http.app_bodies import (
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.http.requests.guard import AdminRoute
-from bridge.engine.http.requests.response_bodies import FieldError, bad_request, problems
+from bridge.engine.http.requests.response_bodies import problems
 from bridge.engine.http.requests.use_cases import actor_of
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.accounts import second_factor, sessions, system_accounts, tokens, users
@@ -334,7 +334,7 @@ async def _key_of(engine: EngineState, account_id: str) -> int:
 def _address(email: str) -> str:
     if not is_email(email):
         text = "this is not a valid e-mail address"
-        raise bad_request(text, FieldError("/email", text), code=ErrorCode.BAD_USER)
+        raise EngineError(ErrorCode.BAD_USER, text, pointer="/email")
     return email
 
 

@@ -25,9 +25,10 @@ from bridge.contract.responses import HtmlResponse
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.exports import file_names, html, json_record, pdf, rtf
 from bridge.engine.documents.exports.model import ExportedReport
+from bridge.engine.errors import EngineError
 from bridge.engine.http.requests import response_bodies
 from bridge.engine.http.requests.guard import ExportRoute
-from bridge.engine.http.requests.response_bodies import bad_request, problems
+from bridge.engine.http.requests.response_bodies import problems
 from bridge.engine.http.requests.use_cases import (
     order_id_of,
     read_as_administrator,
@@ -286,11 +287,11 @@ async def export_rtf(body: RtfFileBody, request: Request) -> Response:
 async def export_pdf(body: PdfBody, request: Request) -> Response:
     """Return the report as PDF to the bridge; other callers get 404."""
     if not request.state.caller.service:
-        raise bad_request("Not Found", code=ErrorCode.NO_SUCH_PATH)
+        raise EngineError(ErrorCode.NO_SUCH_PATH, "Not Found")
     try:
         render = _named(pdf.render, "pdf")
         data, disposition = await _export(request, body, render, body.addenda, export_printed)
     except PdfUnavailable as error:
-        raise bad_request(str(error), code=ErrorCode.PDF_UNAVAILABLE) from None
+        raise EngineError(ErrorCode.PDF_UNAVAILABLE, str(error)) from None
     headers = {"Content-Disposition": disposition}
     return response_bodies.bytes_response(data, PDF_TYPE, headers)

@@ -34,8 +34,6 @@ from bridge.engine.http.requests.response_bodies import (
     NO_BODY,
     WARNINGS,
     FastJsonResponse,
-    FieldError,
-    bad_request,
     problems,
 )
 from bridge.engine.http.requests.use_cases import (
@@ -125,9 +123,7 @@ async def _change_group(request: Request, action: str, body: LinkBody, change: R
     limit = engine_of(request).settings.sizes.link_list
     if len(body.clinicalInfo) > limit:
         detail = f"at most {limit} orders in one request"
-        raise bad_request(
-            detail, FieldError("/clinicalInfo", detail), code=ErrorCode.TOO_MANY_ORDERS
-        )
+        raise EngineError(ErrorCode.TOO_MANY_ORDERS, detail, pointer="/clinicalInfo")
     orders = [OrderKey(body.SiteID, each.PatientMRN, each.Accession) for each in body.clinicalInfo]
     site = RequestSite(body.SiteID, body.SiteLocation)
     return await change_as_administrator(
@@ -180,7 +176,7 @@ async def launch_batch(
     limit = engine_of(request).settings.sizes.batch
     if len(bodies) > limit:
         detail = f"at most {limit} launches in one request"
-        raise bad_request(detail, FieldError("", detail), code=ErrorCode.BATCH_TOO_LARGE)
+        raise EngineError(ErrorCode.BATCH_TOO_LARGE, detail, errors=[("", detail)])
     return FastJsonResponse(await launch_requests.launch_batch(request, bodies))
 
 

@@ -28,14 +28,13 @@ from bridge.contract.responses import (
     WaitingBody,
     WorklistResponse,
 )
+from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.long_poll import wait_for_changes
 from bridge.engine.http.requests.audit_events import access_events
 from bridge.engine.http.requests.guard import GuardedRoute, QuotaName, consume_quota
 from bridge.engine.http.requests.response_bodies import (
     FastJsonResponse,
-    FieldError,
-    bad_request,
     problems,
 )
 from bridge.engine.http.requests.use_cases import (
@@ -106,8 +105,9 @@ def _refuse_unknown(request: Request) -> None:
     unknown = sorted(set(request.query_params) - _FILTERS)
     if unknown:
         message = "is no parameter of this endpoint"
-        errors = [FieldError(each[:_MAX_NAMED], message) for each in unknown[:_MAX_NAMED]]
-        raise bad_request(f"{errors[0].pointer} {message}", *errors)
+        errors = [(name[:_MAX_NAMED], message) for name in unknown[:_MAX_NAMED]]
+        detail = f"{errors[0][0]} {message}"
+        raise EngineError(ErrorCode.INVALID_REQUEST, detail, errors=errors)
 
 
 def _identity(
@@ -133,14 +133,10 @@ async def status(body: StatusBody, request: Request) -> Response:
     limit = engine_of(request).settings.sizes.status_list
     if len(body.clinicalInfo) > limit:
         detail = f"at most {limit} orders in one request"
-        raise bad_request(
-            detail, FieldError("/clinicalInfo", detail), code=ErrorCode.TOO_MANY_ORDERS
-        )
+        raise EngineError(ErrorCode.TOO_MANY_ORDERS, detail, pointer="/clinicalInfo")
     if body.texts and len(body.clinicalInfo) > MAX_TEXTS:
         detail = f"at most {MAX_TEXTS} orders in one request with texts"
-        raise bad_request(
-            detail, FieldError("/clinicalInfo", detail), code=ErrorCode.TOO_MANY_ORDERS
-        )
+        raise EngineError(ErrorCode.TOO_MANY_ORDERS, detail, pointer="/clinicalInfo")
     now = engine_of(request).clock()
     identities = [order_id_of(each) for each in body.clinicalInfo]
     sites = [

@@ -23,10 +23,10 @@ from sqlmodel import Session
 from starlette.responses import Response, StreamingResponse
 
 from bridge.contract.requests import Body
+from bridge.engine.errors import EngineError
 from bridge.engine.http import window_handover
 from bridge.engine.http.report_page import ReportPage, ReportPageDep
 from bridge.engine.http.requests.guard import session_router
-from bridge.engine.http.requests.response_bodies import HttpProblem
 from bridge.engine.rules.sync_launch import FollowRefusal
 from bridge.engine.service.accounts.sessions import ends_at
 from bridge.engine.service.launch import link_visits
@@ -144,7 +144,7 @@ async def stream_events(page: ReportPage, after: int | None, stream: str) -> Asy
     engine, session = page.engine, page.session
     try:  # other streams may have begun since the route checked the limit
         engine.streams.require_room(str(session.account_id))
-    except HttpProblem:
+    except EngineError:
         yield "retry: 5000\n\n"
         return
     counted = engine.streams.counted(str(session.account_id))

@@ -14,7 +14,6 @@ from bridge.engine.http import html_pages, link_pages, static_files
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.html_pages import docs_page
 from bridge.engine.http.requests.guard import bounded_request
-from bridge.engine.http.requests.response_bodies import bad_request
 from bridge.engine.http.sign_in import enrolment_page, password_sign_in, single_sign_on
 from bridge.store.errors import StoreError
 
@@ -69,9 +68,9 @@ async def read_form(request: Request) -> dict[str, str]:
     try:
         form = dict(parse_qsl(body.decode("utf-8"), max_num_fields=10))
     except ValueError:
-        raise bad_request("not a form") from None
+        raise EngineError(ErrorCode.INVALID_REQUEST, "not a form") from None
     if any("\x00" in each for each in chain.from_iterable(form.items())):
-        raise bad_request("the form contains a NUL character")
+        raise EngineError(ErrorCode.INVALID_REQUEST, "the form contains a NUL character")
     return form
 
 
@@ -97,7 +96,7 @@ async def assets(name: str, request: Request) -> Response:
     zipped = "gzip" in request.headers.get("accept-encoding", "")
     content = static_files.content(name, compressed=zipped) if media_type else None
     if content is None:
-        raise bad_request("no such file", code=ErrorCode.NO_SUCH_PATH)
+        raise EngineError(ErrorCode.NO_SUCH_PATH, "no such file")
     immutable = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
     headers = _ASSET_HEADERS | immutable | ({"Content-Encoding": "gzip"} if zipped else {})
     return Response(content, headers=headers, media_type=media_type)
@@ -150,7 +149,7 @@ HEADERS = {
 async def host_sdk(name: str) -> Response:
     """Return a file of the SDK."""
     if name not in MEDIA_TYPES:
-        raise bad_request("no such file", code=ErrorCode.NO_SUCH_PATH)
+        raise EngineError(ErrorCode.NO_SUCH_PATH, "no such file")
     path = files("bridge.engine.app").joinpath("assets", "built", "host-sdk", name)
     if not path.is_file():
         raise EngineError(ErrorCode.APP_NOT_BUILT)

@@ -26,7 +26,6 @@ from bridge.engine.http.app_bodies import MacroBody, MappingBody, Trigger
 from bridge.engine.http.report_page import ReportPageDep
 from bridge.engine.http.requests import response_bodies
 from bridge.engine.http.requests.guard import session_router
-from bridge.engine.http.requests.response_bodies import bad_request
 from bridge.engine.http.requests.use_cases import zone_of
 from bridge.engine.records.tables import Report
 from bridge.engine.rules.text.document import restore, to_json
@@ -230,7 +229,7 @@ async def export(
     try:
         data = await Threads.EXPORTS.run(writer.render, exported, chosen)
     except PdfUnavailable as error:
-        raise bad_request(str(error), code=ErrorCode.PDF_UNAVAILABLE) from None
+        raise EngineError(ErrorCode.PDF_UNAVAILABLE, str(error)) from None
     disposition = file_names.attachment(exported, kind.value)
     headers = {**_NO_STORE, "Content-Disposition": disposition}
     return response_bodies.bytes_response(data, writer.media_type, headers)
