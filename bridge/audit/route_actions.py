@@ -48,10 +48,8 @@ ENGINE: Final[Mapping[str, Mapping[str, str]]] = {
     "public_pages": {"login": "login", "enrolled": "enrol"},
     "exports": dict.fromkeys(("export_html", "export_json", "export_rtf", "export_pdf"), "export"),
     "live": {"follow": "follow", "end": "sign-out"},
+    "launches": {"launch": "launch", "launch_batch": "launch", "init": "init"},
     "orders": {
-        "launch": "launch",
-        "launch_batch": "launch",
-        "init": "init",
         "delete": "delete",
         "reset": "reset-order",
         "unassign_report": "unassign",
@@ -84,6 +82,8 @@ ENGINE: Final[Mapping[str, Mapping[str, str]]] = {
         "generate_billing": "billing",
         "share": "share-create",
         "revoke": "share-revoke",
+        "set_macro": "macro-update",
+        "delete_macro": "macro-delete",
     },
     "signing": {
         "sign_report": "sign",
@@ -104,7 +104,6 @@ ENGINE: Final[Mapping[str, Mapping[str, str]]] = {
         "create_token": "token-create",
         "revoke_token": "token-revoke",
     },
-    "report_tools": {"set_macro": "macro-update", "delete_macro": "macro-delete"},
 }
 
 CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {

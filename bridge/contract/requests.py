@@ -21,6 +21,7 @@ from pydantic import (
     Field,
     ModelWrapValidatorHandler,
     StrictBool,
+    StrictInt,
     StringConstraints,
     ValidationError,
     model_validator,
@@ -37,6 +38,7 @@ MAX_MISTAKES: Final = 100
 
 TAG_LENGTH = 1024
 IDENTIFIER_BYTES = 1024
+MAX_TEMPLATE = 999_999_999
 
 
 def _scalar(value: object) -> object:
@@ -145,6 +147,12 @@ OptionalQueryText = Annotated[
     StringConstraints(strip_whitespace=True, max_length=TAG_LENGTH),
     AfterValidator(_require_indexable),
 ]
+
+
+RowId = Annotated[int, Field(ge=1, lt=2**63)]
+TemplateNumber = Annotated[int, Field(ge=1, le=MAX_TEMPLATE)]
+ExpiryDays = Annotated[StrictInt, Field(ge=1, le=3650)]
+"""Days until an access token expires."""
 
 
 class Model(BaseModel):

@@ -12,14 +12,21 @@ import binascii
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import to_json
 
 from bridge.contract import OrderKey
 from bridge.contract.errors import ErrorCode
-from bridge.contract.requests import has_invisible
+from bridge.contract.requests import (
+    MAX_TEMPLATE,
+    ClinicalInfo,
+    KeyImageFile,
+    LaunchBody,
+    LaunchUserInfo,
+    ReportingApp,
+    has_invisible,
+)
 from bridge.engine.documents.errors import BadImage
 from bridge.engine.documents.uploads.images import ImageLimits, accept
 from bridge.engine.errors import EngineError
@@ -37,56 +44,51 @@ from bridge.workers.pool import DocumentTooCostly, DocumentUnparsable, ParsingBu
 from parsers.limits import STRUCTURED_REPORT
 
 IDENTITY_TAGS = ("PatientMRN", "Accession")
-_LOCATION = "SiteLocation"
-_METADATA = "Metadata"
-_NOT_TAGS = frozenset({_LOCATION, _METADATA})
+_NOT_TAGS = frozenset({"SiteLocation", "Metadata"})
 _NO_OPTIONS = ReportingOptions()
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchParts:
-    """The decoded JSON of a launch. Only its shape has been checked."""
-
-    clinical_info: Mapping[str, Any]
-    reporting_app: Mapping[str, Any]
-    user_info: Mapping[str, Any] | None = None
-    structured_reports: Sequence[str] = ()
-    key_images: Sequence[tuple[str, str, str | None]] = ()
-    lazy: bool = False
-    register_order: bool = False
-    force_name: bool = False
-    emptied: Sequence[str] = ()  # tags that were sent empty
-    link_group: str = ""
+_NO_USER = LaunchUserInfo()
 
 
 def read_launch(
-    parts: LaunchParts, limits: SizeLimits, budget: ParsingBudget | None = None
+    body: LaunchBody, limits: SizeLimits, budget: ParsingBudget | None = None, link_group: str = ""
 ) -> LaunchInput:
     """Return the checked launch; raise `EngineError`. Decodes files: call it off the event loop."""
     budget = budget or ParsingBudget()
-    reports = read_structured_reports(parts.structured_reports, limits, budget)
-    attachments = reports + read_key_images(parts.key_images, limits, budget)
-    sent_tags = _tags(parts.clinical_info, limits)
+    files = [file.fileData for file in body.dicomSR or ()]
+    reports = read_structured_reports(files, limits, budget)
+    attachments = reports + _read_key_images(body.keyImages or (), limits, budget)
+    info, user_info = body.clinicalInfo, body.userInfo or _NO_USER
+    sent_tags = _tags(info, limits)
     tags = fill_tags(sent_tags, reports)
     _require_identity(tags, limits)
-    user = _user(parts.user_info)
-    return LaunchInput(
+    email, name = user_info.UserEmail, user_info.UserName
+    launch = LaunchInput(
         identity=OrderKey(tags["SiteID"], tags["PatientMRN"], tags["Accession"]),
         tags=tags,
-        cleared=tuple(name for name in parts.emptied if name not in tags),
-        location=parts.clinical_info.get(_LOCATION, ""),
-        metadata=_metadata(parts.clinical_info.get(_METADATA), limits),
-        app=read_app(parts.reporting_app),
-        user=user,
-        authority=(parts.user_info or {}).get("Auth", ""),
-        force_transfer=(parts.user_info or {}).get("forceOwnershipTransfer", False),
-        lazy=parts.lazy,
-        register_order=_register(parts),
-        force_name=_force_name(parts),
+        cleared=tuple(
+            name for name in info.model_fields_set if getattr(info, name) == "" and name not in tags
+        ),
+        location=info.SiteLocation,
+        metadata=_metadata(info.Metadata, limits),
+        app=_reporting_options(body.reportingApp),
+        user=NamedUser(email, name) if email or name else None,
+        authority=user_info.Auth,
+        force_transfer=user_info.forceOwnershipTransfer,
+        lazy=body.lazyLaunch,
+        register_order=body.registerOrder,
+        force_name=body.forceUpdatePatientName,
         attachments=_drop_repeated(attachments),
         filled=frozenset(tags.keys() - sent_tags.keys()),
-        link_group=parts.link_group,
+        link_group=link_group,
     )
+    if launch.register_order and not launch.lazy:
+        detail = "registerOrder requires lazyLaunch: true"
+        raise EngineError(ErrorCode.REGISTER_NEEDS_LAZY, detail, pointer="/registerOrder")
+    # The name of a file never renames a patient (interface reference, launch).
+    if launch.force_name and not info.PatientName.strip("^ "):
+        detail = "forceUpdatePatientName needs a PatientName in clinicalInfo"
+        raise EngineError(ErrorCode.MISSING_TAG, detail, pointer="/clinicalInfo/PatientName")
+    return launch
 
 
 def fill_tags(sent_tags: Mapping[str, str], files: Sequence[Attachment]) -> dict[str, str]:
@@ -99,10 +101,10 @@ def fill_tags(sent_tags: Mapping[str, str], files: Sequence[Attachment]) -> dict
     return tags
 
 
-def _tags(clinical_info: Mapping[str, Any], limits: SizeLimits) -> dict[str, str]:
+def _tags(info: ClinicalInfo, limits: SizeLimits) -> dict[str, str]:
     tags = {
         name: value
-        for name, value in clinical_info.items()
+        for name, value in vars(info).items()  # ten times as fast as `dict(info)`
         if value and name not in _NOT_TAGS and isinstance(value, str) and value.strip()
     }
     for name in ("KeyFindings", "Notes", "ReasonForExam"):
@@ -152,36 +154,14 @@ def _metadata(value: Any, limits: SizeLimits) -> dict[str, Any] | None:
 def _depth(value: Any) -> int:
     """Return how deep objects and lists are nested; the shape check has limited it already."""
     depth, level = 0, [value]
-    while level := [each for each in level if isinstance(each, (dict, list))]:
+    while level := [value for value in level if isinstance(value, (dict, list))]:
         depth += 1
         level = [
             member
-            for each in level
-            for member in (each.values() if isinstance(each, dict) else each)
+            for value in level
+            for member in (value.values() if isinstance(value, dict) else value)
         ]
     return depth
-
-
-def _user(user_info: Mapping[str, Any] | None) -> NamedUser | None:
-    if user_info is None:
-        return None
-    email, name = user_info.get("UserEmail", ""), user_info.get("UserName", "")
-    return NamedUser(email, name) if email or name else None
-
-
-def _register(parts: LaunchParts) -> bool:
-    if parts.register_order and not parts.lazy:
-        detail = "registerOrder requires lazyLaunch: true"
-        raise EngineError(ErrorCode.REGISTER_NEEDS_LAZY, detail, pointer="/registerOrder")
-    return parts.register_order
-
-
-def _force_name(parts: LaunchParts) -> bool:
-    # The name of a file never renames a patient (interface reference, launch).
-    if parts.force_name and not parts.clinical_info.get("PatientName", "").strip("^ "):
-        detail = "forceUpdatePatientName needs a PatientName in clinicalInfo"
-        raise EngineError(ErrorCode.MISSING_TAG, detail, pointer="/clinicalInfo/PatientName")
-    return parts.force_name
 
 
 def _drop_repeated(attachments: Sequence[Attachment]) -> tuple[Attachment, ...]:
@@ -192,23 +172,19 @@ def _drop_repeated(attachments: Sequence[Attachment]) -> tuple[Attachment, ...]:
     return tuple(found.values())
 
 
-def read_app(options: Mapping[str, Any]) -> ReportingOptions:
-    """Return `reportingApp` with its languages mapped; raise `EngineError`."""
-    if all(option is None or option == "" for option in options.values()):
+def _reporting_options(app: ReportingApp) -> ReportingOptions:
+    if all(option is None or option == "" for option in vars(app).values()):
         return _NO_OPTIONS
-    return_format = options.get("ReturnFormat") or None
-    if return_format is not None and return_format.upper() != "HL7":
-        detail = "ReturnFormat is not HL7"
-        raise EngineError(ErrorCode.UNKNOWN_FORMAT, detail, pointer="/reportingApp/ReturnFormat")
+    if app.ReturnFormat and app.ReturnFormat.upper() != "HL7":
+        pointer = "/reportingApp/ReturnFormat"
+        raise EngineError(ErrorCode.UNKNOWN_FORMAT, pointer=pointer)
     return ReportingOptions(
-        app_language=read_language(options.get("AppLanguage"), "/reportingApp/AppLanguage"),
-        speech_language=read_language(
-            options.get("SpeechLanguage"), "/reportingApp/SpeechLanguage"
-        ),
-        return_format="HL7" if return_format else None,
-        template=_template(options.get("ApplyTemplate")),
-        sync_launch=bool(options.get("SyncLaunch")),
-        auto_compare=options.get("AutoComparePrior"),
+        app_language=read_language(app.AppLanguage, "/reportingApp/AppLanguage"),
+        speech_language=read_language(app.SpeechLanguage, "/reportingApp/SpeechLanguage"),
+        return_format="HL7" if app.ReturnFormat else None,
+        template=_template(app.ApplyTemplate),
+        sync_launch=bool(app.SyncLaunch),
+        auto_compare=app.AutoComparePrior,
     )
 
 
@@ -223,12 +199,10 @@ def read_language(code: str | None, pointer: str) -> str | None:
     return found
 
 
-def _template(value: int | str | None) -> int | None:
-    """Parse a template number; None if it is blank."""
-    if value is None or (isinstance(value, str) and not value.strip()):
+def _template(text: str) -> int | None:
+    if not text:
         return None
-    text = str(value).strip()
-    if not (text.isascii() and text.isdigit()) or len(text) > len("999999999"):
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(MAX_TEMPLATE)):
         detail = "ApplyTemplate is not a template number"
         raise EngineError(ErrorCode.BAD_TEMPLATE, detail, pointer="/reportingApp/ApplyTemplate")
     return int(text)
@@ -284,28 +258,23 @@ def _parse_report(data: bytes, limits: SizeLimits, budget: ParsingBudget) -> dic
     return found
 
 
-def read_key_images(
-    images: Sequence[tuple[str, str, str | None]],
-    limits: SizeLimits,
-    budget: ParsingBudget | None = None,
+def _read_key_images(
+    images: Sequence[KeyImageFile], limits: SizeLimits, budget: ParsingBudget
 ) -> list[Attachment]:
-    """Return the images `(base64, content type, file name)` re-encoded; raise `EngineError`."""
     if len(images) > limits.key_images:
         detail = f"at most {limits.key_images} key images in one request"
         raise EngineError(ErrorCode.TOO_MANY_FILES, detail, pointer="/keyImages")
-    budget = budget or ParsingBudget()
     return [_key_image(image, index, limits, budget) for index, image in enumerate(images)]
 
 
 def _key_image(
-    sent: tuple[str, str, str | None], index: int, limits: SizeLimits, budget: ParsingBudget
+    sent: KeyImageFile, index: int, limits: SizeLimits, budget: ParsingBudget
 ) -> Attachment:
-    text, declared, name = sent
     pointer = f"/keyImages/{index}/imageData"
-    data = _decoded(text, limits.key_image, f"keyImages[{index}]", pointer)
+    data = _decoded(sent.imageData, limits.key_image, f"keyImages[{index}]", pointer)
     try:
         bounds = ImageLimits(limits.key_image, limits.key_image_pixels)
-        image = accept(data, declared, bounds, budget=budget)
+        image = accept(data, sent.contentType, bounds, budget=budget)
     except BadImage as error:
         if error.code is ErrorCode.IMAGE_TYPE_UNSUPPORTED:
             pointer = f"/keyImages/{index}/contentType"
@@ -316,7 +285,7 @@ def _key_image(
         image.sha256,
         image.data,
         image.media_type,
-        name=_file_name(name or ""),
+        name=_file_name(sent.fileName or ""),
         details={"width": image.width, "height": image.height},
     )
 
@@ -340,4 +309,4 @@ def _decoded(text: str, limit: int, named: str, pointer: str) -> bytes:
 def _file_name(name: str) -> str:
     """Return the last part of a path, without control characters."""
     bare = name.replace("\\", "/").rpartition("/")[2]
-    return "".join(each for each in bare if each.isprintable())[:NAME_LENGTH]
+    return "".join(character for character in bare if character.isprintable())[:NAME_LENGTH]

@@ -61,6 +61,18 @@ class Purpose(StrEnum):
     REPEAT = "repeat"
 
 
+PATHS = {
+    Purpose.LAUNCH: "/reporting/launch-report/clinical",
+    Purpose.INIT: "/reporting/init",
+    Purpose.SHARE: "/reporting/shared",
+}
+
+
+def link_address(base_url: str, purpose: Purpose, handle: str) -> str:
+    """Return the address of a link; `handle` is its secret."""
+    return f"{base_url}{PATHS[purpose]}?token={handle}"
+
+
 def new_handle(random_bytes: RandomBytes) -> str:
     """Return 22 characters of the URL-safe base64 alphabet, without padding."""
     return base64.urlsafe_b64encode(random_bytes(HANDLE_BYTES)).rstrip(b"=").decode("ascii")

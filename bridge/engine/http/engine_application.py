@@ -34,14 +34,13 @@ from bridge.engine.http.requests.error_handlers import (
 from bridge.engine.http.requests.guard import TOKEN_HEADER
 from bridge.engine.http.requests.response_bodies import MEDIA_TYPE, problem_of
 from bridge.engine.http.routes.admin import administration, system_accounts, upkeep
-from bridge.engine.http.routes.api import exports, orders, report_queries, signing
+from bridge.engine.http.routes.api import exports, launches, orders, report_queries, signing
 from bridge.engine.http.routes.app import (
     account,
     assistance,
     live,
     public_pages,
     report,
-    report_tools,
     worklist,
 )
 from bridge.engine.http.sign_in.account_session import AccountRoute
@@ -78,7 +77,7 @@ def _account_administration() -> APIRouter:
 # Frequent routes come first, because the framework tries the routes in this order.
 ROUTERS = (
     signing.router,
-    orders.launch_router,
+    launches.router,
     report_queries.router,
     exports.router,
     orders.router,
@@ -93,7 +92,6 @@ ROUTERS = (
     public_pages.sdk_router,
     report.router,
     live.router,
-    report_tools.router,
     assistance.router,
     assistance.recordings,
     account.root,

@@ -21,11 +21,6 @@ from bridge.engine.errors import EngineError
 from bridge.engine.http import html_pages
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.html_pages import NoticeKey, language_of, notice_text, show_notice
-from bridge.engine.http.launch_requests import (
-    issue_session_link,
-    refuse_study_members,
-    session_link,
-)
 from bridge.engine.http.requests.audit_events import audit_event, record_refusal
 from bridge.engine.http.requests.guard import (
     count_failed_token,
@@ -34,6 +29,11 @@ from bridge.engine.http.requests.guard import (
     is_framed_by_other_site,
 )
 from bridge.engine.http.requests.response_bodies import unauthorized
+from bridge.engine.http.routes.api.launches import (
+    issue_session_link,
+    refuse_study_members,
+    session_link,
+)
 from bridge.engine.http.sign_in.account_session import signed_in_account
 from bridge.engine.http.sign_in.password_sign_in import login_page
 from bridge.engine.http.window_handover import wait_for_handover

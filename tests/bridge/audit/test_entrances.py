@@ -65,9 +65,9 @@ WITHOUT = {
     "engine live.activity": "keeps a session alive",
     "engine live.handed_over": "says that a text is saved; the takeover is an event",
     "engine live.stay": "stores that a window stays at its report",
-    "engine report_tools.map_findings": "computes text for the open report",
-    "engine report_tools.presence": "reads who has the report open",
-    "engine report_tools.leave": "ends the presence on the open report",
+    "engine report.map_findings": "computes text for the open report",
+    "engine report.presence": "reads who has the report open",
+    "engine report.leave": "ends the presence on the open report",
     "engine assistance.apply_findings": "computes text for the open report",
     "engine assistance.recognize": "computes text for the open report",
     # Steps of `bridge prune`, `rotate-keys` and `audit export`, which are events as a whole.

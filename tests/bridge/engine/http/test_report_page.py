@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from bridge.engine.errors import EngineError
-from bridge.engine.http.app_bodies import TextBody
+from bridge.engine.http.routes.app.report import TextBody
 from bridge.engine.rules.text.document import MAX_NODES, from_text, to_json
 from tests.bridge.engine.http.engine_service import (
     ADMIN,

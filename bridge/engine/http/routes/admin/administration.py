@@ -5,33 +5,30 @@ trail.
 Only a service token may create a site. Everything within a site requires its administrator.
 """
 
+# ruff: noqa: N815  # the spelling of the interface reference
+
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, BeforeValidator, Field, StrictInt, model_validator
 from starlette.responses import JSONResponse, Response
 
 from bridge.audit import trail
 from bridge.audit.chain import ENGINE_CHAIN
+from bridge.audit.trail import TrailQuery
 from bridge.contract.errors import ErrorCode
+from bridge.contract.requests import (
+    Body,
+    ExpiryDays,
+    Identifier,
+    OptionalIdentifier,
+    RowId,
+    TemplateNumber,
+)
 from bridge.engine.documents.uploads.mrrt import BadTemplate, write_template
 from bridge.engine.documents.uploads.mrrt import import_template as read_template
 from bridge.engine.errors import EngineError
-from bridge.engine.http.app_bodies import (
-    AuditQuery,
-    CodeMapBody,
-    MacroBody,
-    MrrtBody,
-    NewSiteBody,
-    PrelimGroupBody,
-    SignatureBody,
-    SiteBody,
-    SiteChangeBody,
-    TemplateBody,
-    TokenBody,
-    Trigger,
-    UserBody,
-)
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.http.requests.guard import AdminRoute
@@ -43,15 +40,21 @@ from bridge.engine.http.requests.use_cases import (
     read_site,
     require_site_administrator,
 )
+from bridge.engine.http.routes.app.report import MacroBody, Trigger
 from bridge.engine.http.sign_in.account_session import require_recent_proof
+from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import MAX_NODES, BadDocument, restore, to_json
 from bridge.engine.rules.text.plain_text import from_outline
+from bridge.engine.rules.timestamps import parse_iso
 from bridge.engine.service.accounts import passwords, site_users, users
-from bridge.engine.service.caller import Caller, administered_sites
+from bridge.engine.service.caller import Caller, TokenScope, administered_sites
 from bridge.engine.service.launch.link_visits import observed_hosts
 from bridge.engine.service.signing.page_actions import read_document
 from bridge.engine.service.sites import audit_states, billing, macros, site_settings
 from bridge.engine.service.sites.site_settings import (
+    MAX_SIGN_DELAY,
+    Preferences,
+    SiteSettings,
     apply_changes,
     audit_state,
     difference,
@@ -66,9 +69,163 @@ router = APIRouter(
     prefix="/api/admin", tags=["Administration"], route_class=AdminRoute, responses=problems()
 )
 
+Names = Annotated[list[Identifier], Field(max_length=1000)]
+
+
+Delay = Annotated[StrictInt, Field(ge=0, le=MAX_SIGN_DELAY, description="Seconds; 0: none.")]
+Zone = Annotated[Identifier, Field(description="IANA time zone")]
+ImageType = Annotated[str | None, Field(description="Media type of headerImg")]
+HeaderImage = Annotated[str | None, Field(description="Base64; stored re-encoded", repr=False)]
+FooterImage = Annotated[str | None, Field(description="A data URI", repr=False)]
+
+
+class SiteBody(Body):
+    """All settings of a site; absent members get the default of a new site."""
+
+    name: OptionalIdentifier = ""
+    timeZone: Zone = "UTC"
+    signDelay: Delay = 0
+    locations: Names = Field(default_factory=list)
+    hostOrigins: Names = Field(default_factory=list)
+    settings: Preferences = Preferences()
+    headerImgType: ImageType = None
+    headerImg: HeaderImage = None
+    footerImg: FooterImage = None
+
+    def to_settings(self, site_id: str) -> SiteSettings:
+        """Return the settings for the use case; re-encodes images, so call it in a thread."""
+        values = self.model_dump(exclude={"SiteID"})
+        changes = prepare({**values, "name": self.name or site_id})
+        return apply_changes(SiteSettings(site_id), changes)
+
+
+class SiteChangeBody(Body):
+    """Members of a site to change; null restores the default or removes an image."""
+
+    name: OptionalIdentifier | None = None
+    timeZone: Zone | None = None
+    signDelay: Delay | None = None
+    locations: Names | None = None
+    hostOrigins: Names | None = None
+    settings: Preferences | None = None
+    headerImgType: ImageType = None
+    headerImg: HeaderImage = None
+    footerImg: FooterImage = None
+
+    def changes(self) -> dict[str, Any]:
+        """Return the members that were sent."""
+        return self.model_dump(exclude_unset=True)
+
+
+class NewSiteBody(SiteBody):
+    """A new site."""
+
+    SiteID: Identifier
+
+
+class UserBody(Body):
+    """A user of a site."""
+
+    email: Identifier
+    name: OptionalIdentifier = ""
+    role: SiteRole = SiteRole.USER
+    password: Any = Field(
+        default=None, repr=False, description="Not accepted: only the owner sets the password"
+    )
+
+
+class SignatureBody(Body):
+    """The signature image of a user."""
+
+    signature: str | None = Field(description="A data URI; null removes it", repr=False)
+
+
+class TokenBody(Body):
+    """A new token for a user of the site."""
+
+    email: Identifier
+    label: OptionalIdentifier = ""
+    scopes: list[TokenScope] = Field(default_factory=list)
+    expiresDays: ExpiryDays | None = None
+
+
+class PrelimGroupBody(Body):
+    """A prelim group: its tags, members and reviewers (null: all users in no group)."""
+
+    name: Identifier
+    tags: Annotated[list[Identifier], Field(min_length=1, max_length=100)]
+    members: Names = Field(default_factory=list)
+    reviewers: Names | None = None
+
+
+class TemplateBody(Body):
+    """A numbered template: a structured document, or plain text to convert."""
+
+    name: Identifier
+    document: dict[str, Any] | None = None
+    text: Annotated[str | None, Field(max_length=1_000_000)] = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "TemplateBody":
+        if (self.document is None) == (self.text is None):
+            message = "either document or text is needed"
+            raise ValueError(message)
+        return self
+
+
+class MrrtBody(Body):
+    """An IHE MRRT template."""
+
+    html: Annotated[str, Field(min_length=1, max_length=1_000_000, description="HTML5")]
+    name: OptionalIdentifier = Field(default="", description="Default: the file's own title")
+
+
+class CodeMapBody(Body):
+    """A billing code map."""
+
+    csv: Annotated[str, Field(max_length=8_000_000, description="system,match,code,description")]
+
+
+_EventNumber = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+def _parse_time(value: object) -> object:
+    """Parse a time of the query; numbers and times without a zone are refused."""
+    if value is None:
+        return None
+    try:
+        return parse_iso(str(value))
+    except (ValueError, OverflowError):
+        message = "Input should be a time in ISO 8601 with its zone: 2027-01-15T08:00:00Z"
+        raise ValueError(message) from None
+
+
+_DateTime = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+_Time = Annotated[int, BeforeValidator(_parse_time, json_schema_input_type=_DateTime)]
+_Word = Annotated[str, Field(min_length=1, max_length=320)]
+
+
+class AuditQuery(BaseModel):
+    """Filters of audit events; times in ISO 8601 with zone, `user` is an e-mail address."""
+
+    after: _EventNumber | None = None
+    before: Annotated[
+        _EventNumber | None, Field(description="Continues a page of newest events")
+    ] = None
+    since: _Time | None = None
+    until: _Time | None = None
+    action: _Word | None = None
+    user: _Word | None = None
+    reportId: _Word | None = None
+    limit: int = Field(100, ge=1, le=1000)
+
+    def to_query(self, site_id: str) -> TrailQuery:
+        """Return the query for the use case."""
+        span = (self.since, self.until)
+        return TrailQuery(site_id, *span, self.reportId, self.action, self.user, self.before)
+
+
 Rows = list[dict[str, Any]]
-Number = Annotated[int, Path(ge=1, le=999_999_999)]
-Key = Annotated[int, Path(ge=1, lt=2**63)]
 
 
 @router.get("/sites", response_model=Rows)
@@ -264,7 +421,7 @@ async def create_token(site_id: str, body: TokenBody, request: Request) -> Respo
 
 
 @router.delete("/sites/{site_id}/tokens/{token_id}", response_class=Response)
-async def revoke_token(site_id: str, token_id: Key, request: Request) -> Response:
+async def revoke_token(site_id: str, token_id: RowId, request: Request) -> Response:
     """Revoke a token of a user of the site, and the links issued with it."""
     caller: Caller = request.state.caller
     return await change_as_administrator(
@@ -323,7 +480,7 @@ async def list_templates(site_id: str, request: Request) -> Response:
 
 @router.put("/sites/{site_id}/templates/{number}", response_class=Response)
 async def set_template(
-    site_id: str, number: Number, body: TemplateBody, request: Request
+    site_id: str, number: TemplateNumber, body: TemplateBody, request: Request
 ) -> Response:
     """Create or replace a numbered template."""
 
@@ -350,7 +507,7 @@ async def set_template(
 
 
 @router.delete("/sites/{site_id}/templates/{number}", response_class=Response)
-async def delete_template(site_id: str, number: Number, request: Request) -> Response:
+async def delete_template(site_id: str, number: TemplateNumber, request: Request) -> Response:
     """Remove a numbered template."""
     return await change_as_administrator(
         request,
@@ -401,7 +558,7 @@ texts_router = APIRouter(
 
 
 @texts_router.get("/sites/{site_id}/templates/{number}/mrrt", response_model=dict[str, Any])
-async def export_template(site_id: str, number: Number, request: Request) -> Response:
+async def export_template(site_id: str, number: TemplateNumber, request: Request) -> Response:
     """Return a template as an IHE MRRT file: `html`."""
     found = await read_site(request, "template-read", site_id, site_settings.list_templates)
     template = next((each for each in found if each["number"] == number), None)
@@ -413,7 +570,7 @@ async def export_template(site_id: str, number: Number, request: Request) -> Res
 
 @texts_router.put("/sites/{site_id}/templates/{number}/mrrt", response_class=Response)
 async def import_template(
-    site_id: str, number: Number, body: MrrtBody, request: Request
+    site_id: str, number: TemplateNumber, body: MrrtBody, request: Request
 ) -> Response:
     """Create or replace a template from an IHE MRRT file; only its text and fields are used."""
     await require_site_administrator(request, RequestSite(site_id))

@@ -6,30 +6,27 @@ whose command calls the application in its own process, may do more, and may nam
 e-mail address instead of its id.
 """
 
+# ruff: noqa: N815  # the spelling of the interface reference
+
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field, StrictInt
+from pydantic import StrictBool
 from sqlalchemy import Connection
 from starlette.responses import JSONResponse, Response
 
 from bridge.contract.errors import ErrorCode
-from bridge.contract.requests import Body, Identifier, OptionalIdentifier
+from bridge.contract.requests import Body, Identifier
 from bridge.email import is_email
 from bridge.engine.errors import EngineError
-from bridge.engine.http.app_bodies import (
-    AccountBody,
-    EnrolmentBody,
-    SecondFactorBody,
-    SignatureBody,
-)
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.http.requests.guard import AdminRoute
 from bridge.engine.http.requests.response_bodies import problems
 from bridge.engine.http.requests.use_cases import actor_of
+from bridge.engine.http.routes.admin.administration import SignatureBody, TokenBody
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.accounts import second_factor, sessions, system_accounts, tokens, users
 from bridge.engine.service.accounts.site_users import DAY_MS
@@ -46,6 +43,25 @@ router = APIRouter(
 )
 
 _Text = Annotated[str, Query(max_length=320)]
+
+
+class AccountBody(Body):
+    """An account by its id."""
+
+    accountId: Identifier
+
+
+class EnrolmentBody(AccountBody):
+    """An account whose owner must set a new password."""
+
+    secondFactor: StrictBool = False
+    endTokens: StrictBool = True
+
+
+class SecondFactorBody(AccountBody):
+    """Whether an account needs a second factor."""
+
+    required: StrictBool
 
 
 @router.get("", response_model=dict[str, Any])
@@ -166,12 +182,6 @@ class OperatorSignatureBody(SignatureBody):
     email: Identifier
 
 
-class OperatorTokenBody(Body):
-    email: Identifier
-    label: OptionalIdentifier = ""
-    expiresDays: Annotated[StrictInt, Field(ge=1, le=3650)] | None = None  # noqa: N815
-
-
 @operator_router.post("/accounts")
 async def reserve_account(body: AddressBody, request: Request) -> Response:
     """Return the account of an address; create one that is on no site if there is none."""
@@ -232,7 +242,7 @@ async def list_tokens(request: Request, site: str = "") -> Response:
 
 
 @operator_router.post("/tokens")
-async def create_token(body: OperatorTokenBody, request: Request) -> Response:
+async def create_token(body: TokenBody, request: Request) -> Response:
     """Create a token of a user that is valid for all their sites."""
 
     def apply(work: Work) -> dict[str, Any]:

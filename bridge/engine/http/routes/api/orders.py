@@ -1,39 +1,33 @@
 """
-Launches (`launch/clinical`, its batch form, `init`), changes of orders, and patients.
+Changes of orders and patients.
 
 Orders: `delete`, `update-dicomsr`, `reset-order`, `unassign`, `link-orders` and `unlink-orders`.
 Patients: `patient/update`, `patient/merge` and `patient/unmerge`; all are idempotent.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from bridge.contract import OrderKey
 from bridge.contract.errors import ErrorCode
 from bridge.contract.requests import (
-    LAUNCH_EXAMPLE,
     AssignOrderBody,
     DeleteBody,
     FlatIdentity,
-    InitBody,
-    LaunchBody,
     LinkBody,
     PatientMergeBody,
     PatientUpdateBody,
     UpdateStructuredReports,
 )
-from bridge.contract.responses import InitResponse, LaunchResponse, ProblemBody, StatusRecordBody
+from bridge.contract.responses import StatusRecordBody
 from bridge.engine.errors import EngineError
-from bridge.engine.http import launch_requests
 from bridge.engine.http.engine_state import engine_of
-from bridge.engine.http.requests.guard import FileRoute, LaunchRoute, WriteRoute
+from bridge.engine.http.requests.guard import FileRoute, WriteRoute
 from bridge.engine.http.requests.response_bodies import (
     NO_BODY,
     WARNINGS,
-    FastJsonResponse,
     problems,
 )
 from bridge.engine.http.requests.use_cases import (
@@ -144,46 +138,6 @@ async def link(body: LinkBody, request: Request) -> Response:
 async def unlink(body: LinkBody, request: Request) -> Response:
     """Remove orders from their groups. All or nothing."""
     return await _change_group(request, "unlink-orders", body, unlink_orders)
-
-
-launch_router = APIRouter(prefix="/api/report", tags=["Launch"], route_class=LaunchRoute)
-
-
-@launch_router.post("/launch/clinical", response_model=LaunchResponse, responses=problems())
-async def launch(body: LaunchBody, request: Request) -> Response:
-    """Create or retrieve a report and return its link, QR code, or both."""
-    return FastJsonResponse(await launch_requests.launch(request, body))
-
-
-@launch_router.post(
-    "/launch/clinical/batch",
-    response_model=list[LaunchResponse | ProblemBody],
-    responses=problems(),
-    openapi_extra={"x-addition": True},
-)
-async def launch_batch(
-    request: Request,
-    bodies: Annotated[
-        list[Any],
-        Body(
-            description="Launch requests, each as for a single launch",
-            min_length=1,
-            examples=[[LAUNCH_EXAMPLE]],
-        ),
-    ],
-) -> Response:
-    """Launch many reports in one transaction: a response or a problem body for each, in order."""
-    limit = engine_of(request).settings.sizes.batch
-    if len(bodies) > limit:
-        detail = f"at most {limit} launches in one request"
-        raise EngineError(ErrorCode.BATCH_TOO_LARGE, detail, errors=[("", detail)])
-    return FastJsonResponse(await launch_requests.launch_batch(request, bodies))
-
-
-@launch_router.post("/init", response_model=InitResponse, responses=problems(), tags=["Init"])
-async def init(body: InitBody, request: Request) -> Response:
-    """Issue a short-lived link that pre-warms an embedded session; creates no report."""
-    return FastJsonResponse(await launch_requests.prepare_session(request, body))
 
 
 patient_router = APIRouter(prefix="/api/patient", tags=["Patients"], route_class=WriteRoute)

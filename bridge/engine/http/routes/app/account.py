@@ -1,15 +1,18 @@
 """The account of a signed-in user (profile, password, access tokens), and the pages of a user."""
 
-from dataclasses import replace
-from typing import Annotated, Any
+# ruff: noqa: N815  # the spelling of the interface reference
 
-from fastapi import APIRouter, Path, Request
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import Field, StrictBool
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from bridge.contract.errors import ErrorCode
+from bridge.contract.requests import Body, ExpiryDays, Identifier, RowId
 from bridge.engine.errors import EngineError
 from bridge.engine.http import html_pages
-from bridge.engine.http.app_bodies import ConfirmBody, OwnTokenBody, PasswordBody, ProfileBody
 from bridge.engine.http.engine_state import EngineDep, EngineState, engine_of
 from bridge.engine.http.html_pages import NoticeKey, show_notice
 from bridge.engine.http.link_pages import is_prefetch
@@ -29,15 +32,59 @@ from bridge.engine.service.accounts.own_account import AccountSession, profile
 from bridge.engine.service.accounts.site_users import DAY_MS, token_json
 from bridge.engine.service.launch.link_visits import OpenedReport
 from bridge.engine.service.sites import audit_states
-from bridge.engine.service.sites.site_settings import image_uri
+from bridge.engine.service.sites.site_settings import Language, image_uri
 from bridge.engine.service.work import ActorRef, Work
 from bridge.engine.service.worklist import open_from_worklist
+
+Password = Annotated[str, Field(max_length=1024, repr=False)]
+"""Any text; the password policy is in `bridge.engine.rules.passwords`."""
+
+
+class ChoicesBody(Body):
+    """Display preferences of a user; absent members are unchanged."""
+
+    AppLanguage: Language | Literal[""] | None = None
+    theme: Literal["dark", "light", "system", ""] | None = None
+    AutoComparePrior: StrictBool | None = None
+
+    def choices(self) -> dict[str, Any]:
+        """Return the preferences that were sent."""
+        return self.model_dump(exclude_unset=True, exclude={"name", "signature"})
+
+
+class ProfileBody(ChoicesBody):
+    """Changes to the own profile; absent members are unchanged."""
+
+    name: Identifier | None = None
+    SpeechLanguage: Language | Literal[""] | None = None
+    signatureText: Annotated[str, Field(max_length=500)] | None = None
+    signature: Annotated[str | None, Field(description="A data URI", repr=False)] = None
+
+
+class PasswordBody(Body):
+    """A new password, and the current one as proof."""
+
+    present: Password
+    wanted: Password
+
+
+class ConfirmBody(Body):
+    """The current password, and a one-time code if the account has an authenticator."""
+
+    password: Password
+    code: Annotated[str, Field(max_length=20, repr=False)] = ""
+
+
+class OwnTokenBody(Body):
+    """A new access token for the user."""
+
+    label: Identifier
+    expiresDays: ExpiryDays | None = None
+
 
 router = APIRouter(
     prefix="/reporting/api/account", route_class=AccountRoute, include_in_schema=False
 )
-
-Key = Annotated[int, Path(ge=1, lt=2**63)]
 
 
 @router.get("")
@@ -150,7 +197,7 @@ async def create_token(body: OwnTokenBody, request: Request, signed: SignedInDep
 
 
 @router.delete("/tokens/{token_id}")
-async def revoke_token(token_id: Key, request: Request, signed: SignedInDep) -> Response:
+async def revoke_token(token_id: RowId, request: Request, signed: SignedInDep) -> Response:
     """Revoke an own token, and the links issued with it."""
     engine, account_id = engine_of(request), signed.account.id
 

@@ -13,14 +13,15 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 from fastapi import Query, Request
+from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
-from bridge.engine.http.app_bodies import FindingsBody
 from bridge.engine.http.outgoing_requests import RequestFailed, request_object
 from bridge.engine.http.report_page import ReportPageDep
 from bridge.engine.http.requests.guard import RecordingRoute, session_router
+from bridge.engine.http.routes.app.report import TextBody
 from bridge.engine.launch import LANGUAGES, supported_language
 from bridge.engine.rules.text.document import to_json
 from bridge.engine.rules.text.key_findings import NO_PLACES, apply_template, headings, statements
@@ -170,6 +171,12 @@ async def recognize(
         endpoint, await request.body(), media_type, supported_language(spoken) or LANGUAGES[0]
     )
     return JSONResponse({"text": text})
+
+
+class FindingsBody(TextBody):
+    """The current text, and key findings to insert into its sections."""
+
+    findings: str = Field(max_length=100_000)
 
 
 @router.post("/findings", response_model=PageJson)

@@ -9,9 +9,8 @@ from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
 
 from bridge.contract.errors import ErrorCode
-from bridge.contract.requests import TAG_LENGTH, QueryText
+from bridge.contract.requests import TAG_LENGTH, Body, Identifier, OptionalIdentifier, QueryText
 from bridge.engine.errors import EngineError
-from bridge.engine.http.app_bodies import AssignBody
 from bridge.engine.http.engine_state import EngineDep, engine_of
 from bridge.engine.http.requests.audit_events import access_events, audit_event
 from bridge.engine.http.sign_in.account_session import AccountRoute, SignedInDep
@@ -158,6 +157,13 @@ async def changes(
             await wait_notified(notification, min(left, POLL_SECONDS))
     changed = dict.fromkeys(str(change["reportId"]) for change in page.changes)
     return JSONResponse({"reportIds": list(changed), "cursor": page.cursor})
+
+
+class AssignBody(Body):
+    """The reader of a report; an empty e-mail address removes the assignment."""
+
+    reportId: Identifier  # noqa: N815  # as above
+    email: OptionalIdentifier = ""
 
 
 @router.post("/assign")

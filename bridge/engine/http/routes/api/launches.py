@@ -1,19 +1,21 @@
 """
-Launch and init requests: parse the body, call the use case, build the response.
+`launch/clinical`, its batch form, and `init`.
 
 The rules of a launch are in `bridge.engine.service.launch`. Files are parsed and QR codes are drawn
 in worker threads, not on the event loop.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
-from fastapi import Request
+from fastapi import APIRouter, Body, Request
 from pydantic import ValidationError
+from starlette.responses import Response
 
 from bridge.contract.errors import ErrorCode
 from bridge.contract.requests import (
+    LAUNCH_EXAMPLE,
     ClinicalInfo,
     InitBody,
     LaunchBody,
@@ -21,19 +23,20 @@ from bridge.contract.requests import (
     ResponseOptions,
     ResponseType,
 )
-from bridge.contract.responses import InitResponse, LaunchResponse
+from bridge.contract.responses import InitResponse, LaunchResponse, ProblemBody
 from bridge.engine.documents.errors import QrTooLong
 from bridge.engine.documents.qr import data_uri
 from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.requests.audit_events import audit_event, request_origin
 from bridge.engine.http.requests.error_handlers import validation_problem
-from bridge.engine.http.requests.response_bodies import problem_of
+from bridge.engine.http.requests.guard import LaunchRoute
+from bridge.engine.http.requests.response_bodies import FastJsonResponse, problem_of, problems
 from bridge.engine.http.requests.use_cases import actor_of
 from bridge.engine.http.window_handover import with_follow_outcome
 from bridge.engine.launch import LaunchInput, LaunchOutcome, NamedUser, file_lists
-from bridge.engine.launch_parser import LaunchParts, read_language, read_launch
-from bridge.engine.links import Purpose
+from bridge.engine.launch_parser import read_language, read_launch
+from bridge.engine.links import Purpose, link_address
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.launch.launches import LaunchContext, audit_events_of, launch_all
 from bridge.engine.service.launch.links import InitLink, InitRequest, issue_init_link
@@ -42,12 +45,7 @@ from bridge.executors import Threads
 from bridge.store.short_work import SHORT
 from bridge.workers.pool import ParsingBudget
 
-PATHS = {
-    Purpose.LAUNCH: "/reporting/launch-report/clinical",
-    Purpose.INIT: "/reporting/init",
-    Purpose.SHARE: "/reporting/shared",
-}
-
+router = APIRouter(prefix="/api/report", tags=["Launch"], route_class=LaunchRoute)
 
 _DEFAULT_QR_OPTIONS = QrCodeOptions()
 
@@ -61,20 +59,17 @@ The work takes about as long as a hand-over to a worker thread and back.
 Result = TypeVar("Result")
 
 
-def link_address(base_url: str, purpose: Purpose, handle: str) -> str:
-    """Return the address of a link; `handle` is its secret."""
-    return f"{base_url}{PATHS[purpose]}?token={handle}"
-
-
-def launch_context_of(request: Request) -> LaunchContext:
+def _launch_context(request: Request) -> LaunchContext:
     """Return the caller, link keys and lifetimes for the launches of a request."""
     links = engine_of(request).link_context()
     return LaunchContext(request.state.caller, links.link_keys, links.lifetimes)
 
 
-async def launch(request: Request, body: LaunchBody) -> LaunchResponse:
-    engine, context = engine_of(request), launch_context_of(request)
-    options = qr_options(body.response)
+@router.post("/launch/clinical", response_model=LaunchResponse, responses=problems())
+async def launch(body: LaunchBody, request: Request) -> Response:
+    """Create or retrieve a report and return its link, QR code, or both."""
+    engine, context = engine_of(request), _launch_context(request)
+    options = _qr_options(body.response)
     launch_request = await _parse_launch(engine, body)
 
     def apply(work: Work) -> LaunchOutcome:
@@ -93,23 +88,43 @@ async def launch(request: Request, body: LaunchBody) -> LaunchResponse:
     outcome = await with_follow_outcome(engine, launched)
     base, kind = engine.base_url(request), body.response.type
     if kind is ResponseType.LINK:
-        return launch_response(outcome, kind, options, base)
-    return await engine.work.run(lambda: launch_response(outcome, kind, options, base))
+        return FastJsonResponse(_launch_response(outcome, kind, options, base))
+    return FastJsonResponse(
+        await engine.work.run(lambda: _launch_response(outcome, kind, options, base))
+    )
 
 
 async def _parse_launch(engine: EngineState, body: LaunchBody) -> LaunchInput:
     """Parse a launch; one with files is parsed in a worker thread."""
-    parts, sizes = _parts(body), engine.settings.sizes
-    if parts.structured_reports or parts.key_images:
-        return await Threads.DOCUMENTS.run(read_launch, parts, sizes)
-    return read_launch(parts, sizes)
+    sizes = engine.settings.sizes
+    if body.dicomSR or body.keyImages:
+        return await Threads.DOCUMENTS.run(read_launch, body, sizes)
+    return read_launch(body, sizes)
 
 
+@router.post(
+    "/launch/clinical/batch",
+    response_model=list[LaunchResponse | ProblemBody],
+    responses=problems(),
+    openapi_extra={"x-addition": True},
+)
 async def launch_batch(
-    request: Request, bodies: list[Any]
-) -> list[LaunchResponse | dict[str, object]]:
-    """Execute many launches in one transaction; return a response or a problem for each."""
-    engine, context = engine_of(request), launch_context_of(request)
+    request: Request,
+    bodies: Annotated[
+        list[Any],
+        Body(
+            description="Launch requests, each as for a single launch",
+            min_length=1,
+            examples=[[LAUNCH_EXAMPLE]],
+        ),
+    ],
+) -> Response:
+    """Launch many reports in one transaction: a response or a problem body for each, in order."""
+    engine, context = engine_of(request), _launch_context(request)
+    limit = engine.settings.sizes.batch
+    if len(bodies) > limit:
+        detail = f"at most {limit} launches in one request"
+        raise EngineError(ErrorCode.BATCH_TOO_LARGE, detail, errors=[("", detail)])
     has_slow = any(map(_is_slow, bodies))
     inline = len(bodies) <= INLINE_BATCH and not has_slow
     budget = ParsingBudget()
@@ -139,7 +154,7 @@ async def launch_batch(
             for index, item in enumerate(parsed)
         ]
 
-    return await _run(engine, responses, inline=not has_slow)
+    return FastJsonResponse(await _run(engine, responses, inline=not has_slow))
 
 
 async def _run(engine: EngineState, compute: Callable[[], Result], *, inline: bool) -> Result:
@@ -163,9 +178,8 @@ def _parse_item(
 ) -> _ParsedLaunch | EngineError | ValidationError:
     try:
         body = LaunchBody.model_validate(item)
-        options = qr_options(body.response)
-        parts = _parts(body, body.linkGroup)
-        return body, read_launch(parts, engine.settings.sizes, budget), options
+        options = _qr_options(body.response)
+        return body, read_launch(body, engine.settings.sizes, budget, body.linkGroup), options
     except (ValidationError, EngineError) as error:
         return error
 
@@ -187,10 +201,10 @@ def _response_of(
     outcome = next(outcomes)
     if isinstance(outcome, EngineError):
         return problem_of(outcome, instance, request_id)
-    return launch_response(outcome, body.response.type, options, base)
+    return _launch_response(outcome, body.response.type, options, base)
 
 
-def qr_options(response: ResponseOptions) -> QrCodeOptions:
+def _qr_options(response: ResponseOptions) -> QrCodeOptions:
     """Return the options of the QR code; they are not validated if no QR code is requested."""
     if response.type is ResponseType.LINK or response.qrCodeOptions is None:
         return _DEFAULT_QR_OPTIONS
@@ -203,27 +217,7 @@ def qr_options(response: ResponseOptions) -> QrCodeOptions:
         ) from None
 
 
-def _parts(body: LaunchBody, link_group: str = "") -> LaunchParts:
-    # `vars` is ten times as fast as `dict(model)`.
-    info = dict(vars(body.clinicalInfo))
-    user = None if body.userInfo is None else dict(vars(body.userInfo))
-    return LaunchParts(
-        clinical_info=info,
-        reporting_app=dict(vars(body.reportingApp)),
-        user_info=user,
-        structured_reports=[report.fileData for report in body.dicomSR or ()],
-        key_images=[
-            (image.imageData, image.contentType, image.fileName) for image in body.keyImages or ()
-        ],
-        lazy=body.lazyLaunch,
-        register_order=body.registerOrder,
-        force_name=body.forceUpdatePatientName,
-        emptied=[name for name in body.clinicalInfo.model_fields_set if info[name] == ""],
-        link_group=link_group,
-    )
-
-
-def launch_response(
+def _launch_response(
     outcome: LaunchOutcome, response_type: ResponseType, options: QrCodeOptions, base_url: str
 ) -> LaunchResponse:
     """Return the response to a launch; the QR code has both spellings of its name."""
@@ -262,15 +256,18 @@ STUDY_FIELDS = frozenset(ClinicalInfo.model_fields) - {"SiteID", "SiteLocation"}
 }
 
 
-async def prepare_session(request: Request, body: InitBody) -> InitResponse:
-    """Issue a session link."""
+@router.post("/init", response_model=InitResponse, responses=problems(), tags=["Init"])
+async def init(body: InitBody, request: Request) -> Response:
+    """Issue a short-lived link that pre-warms an embedded session; creates no report."""
     engine = engine_of(request)
     prepared = await issue_session_link(engine, request, _init_request(body))
     base = engine.base_url(request)
-    return InitResponse(
-        session_link=session_link(base, prepared),
-        expires_at=iso(prepared.expires_at),
-        warnings=list(prepared.warnings) or None,
+    return FastJsonResponse(
+        InitResponse(
+            session_link=session_link(base, prepared),
+            expires_at=iso(prepared.expires_at),
+            warnings=list(prepared.warnings) or None,
+        )
     )
 
 
