@@ -19,12 +19,15 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
+from sqlalchemy import text
 
 from bridge import __version__
 from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import ProblemBody
 from bridge.engine.errors import EngineError
-from bridge.engine.http.engine_state import EngineState
+from bridge.engine.http import link_pages, static_files
+from bridge.engine.http.engine_state import EngineState, engine_of
+from bridge.engine.http.html_pages import docs_page
 from bridge.engine.http.requests import error_handlers
 from bridge.engine.http.requests.error_handlers import (
     HeadRequests,
@@ -39,15 +42,16 @@ from bridge.engine.http.routes.app import (
     account,
     assistance,
     live,
-    public_pages,
     report,
     worklist,
 )
+from bridge.engine.http.sign_in import enrolment_page, password_sign_in, single_sign_on
 from bridge.engine.http.sign_in.account_session import AccountRoute
 from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.settings import EngineSettings
 from bridge.executors import Threads
 from bridge.store.database import Database
+from bridge.store.errors import StoreError
 from bridge.web.bodies import BodyTooLarge
 
 ACCOUNT_PREFIX = "/reporting/api/account"
@@ -74,6 +78,34 @@ def _account_administration() -> APIRouter:
     return router
 
 
+health_router = APIRouter(tags=["Health"])
+
+
+@health_router.get("/healthz", response_model=dict[str, str])
+async def healthz() -> Response:
+    """Respond with 200 while the process runs."""
+    return JSONResponse({"status": "ok"})
+
+
+@health_router.get(
+    "/readyz", response_model=dict[str, str], responses={503: {"description": "Not yet"}}
+)
+async def readyz(request: Request) -> Response:
+    """Respond with 200 if the database is reachable, else with 503."""
+    engine = engine_of(request)
+    try:
+        await engine.work.read(lambda connection: connection.execute(text("SELECT 1")).scalar())
+    except StoreError:
+        return JSONResponse({"status": "unavailable"}, 503)
+    return JSONResponse({"status": "stopping"} if engine.stopping else {"status": "ready"})
+
+
+@health_router.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
+async def docs(request: Request) -> Response:
+    """Return the page of the HTTP interface."""
+    return docs_page(engine_of(request).settings)
+
+
 # Frequent routes come first, because the framework tries the routes in this order.
 ROUTERS = (
     signing.router,
@@ -87,9 +119,12 @@ ROUTERS = (
     system_accounts.router,
     administration.texts_router,
     administration.audit_router,
-    public_pages.health_router,
-    public_pages.router,
-    public_pages.sdk_router,
+    health_router,
+    link_pages.router,
+    password_sign_in.router,
+    enrolment_page.router,
+    single_sign_on.router,
+    static_files.router,
     report.router,
     live.router,
     assistance.router,

@@ -19,16 +19,11 @@ from fastapi import Request
 from starlette.responses import HTMLResponse, Response
 
 from bridge import banner
-from bridge.engine.http.static_files import AppEntry, entry
+from bridge.engine.http.static_files import AppEntry, asset, entry
 from bridge.engine.launch import DEFAULT_LANGUAGE, supported_language
 from bridge.engine.service.launch.link_visits import OpenedReport
 from bridge.engine.settings import EngineSettings
 
-ASSETS = {
-    "notice.css": "text/css; charset=utf-8",
-    "docs.js": "text/javascript; charset=utf-8",
-    "again.js": "text/javascript; charset=utf-8",
-}
 ASSET_PATH = "/reporting/assets/"
 REPORT_APP = "src/report/main.ts"
 REPORT_WINDOW = "src/report/embedding/ReportWindow.svelte"
@@ -37,11 +32,6 @@ _MODE_ENTRIES = {"report": REPORT_WINDOW, "waiting": REPORT_WINDOW}
 COOKIE = "report_session"
 _SECURE_COOKIE = "__Host-report_session"
 PERMISSIONS = ("microphone", "screen-wake-lock", "clipboard-read", "clipboard-write", "hid")
-
-
-@cache
-def asset(name: str) -> bytes:
-    return files("bridge.engine.app").joinpath("assets", name).read_bytes()
 
 
 @cache

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from fastapi import Request
+from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from bridge.contract.errors import ErrorCode
@@ -27,6 +27,8 @@ from bridge.engine.http.requests.guard import (
     framing_origin,
     is_framed,
     is_framed_by_other_site,
+    is_prefetch,
+    prefetched,
 )
 from bridge.engine.http.requests.response_bodies import unauthorized
 from bridge.engine.http.routes.api.launches import (
@@ -39,7 +41,7 @@ from bridge.engine.http.sign_in.password_sign_in import login_page
 from bridge.engine.http.window_handover import wait_for_handover
 from bridge.engine.launch import NamedUser
 from bridge.engine.launch_parser import read_language
-from bridge.engine.links import Purpose
+from bridge.engine.links import PATHS, Purpose
 from bridge.engine.service.accounts.sessions import BrowserSession, find_session
 from bridge.engine.service.caller import SITES, BrowserUser, TokenScope, account_role_in
 from bridge.engine.service.launch.link_visits import (
@@ -58,6 +60,8 @@ from bridge.engine.service.reports import shares
 from bridge.engine.service.sites.site_settings import preferences_of
 from bridge.engine.service.work import ActorRef, Work
 from bridge.executors import Threads
+
+router = APIRouter(include_in_schema=False)
 
 
 async def frame_check(
@@ -92,16 +96,6 @@ _NOTICES_BY_STATUS: Final[Mapping[int, NoticeKey]] = {
 }
 
 
-def is_prefetch(request: Request) -> bool:
-    """True if the browser only prefetches the page: the request must have no effect."""
-    purpose = request.headers.get("sec-purpose", "") + request.headers.get("purpose", "")
-    return "prefetch" in purpose or request.method == "HEAD"
-
-
-def prefetched() -> Response:
-    return Response(status_code=204, headers={"Cache-Control": "no-store"})
-
-
 async def cookie_session(engine: EngineState, request: Request) -> BrowserSession | None:
     name = html_pages.cookie_name(secure=engine.addresses.secure)
     secret = request.cookies.get(name, "")
@@ -121,14 +115,15 @@ async def _browser_user(engine: EngineState, request: Request) -> BrowserUser | 
     return BrowserUser(session.account_id, session.site_id, session.identity)
 
 
-async def open_report(request: Request, handle: str, shown: str = "") -> Response:
+@router.api_route(PATHS[Purpose.LAUNCH], methods=["GET", "HEAD"])
+async def launch_report(request: Request, token: str = "", report: str = "") -> Response:
     """
-    Open a report link; without a handle, the report of the session cookie.
+    Open a report link; without a token, the report of the session cookie.
 
-    `shown` is the report that a reloaded tab showed before. If another tab has replaced the cookie
+    `report` is the report that a reloaded tab showed before. If another tab has replaced the cookie
     since, the response is a notice, so that the tab never shows another patient.
     """
-    engine = engine_of(request)
+    engine, handle, shown = engine_of(request), token, report
     if is_prefetch(request):
         return prefetched()
     session = await cookie_session(engine, request)
@@ -198,7 +193,8 @@ def _set_cookie(engine: EngineState, response: Response, secret: str, request: R
     response.headers.append("Set-Cookie", cookie)
 
 
-async def open_share(request: Request, handle: str) -> Response:
+@router.api_route(PATHS[Purpose.SHARE], methods=["GET", "HEAD"])
+async def shared(request: Request, token: str = "") -> Response:
     """Show the report of a share as its HTML export, without any control."""
     engine = engine_of(request)
     if is_prefetch(request):
@@ -206,19 +202,20 @@ async def open_share(request: Request, handle: str) -> Response:
     now = engine.clock()
     try:
         found = await engine.work.read_session(
-            lambda session: shares.open_share(session, handle, now)
+            lambda session: shares.open_share(session, token, now)
         )
     except EngineError as refusal:
         record_refusal(request, "share-open", code=refusal.code)
-        return _refusal(request, refusal, handle)
+        return _refusal(request, refusal, token)
     engine.audit_buffer.add([audit_event(request, "share-open", found.site_id, found.report_id)])
     zone = ZoneInfo(found.exported.site.time_zone or "UTC")
     text = await Threads.EXPORTS.run(html.render, found.exported, zone)
     return HTMLResponse(text, headers=html_pages.document_headers())
 
 
-async def open_init_link(request: Request) -> Response:
-    """Serve `GET /reporting/init`, with a session link or with user and token in the query."""
+@router.api_route(PATHS[Purpose.INIT], methods=["GET", "HEAD"])
+async def init(request: Request) -> Response:
+    """Pre-warm an embedded session, by a session link or with user and token in the query."""
     engine = engine_of(request)
     query = dict(request.query_params)
     if is_prefetch(request):

@@ -1,5 +1,5 @@
 """
-The built files of the web apps, and the files that each page loads first.
+The files of pages and web apps, those that each page loads first, and the host SDK.
 
 `web/build.py` writes them with hashes in their names, so browsers can cache them without expiry.
 """
@@ -12,10 +12,21 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 
-MEDIA_TYPES = {
+router = APIRouter(include_in_schema=False)
+
+PAGE_FILES = {
+    "notice.css": "text/css; charset=utf-8",
+    "docs.js": "text/javascript; charset=utf-8",
+    "again.js": "text/javascript; charset=utf-8",
+}
+_ASSET_HEADERS = {"Cross-Origin-Resource-Policy": "cross-origin"}
+_BUILT_TYPES = {
     "js": "text/javascript; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "json": "application/json",
@@ -66,11 +77,11 @@ def _with_imports(chunks: dict[str, dict[str, list[str]]], source: str) -> list[
     return list(seen)
 
 
-def media_type(name: str) -> str | None:
+def _media_type(name: str) -> str | None:
     """Return the media type of a built file; None if the name cannot be that of a built file."""
     if name == "manifest.json" or not _NAME.fullmatch(name):
         return None
-    return MEDIA_TYPES.get(name.rpartition(".")[2])
+    return _BUILT_TYPES.get(name.rpartition(".")[2])
 
 
 def content(name: str, *, compressed: bool) -> bytes | None:
@@ -89,3 +100,48 @@ def _read(name: str, *, compressed: bool) -> bytes:
 
 def _folder() -> Traversable:
     return files("bridge.engine.app").joinpath("assets", "built")
+
+
+@cache
+def asset(name: str) -> bytes:
+    return files("bridge.engine.app").joinpath("assets", name).read_bytes()
+
+
+@router.get("/reporting/assets/{name}")
+async def assets(name: str, request: Request) -> Response:
+    """Return a file of the pages; built files have a hash in their name and are immutable."""
+    if name in PAGE_FILES:
+        headers = _ASSET_HEADERS | {"Cache-Control": "no-cache"}
+        return Response(asset(name), headers=headers, media_type=PAGE_FILES[name])
+    kind = _media_type(name)
+    zipped = "gzip" in request.headers.get("accept-encoding", "")
+    found = content(name, compressed=zipped) if kind else None
+    if found is None:
+        raise EngineError(ErrorCode.NO_SUCH_PATH, "no such file")
+    immutable = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
+    headers = _ASSET_HEADERS | immutable | ({"Content-Encoding": "gzip"} if zipped else {})
+    return Response(found, headers=headers, media_type=kind)
+
+
+_SDK_TYPES = {
+    "index.js": "text/javascript; charset=utf-8",
+    "index.d.ts": "text/plain; charset=utf-8",
+    "protocol.d.ts": "text/plain; charset=utf-8",
+}
+# The SDK is public: pages of any origin import it as a module.
+_SDK_HEADERS = {
+    "Access-Control-Allow-Origin": "*",
+    "Cross-Origin-Resource-Policy": "cross-origin",
+    "Cache-Control": "public, max-age=300",
+}
+
+
+@router.get("/reporting/host-sdk/{name}")
+async def host_sdk(name: str) -> Response:
+    """Return a file of the SDK."""
+    if name not in _SDK_TYPES:
+        raise EngineError(ErrorCode.NO_SUCH_PATH, "no such file")
+    path = _folder().joinpath("host-sdk", name)
+    if not path.is_file():
+        raise EngineError(ErrorCode.APP_NOT_BUILT)
+    return Response(path.read_bytes(), headers=_SDK_HEADERS, media_type=_SDK_TYPES[name])

@@ -12,9 +12,11 @@ site. Browsers name it in headers that a page cannot set (Fetch Metadata, `Origi
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
+from itertools import chain
 from typing import Any
+from urllib.parse import parse_qsl
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from typing_extensions import override
 
 from bridge.contract.errors import ErrorCode
@@ -41,6 +43,16 @@ from parsers.limits import DocumentRefused
 def is_framed(request: Request) -> bool:
     """True if the browser loads this page into a frame."""
     return request.headers.get("sec-fetch-dest", "") in ("iframe", "frame", "embed", "object")
+
+
+def is_prefetch(request: Request) -> bool:
+    """True if the browser only prefetches the page: the request must have no effect."""
+    purpose = request.headers.get("sec-purpose", "") + request.headers.get("purpose", "")
+    return "prefetch" in purpose or request.method == "HEAD"
+
+
+def prefetched() -> Response:
+    return Response(status_code=204, headers={"Cache-Control": "no-store"})
 
 
 def framing_origin(request: Request) -> str:
@@ -79,6 +91,7 @@ def require_same_origin(engine: EngineState, request: Request) -> None:
 
 TOKEN_HEADER = "x-access-token"  # noqa: S105  # the name of the header
 MAX_TOKEN = 512
+MAX_FORM_BYTES = 8192
 SMALL_BODY = 4 * 2**20
 """Bytes of a request that names orders: 500 orders with identifiers of maximum length."""
 TEXT_BODY = 20 * 2**20
@@ -120,6 +133,19 @@ def bounded_request(request: Request, limit: int) -> Iterator[StrictRequest]:
     except BudgetExhausted as refusal:
         headers = {"Retry-After": "1"}
         raise EngineError(ErrorCode.OVERLOADED, str(refusal), headers=headers) from None
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """Read a form of an unauthenticated user; raise 413 or 400."""
+    with bounded_request(request, MAX_FORM_BYTES) as small:
+        body = await small.body()
+    try:
+        form = dict(parse_qsl(body.decode("utf-8"), max_num_fields=10))
+    except ValueError:
+        raise EngineError(ErrorCode.INVALID_REQUEST, "not a form") from None
+    if any("\x00" in text for text in chain.from_iterable(form.items())):
+        raise EngineError(ErrorCode.INVALID_REQUEST, "the form contains a NUL character")
+    return form
 
 
 class EngineRoute(BoundedRoute):

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import cast
 
-from fastapi import Request
+from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from bridge.contract.errors import ErrorCode
@@ -23,13 +23,21 @@ from bridge.engine.http import html_pages
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.html_pages import language_of
 from bridge.engine.http.requests.audit_events import audit_event, record_refusal
-from bridge.engine.http.requests.guard import is_cross_site, is_framed
+from bridge.engine.http.requests.guard import (
+    is_cross_site,
+    is_framed,
+    is_prefetch,
+    prefetched,
+    read_form,
+)
 from bridge.engine.http.sign_in.password_sign_in import TooManyAttempts, take_attempt
 from bridge.engine.service.accounts import enrolment, second_factor
 from bridge.engine.service.accounts.enrolment import EnrolmentState, FoundEnrolment
 from bridge.engine.service.accounts.passwords import hash_password, require_strong
 from bridge.engine.service.accounts.sign_in_limit import buckets_of_owner, buckets_of_source
 from bridge.engine.service.work import ActorRef, Work
+
+router = APIRouter(include_in_schema=False)
 
 _STATUS: Mapping[EnrolmentState, int] = {
     EnrolmentState.UNKNOWN: 404,
@@ -43,8 +51,12 @@ _VIEW = "view"
 _NEW = 'type="password" autocomplete="new-password"'
 
 
-async def show(request: Request, token: str) -> Response:
+@router.api_route("/reporting/enrol", methods=["GET", "HEAD"])
+async def enrol(request: Request, token: str = "") -> Response:
     """Return the form of a link, or a notice if the link is not open."""
+    if is_prefetch(request):
+        return prefetched()
+    token = token[:256]
     if is_framed(request):
         return _notice(request, "not_in_frames", 403)
     found = await _find(request, token)
@@ -56,8 +68,10 @@ async def show(request: Request, token: str) -> Response:
     return await _form(request, token, found, secret)
 
 
-async def submit(request: Request, form: Mapping[str, str]) -> Response:
+@router.post("/reporting/enrol")
+async def enrolled(request: Request) -> Response:
     """Store the password and the authenticator, and mark the link as used."""
+    form = await read_form(request)
     if is_framed(request) or is_cross_site(engine_of(request), request):
         record_refusal(request, "enrol", code="foreign_origin")
         return _notice(request, "not_in_frames", 403)

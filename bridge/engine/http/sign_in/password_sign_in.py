@@ -15,9 +15,9 @@ import json
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
-from fastapi import Request
+from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from bridge.contract.errors import ErrorCode
@@ -27,9 +27,16 @@ from bridge.engine.http import html_pages
 from bridge.engine.http.engine_state import EngineState, engine_of, peer_of
 from bridge.engine.http.html_pages import language_of
 from bridge.engine.http.requests.audit_events import audit_event, record_refusal
-from bridge.engine.http.requests.guard import is_cross_site, is_framed
+from bridge.engine.http.requests.guard import is_cross_site, is_framed, read_form
 from bridge.engine.http.sign_in.account_session import account_cookie, cookie_name
-from bridge.engine.links import Binding, Purpose, SealBroken, Sealed, UnknownSealKey
+from bridge.engine.links import (
+    Binding,
+    Purpose,
+    SealBroken,
+    Sealed,
+    UnknownSealKey,
+    link_address,
+)
 from bridge.engine.service.accounts import second_factor
 from bridge.engine.service.accounts.own_account import AccountSession, SignInProof, signed_in
 from bridge.engine.service.accounts.own_account import sign_in as create_session
@@ -43,6 +50,8 @@ from bridge.engine.service.accounts.sign_in_limit import (
 )
 from bridge.engine.service.accounts.users import AccountRef
 from bridge.engine.service.work import ActorRef, Work
+
+router = APIRouter(include_in_schema=False)
 
 
 class TooManyAttempts(EngineError):
@@ -160,9 +169,10 @@ def login_page(
     return html_pages.app_page(boot, status=status, fallback=_form(boot))
 
 
-async def sign_in(request: Request, form: dict[str, str]) -> Response:
-    """Sign a user in and redirect to their link or to a landing page."""
-    engine = engine_of(request)
+@router.post("/reporting/login")
+async def login(request: Request) -> Response:
+    """Sign in with a form; then open a link or a landing page."""
+    engine, form = engine_of(request), await read_form(request)
     handle = form.get("token", "")
     if is_framed(request) or is_cross_site(engine, request):
         record_refusal(request, "login", code="foreign_origin")
@@ -238,7 +248,7 @@ async def begin_session(
         return secret
 
     secret = await engine.work.change(ActorRef(account.id), engine.clock(), apply)
-    link = f"/reporting/launch-report/clinical?{urlencode({'token': handle})}"
+    link = link_address("", Purpose.LAUNCH, quote_plus(handle))
     response = RedirectResponse(link if handle else landing_page(next_page), 303)
     response.headers["Cache-Control"] = "no-store"
     response.headers.append("Set-Cookie", account_cookie(engine, secret))

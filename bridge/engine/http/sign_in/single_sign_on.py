@@ -12,7 +12,7 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, Final
 
-from fastapi import Request
+from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from bridge.contract.errors import ErrorCode
@@ -32,12 +32,15 @@ from bridge.engine.service.accounts.users import known_account
 from bridge.engine.service.work import Work
 
 PATH: Final = "/reporting/login/oidc"
+router = APIRouter(include_in_schema=False)
+
 _COOKIE: Final = "report_sign_on"
 _LIFE: Final = 600  # seconds from the redirect to the callback
 _BINDING: Final = Binding("", "", Purpose.SIGN_ON)
 
 
-async def begin(request: Request) -> Response:
+@router.get(PATH)
+async def begin_single_sign_on(request: Request) -> Response:
     """Send the browser to the provider."""
     engine, provider = engine_of(request), engine_of(request).provider
     if provider is None or is_framed(request):
@@ -60,7 +63,8 @@ async def begin(request: Request) -> Response:
     return RedirectResponse(address, 303, headers)
 
 
-async def finish(request: Request) -> Response:
+@router.get(f"{PATH}/callback")
+async def finish_single_sign_on(request: Request) -> Response:
     """Sign the user in when the provider redirects the browser back."""
     try:
         return await _finish(request)

@@ -15,9 +15,8 @@ from bridge.engine.errors import EngineError
 from bridge.engine.http import html_pages
 from bridge.engine.http.engine_state import EngineDep, EngineState, engine_of
 from bridge.engine.http.html_pages import NoticeKey, show_notice
-from bridge.engine.http.link_pages import is_prefetch
 from bridge.engine.http.requests.audit_events import audit_event, record_refusal
-from bridge.engine.http.requests.guard import is_framed, is_same_origin
+from bridge.engine.http.requests.guard import is_framed, is_prefetch, is_same_origin
 from bridge.engine.http.sign_in import password_sign_in
 from bridge.engine.http.sign_in.account_session import (
     AccountRoute,
