@@ -7,6 +7,7 @@ The public address of a request is for links in responses. Forwarded headers are
 peer is a trusted proxy. An unknown host never gets into a link: the link then has the main address.
 """
 
+import asyncio
 import ipaddress
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +31,7 @@ from bridge.engine.live.credential_checks import HashingPool, TokenAuthenticator
 from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.live.release_scheduler import ReleaseScheduler
 from bridge.engine.live.stream_hub import StreamHub
-from bridge.engine.live.untouched_sweep import UntouchedSweep
+from bridge.engine.live.untouched_sweep import sweep_repeatedly
 from bridge.engine.service import idempotency
 from bridge.engine.service.accounts import tokens
 from bridge.engine.service.accounts.sign_in_limit import SignInLimiter
@@ -124,7 +125,7 @@ class EngineState:
         self.stopping = False
         self.hub = StreamHub(self.work, clock, lambda: self.stopping)
         self._release_scheduler = ReleaseScheduler(self.work, clock)
-        self.untouched_sweep = UntouchedSweep(self.work, clock)
+        self._loops: list[asyncio.Task[None]] = []
         self._listener = NotificationListener(database, FEED_CHANNEL, self.work.changed.notify)
         self._token_authenticator = TokenAuthenticator(self.work, clock)
         self.hashing = HashingPool()
@@ -138,8 +139,12 @@ class EngineState:
         if secret := self.settings.service_token:
             now = self.clock()
             await self.work.write(lambda c: tokens.ensure_service_token(c, secret, now))
-        self._release_scheduler.start()
-        self.untouched_sweep.start()
+        loop = asyncio.get_running_loop()
+        sweeping = sweep_repeatedly(self.work, self.clock)
+        self._loops = [
+            loop.create_task(self._release_scheduler.run(), name="releases"),
+            loop.create_task(sweeping, name="untouched"),
+        ]
         self._listener.start()
 
     async def tidy(self) -> None:
@@ -152,8 +157,10 @@ class EngineState:
         self.work.changed.notify()
         await self.hub.stop()
         await self.work.run(self._listener.stop)
-        await self._release_scheduler.stop()
-        await self.untouched_sweep.stop()
+        for task in self._loops:
+            task.cancel()
+        if self._loops:
+            await asyncio.wait(self._loops)
         await self.audit_buffer.stop()
         await self.work.run(lambda: None)
         self.hashing.close()

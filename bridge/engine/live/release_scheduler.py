@@ -38,29 +38,17 @@ log = structlog.get_logger(__name__)
 
 
 class ReleaseScheduler:
-    """The loop that wakes at the next due time."""
+    """Wakes at the next due time."""
 
     def __init__(self, executor: DatabaseExecutor, clock: Callable[[], int]) -> None:
         self._executor = executor
         self._clock = clock
-        self._task: asyncio.Task[None] | None = None
         self._due: int | None = None
         self._mark: int | None = None
         self._failures: frozenset[str] = frozenset()  # of the last run
 
-    def start(self) -> None:
-        """Start the loop, unless it runs already."""
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="engine-ticker")
-
-    async def stop(self) -> None:
-        """Stop the loop and wait until it has ended."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
-
-    async def _run(self) -> None:
+    async def run(self) -> None:
+        """Release reports until the task is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             notification = self._executor.changed.notification(NOTHING_DUE)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.engine.http import html_pages, static_files
+from bridge.engine.http import static_files
 from bridge.engine.http.html_pages import NoticeKey, notice_text
 from bridge.engine.launch import LANGUAGES
 from bridge.network_source import Proxies
@@ -348,7 +348,7 @@ def test_unknown_names_are_not_kept() -> None:
 
 PAGES = [
     *(f"/reporting/host-sdk/{name}" for name in ("index.js", "index.d.ts", "protocol.d.ts")),
-    *(f"/reporting/assets/{name}" for name in html_pages.ASSETS),
+    *(f"/reporting/assets/{name}" for name in static_files.PAGE_FILES),
     *("/healthz", "/readyz", "/docs", "/openapi.json", "/", "/reporting", "/reporting/"),
     *("/reporting/login", "/reporting/worklist", "/reporting/settings"),
     *("/reporting/administration", "/reporting/host-sdk/none.js", "/reporting/assets/none.js"),

@@ -12,6 +12,7 @@ from PIL import Image
 
 from bridge.engine.errors import EngineError
 from bridge.engine.http.routes.app.report import TextBody
+from bridge.engine.live.untouched_sweep import sweep as sweep_untouched
 from bridge.engine.rules.text.document import MAX_NODES, from_text, to_json
 from tests.bridge.engine.http.engine_service import (
     ADMIN,
@@ -373,7 +374,8 @@ def register(service: Service, email: str = READER, **tags: str) -> Any:
 def sweep(service: Service, seconds: float = 0) -> None:
     """Let time pass, and look for abandoned orders as the engine does every ten seconds."""
     service.clock.pass_seconds(seconds)
-    service.runner.run(service.application.state.engine.untouched_sweep.sweep())
+    engine = service.application.state.engine
+    service.runner.run(sweep_untouched(engine.work, engine.clock))
 
 
 def state(service: Service) -> tuple[str, str]:

@@ -27,17 +27,18 @@ def harness(database: Database) -> ServiceHarness:
 
 
 @pytest.fixture
-async def scheduler(harness: ServiceHarness) -> AsyncIterator[ReleaseScheduler]:
+async def running(harness: ServiceHarness) -> AsyncIterator[None]:
     executor = DatabaseExecutor(harness.database, 2)
     scheduler = ReleaseScheduler(executor, lambda: harness.now)
-    yield scheduler
-    await scheduler.stop()
+    task = asyncio.create_task(scheduler.run())
+    yield
+    task.cancel()
+    await asyncio.wait([task])
     executor.close()
 
 
-async def test_a_report_that_cannot_be_released_delays_no_other(
-    harness: ServiceHarness, scheduler: ReleaseScheduler
-) -> None:
+@pytest.mark.usefixtures("running")
+async def test_a_report_that_cannot_be_released_delays_no_other(harness: ServiceHarness) -> None:
     """The others are released, and the report itself once its data are correct."""
     harness.do(sign, harness.draft("A1"))
     harness.later(1)
@@ -46,22 +47,8 @@ async def test_a_report_that_cannot_be_released_delays_no_other(
     with harness.database.write() as connection:
         connection.execute(_SET_KIND, {"kind": "damaged"})
 
-    scheduler.start()
-
     await eventually_async(lambda: len(harness.releases()) == 1)
     assert harness.changes()[-1]["orders"][0]["Accession"] == "A2"
     with harness.database.write() as connection:
         connection.execute(_SET_KIND, {"kind": "final"})
     await eventually_async(lambda: len(harness.releases()) == 2)
-
-
-async def test_a_stop_that_is_cancelled_reports_it(
-    harness: ServiceHarness, scheduler: ReleaseScheduler
-) -> None:
-    """A caller that gives up waiting for the end gets its own cancellation."""
-    scheduler.start()
-    stopping = asyncio.create_task(scheduler.stop())
-    await asyncio.sleep(0)
-    stopping.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await stopping
