@@ -139,7 +139,6 @@ CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
         "ignore_code": "leave code",
         "add_code": "save draft",
     },
-    "merges": {"undo": "undo merge"},
     "messages": {
         "find": "search",
         "replay": "replay",
@@ -147,6 +146,7 @@ CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
         "replay_all": "replay",
         "resend": "send again",
         "track": "search",
+        "undo": "undo merge",
     },
     "people": {
         "set_user": "change user",

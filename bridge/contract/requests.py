@@ -483,6 +483,9 @@ class StatusBody(Body):
     texts: Flag = False
 
 
+AddendumCount = Annotated[int, Field(strict=True, ge=0, le=10_000)]
+
+
 class ExportBody(OneReport):
     """
     `POST /api/report/export/html` and `/json`.
@@ -513,7 +516,13 @@ def _folded(value: Any) -> Any:
     return value.lower() if isinstance(value, str) else value
 
 
-class RtfBody(ExportBody):
+class PdfBody(ExportBody):
+    """`POST /api/report/export/pdf`."""
+
+    addenda: AddendumCount | None = None
+
+
+class RtfFileBody(ExportBody):
     """`POST /api/report/export/rtf`."""
 
     model_config = ConfigDict(
@@ -528,6 +537,7 @@ class RtfBody(ExportBody):
         RtfResponse, BeforeValidator(_folded, json_schema_input_type=RtfResponse | None)
     ] = RtfResponse.ARRAYBUFFER
     contentOnly: Flag = False
+    addenda: AddendumCount | None = None
 
 
 class SignBody(OneReport):

@@ -22,7 +22,6 @@ from bridge.console.http import (
     dashboard,
     deliveries,
     mappings,
-    merges,
     messages,
     people,
     site_administration,
@@ -45,7 +44,7 @@ ROUTERS: Final = (
         deliveries.router,
         messages.order_router,
         dashboard.exception_router,
-        merges.router,
+        messages.merge_router,
     ),
     *(connections.channel_router, connections.router, dashboard.router),
     # before `sites`, whose route `/sites/{site}/{what}` also matches `/sites/{site}/audit`

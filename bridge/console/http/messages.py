@@ -1,7 +1,8 @@
 """
-Messages: search, read, replay one or many, cancel, edit and resend; and order tracking.
+Messages: search, read, replay one or many, cancel, edit and resend; order tracking; merges.
 
-An order is found by its number or a patient id, with its messages, deliveries and timeline.
+An order is found by its number or a patient id, with its messages, deliveries and timeline. An
+operator undoes a wrong merge of patient numbers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 
+from bridge.admin import merges
 from bridge.admin.access.permissions import Permission, require_fresh
 from bridge.admin.channel_operations import charset_of
 from bridge.admin.definitions.trials import mapping_result
@@ -37,6 +39,7 @@ from bridge.console.http.bodies import (
     MessageSearchBody,
     OrderSearchBody,
     ResentMessageBody,
+    UndoneMergeBody,
 )
 from bridge.console.http.guard import (
     AuditedAction,
@@ -44,6 +47,7 @@ from bridge.console.http.guard import (
     ConsoleCall,
     ConsoleRoute,
     MessageRoute,
+    await_audited,
     require_reach,
     run_audited,
 )
@@ -386,3 +390,32 @@ def _track(call: ConsoleCall, kind: NumberKind, number: str) -> dict[str, Any]:
         "messages": [asdict(message) for message in messages],
         "steps": order_timeline(messages, orders, deliveries, attempts),
     }
+
+
+merge_router = APIRouter(prefix="/api/merges", route_class=ConsoleRoute)
+
+
+@merge_router.post("/undo")
+async def undo(body: UndoneMergeBody, call: CallDep) -> dict[str, Any]:
+    """
+    Undo the merge of a number, which is in the body because addresses are logged.
+
+    Returns how many orders the merge had moved; they are exceptions now.
+    """
+    database, client = call.context.database, call.context.engine.client
+    action = AuditedAction(
+        (Permission.FIND, Permission.OPERATE),
+        "undo merge",
+        f"merge {merges.reference_of(body.site, body.number)}",
+        lambda: [body.site],
+        reason=body.reason,
+    )
+
+    async def work() -> int:
+        try:
+            found = await Threads.CONSOLE.run(merges.find, database, body.number, body.site)
+        except merges.NoSuchMerge:
+            raise NoSuchItem from None
+        return await merges.undo_pointer(database, client, found)
+
+    return {"orders": await await_audited(call, action, work)}

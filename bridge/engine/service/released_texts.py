@@ -10,13 +10,12 @@ from typing import Any, Final
 
 from sqlalchemy import BindParameter, Connection, bindparam, func, select
 
-from bridge.engine.documents.exports.json_record import timestamp
 from bridge.engine.records.tables import Addendum, Report, metadata
 from bridge.engine.rules.lifecycle import AddendumState, ReleaseKind
 from bridge.engine.rules.text.document import from_text
 from bridge.engine.rules.text.plain_text import plain_text
+from bridge.engine.rules.timestamps import iso_or_none
 from bridge.engine.service.change_feed import FeedPage, read_changes
-from bridge.engine.service.reports.export import utc_time
 
 REPORTS = metadata.tables[str(Report.__tablename__)]
 ADDENDA = metadata.tables[str(Addendum.__tablename__)]
@@ -129,7 +128,7 @@ def _text_json(row: Any) -> dict[str, Any]:
     text = row.content_text
     return {
         "content": plain_text(from_text(text)) if row.is_plain else text,
-        "signedAt": timestamp(utc_time(row.signed_at)),
+        "signedAt": iso_or_none(row.signed_at),
         "signedBy": _person(row.signed_by),
     }
 

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from itertools import chain
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from typing_extensions import override
@@ -74,9 +75,9 @@ def bytes_response(
     data: bytes, media_type: str, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return bytes unchanged."""
-    view = memoryview(data)
-    sent = (view[start : start + CHUNK] for start in range(0, len(data), CHUNK))
-    return _response(sent, media_type, {**(headers or {}), "Content-Length": str(len(data))})
+    return _response(
+        _slices(data), media_type, {**(headers or {}), "Content-Length": str(len(data))}
+    )
 
 
 def base64_text_response(data: bytes) -> Response:
@@ -96,14 +97,17 @@ def text_json_response(name: str, text: str) -> Response:
     return _response(_member(name, escaped), "application/json")
 
 
-def json_response(value: Mapping[str, Any]) -> Response:
-    written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).iterencode(value)
-    return _response(_chunked(part.encode() for part in written), "application/json")
+def json_response(body: BaseModel) -> Response:
+    return _response(_slices(to_json(body)), "application/json")
+
+
+def _slices(data: bytes) -> Iterator[memoryview]:
+    view = memoryview(data)
+    return (view[start : start + CHUNK] for start in range(0, len(data), CHUNK))
 
 
 def _base64(data: bytes) -> Iterator[bytes]:
-    view = memoryview(data)
-    return (base64.b64encode(view[at : at + CHUNK]) for at in range(0, len(data), CHUNK))
+    return map(base64.b64encode, _slices(data))
 
 
 def _member(name: str, pieces: Iterator[bytes]) -> Iterator[bytes]:

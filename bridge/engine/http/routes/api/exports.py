@@ -1,27 +1,23 @@
 """
-`export/html`, `export/json`, `export/rtf`, and `export/pdf` for the bridge, with their bodies.
+`export/html`, `export/json`, `export/rtf`, and `export/pdf` for the bridge.
 
 `addenda` limits the number of addenda: one within its sign delay must not be sent with another.
 """
-
-# ruff: noqa: N815  # the spelling of the interface reference
 
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import tzinfo
 from functools import partial
-from typing import Annotated, TypeVar
+from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.config import JsonDict
 from sqlmodel import Session
 from starlette.responses import Response
 
 from bridge.contract.errors import ErrorCode
-from bridge.contract.requests import ExportBody, RtfBody, RtfResponse
-from bridge.contract.responses import HtmlResponse
+from bridge.contract.requests import ExportBody, PdfBody, RtfFileBody, RtfResponse
+from bridge.contract.responses import ExportRecord, HtmlResponse
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.exports import file_names, html, json_record, pdf, rtf
 from bridge.engine.documents.exports.model import ExportedReport
@@ -39,156 +35,6 @@ from bridge.engine.records.tables import Report
 from bridge.engine.service.report_status import read_report
 from bridge.engine.service.reports.export import export_printed, export_report, read_prelim_text
 from bridge.executors import Threads
-
-# FastAPI omits nulls from examples, so every member has a value.
-_IMAGE = "data:image/png;base64,iVBORw0KGgo="
-_PERSON: JsonDict = {
-    "name": "Example Person",
-    "email": "person@hospital.example",
-    "signature": _IMAGE,
-}
-_EXAMPLE: JsonDict = {
-    "siteInfo": {"headerImgType": "image/png", "headerImg": "iVBORw0KGgo=", "footerImg": _IMAGE},
-    "clinicalInfo": [
-        {
-            "SiteID": "SITE1",
-            "Modality": "CT",
-            "Accession": "ACC-2001",
-            "StudyDate": "20270115",
-            "StudyTime": "",
-            "PatientAge": "",
-            "PatientMRN": "MRN-1001",
-            "PatientSex": "",
-            "PatientName": "EXAMPLE^PERSON",
-            "ReasonForExam": "",
-            "BodyPartExamined": "",
-            "PatientBirthDate": "",
-            "StudyDescription": "CT Chest",
-            "StudyInstanceUID": "",
-            "ReferringPhysician": "",
-            "ReportingPhysician": "",
-        }
-    ],
-    "addendumInfo": [
-        {
-            "content": "The comparison was of 2026.",
-            "signedAt": "2027-01-15T08:30:00.000Z",
-            "signedBy": _PERSON,
-        }
-    ],
-    "prelimInfo": [
-        {
-            "prelimTag": {"name": "Resident", "group": "Night"},
-            "prelimAt": "2027-01-15T07:55:00.000Z",
-            "prelimBy": _PERSON,
-            "reviewedAt": "2027-01-15T08:00:00.000Z",
-            "reviewedBy": _PERSON,
-        }
-    ],
-    "reportInfo": {
-        "content": "The lungs are clear.",
-        "signedAt": "2027-01-15T08:00:00.000Z",
-        "signedBy": _PERSON,
-    },
-}
-
-
-class SiteInfo(BaseModel):
-    """The site's images: `headerImg` in base64, `footerImg` as a data URI."""
-
-    headerImgType: str | None
-    headerImg: str | None
-    footerImg: str | None
-
-
-class ClinicalInfoOut(BaseModel):
-    """One order; empty strings where unset."""
-
-    SiteID: str
-    Modality: str
-    Accession: str
-    StudyDate: str
-    StudyTime: str
-    PatientAge: str
-    PatientMRN: str
-    PatientSex: str
-    PatientName: str
-    ReasonForExam: str
-    BodyPartExamined: str
-    PatientBirthDate: str
-    StudyDescription: str
-    StudyInstanceUID: str
-    ReferringPhysician: str
-    ReportingPhysician: str
-
-
-class PersonOut(BaseModel):
-    """A signer, reader or reviewer; `signature` is a data URI."""
-
-    name: str
-    email: str
-    signature: str | None
-
-
-class AddendumInfo(BaseModel):
-    """A signed addendum; `signedAt` in UTC, ISO 8601."""
-
-    content: str
-    signedAt: str
-    signedBy: PersonOut
-
-
-class PrelimTagOut(BaseModel):
-    """A tag of a prelim group."""
-
-    name: str
-    group: str
-
-
-class PrelimInfo(BaseModel):
-    """A preliminary read, and its review if there was one."""
-
-    prelimTag: PrelimTagOut
-    prelimAt: str
-    prelimBy: PersonOut
-    reviewedAt: str | None
-    reviewedBy: PersonOut | None
-
-
-class ReportInfo(BaseModel):
-    """The text of the report; the signature is null while it is unsigned."""
-
-    content: str
-    signedAt: str | None
-    signedBy: PersonOut | None
-
-
-class ExportRecord(BaseModel):
-    """The current report with all its orders, the anchor first."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
-
-    siteInfo: SiteInfo
-    clinicalInfo: list[ClinicalInfoOut]
-    addendumInfo: list[AddendumInfo]
-    prelimInfo: list[PrelimInfo]
-    reportInfo: ReportInfo
-
-
-_Count = Annotated[int, Field(strict=True, ge=0, le=10_000)]
-
-
-class PdfBody(ExportBody):
-    """`POST /api/report/export/pdf`."""
-
-    addenda: _Count | None = None
-
-
-class RtfFileBody(RtfBody):
-    """`POST /api/report/export/rtf`."""
-
-    addenda: _Count | None = None
-
 
 router = APIRouter(prefix="/api/report/export", tags=["Export"], route_class=ExportRoute)
 
