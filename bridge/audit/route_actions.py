@@ -50,7 +50,13 @@ ENGINE: Final[Mapping[str, Mapping[str, str]]] = {
     "exports": dict.fromkeys(("export_html", "export_json", "export_rtf", "export_pdf"), "export"),
     "live": {"follow": "follow", "end": "sign-out"},
     "launches": {"launch": "launch", "launch_batch": "launch", "init": "init"},
-    "orders": {
+    "reports": {
+        "sign_report": "sign",
+        "unsign_report": "unsign",
+        "release_addendum": "addendum-sign",
+        "unsign_addendum": "addendum-unsign",
+        "prelim_report": "prelim",
+        "withdraw_prelim": "prelim-withdraw",
         "delete": "delete",
         "reset": "reset-order",
         "unassign_report": "unassign",
@@ -85,14 +91,6 @@ ENGINE: Final[Mapping[str, Mapping[str, str]]] = {
         "revoke": "share-revoke",
         "set_macro": "macro-update",
         "delete_macro": "macro-delete",
-    },
-    "signing": {
-        "sign_report": "sign",
-        "unsign_report": "unsign",
-        "release_addendum": "addendum-sign",
-        "unsign_addendum": "addendum-unsign",
-        "prelim_report": "prelim",
-        "withdraw_prelim": "prelim-withdraw",
     },
     "system_accounts": {
         "enrol": "user-enrol",
@@ -148,7 +146,7 @@ CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
         "track": "search",
         "undo": "undo merge",
     },
-    "people": {
+    "site_administration": {
         "set_user": "change user",
         "remove_user": "remove user",
         "create_token": "create token",
@@ -158,8 +156,6 @@ CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
         "enrol": "reset account",
         "disable": "disable account",
         "enable": "enable account",
-    },
-    "site_administration": {
         "add_site": "add site",
         "change_site": "change site",
         "set_code_map": "change code map",

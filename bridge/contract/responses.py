@@ -8,9 +8,10 @@ bodies with `model_construct`. A service of another vendor may omit members or s
 
 # ruff: noqa: N815  # the spelling of the interface reference
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar
+from http import HTTPStatus
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import (
     BaseModel,
@@ -27,6 +28,9 @@ from pydantic.config import JsonDict
 from typing_extensions import override
 
 from bridge.contract import OrderKey, ReportStatus
+
+PROBLEM_TYPE: Final = "application/problem+json"
+"""The media type of a problem (RFC 9457)."""
 
 SIGNED = frozenset({ReportStatus.FINAL, ReportStatus.ADDENDUM})
 
@@ -146,6 +150,37 @@ class ProblemBody(BaseModel):
     requestId: str
     message: str
     retryable: bool
+
+    @classmethod
+    def of(
+        cls,
+        status: int,
+        code: str,
+        detail: str,
+        request_id: str,
+        *,
+        instance: str = "",
+        errors: Iterable[tuple[str, str]] = (),
+        retryable: bool = False,
+    ) -> Self:
+        """
+        Return a problem; no member repeats a submitted value.
+
+        `code` is stable. `errors` are JSON pointers into the request, each with a message. If
+        `retryable`, the same request may succeed later.
+        """
+        return cls(
+            type=f"urn:report-engine:problem:{code}",
+            title=HTTPStatus(status).phrase,
+            status=status,
+            detail=detail,
+            instance=instance,
+            code=code,
+            errors=[ProblemError(pointer=pointer, message=text) for pointer, text in errors],
+            requestId=request_id,
+            message=detail,
+            retryable=retryable,
+        )
 
 
 class ReportOwner(ResponseBody):

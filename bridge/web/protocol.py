@@ -22,8 +22,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from bridge.contract.responses import PROBLEM_TYPE, ProblemBody
 from bridge.web.connections import HttpConnection, HttpConnections, Rank
-from bridge.web.problems import problem_body
 
 MAX_HEADERS = 64 * 1024
 """Bytes of a request's first line and headers."""
@@ -462,11 +462,11 @@ def _path_of(target: bytes, headers: list[tuple[bytes, bytes]]) -> str:
 def _refusal(status: HTTPStatus) -> bytes:
     request_id = uuid.uuid4().hex
     code, detail = _DETAILS[status]
-    problem = problem_body(status, code, detail, request_id, retryable=status in _RETRYABLE)
-    body = json.dumps(problem).encode()
+    problem = ProblemBody.of(status, code, detail, request_id, retryable=status in _RETRYABLE)
+    body = json.dumps(problem.model_dump()).encode()
     head = [
         f"HTTP/1.1 {status.value} {status.phrase}",
-        "Content-Type: application/problem+json",
+        f"Content-Type: {PROBLEM_TYPE}",
         f"Content-Length: {len(body)}",
         f"X-Request-Id: {request_id}",
         "Cache-Control: no-store",

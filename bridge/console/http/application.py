@@ -23,7 +23,6 @@ from bridge.console.http import (
     deliveries,
     mappings,
     messages,
-    people,
     site_administration,
 )
 from bridge.console.http.guard import (
@@ -51,7 +50,7 @@ ROUTERS: Final = (
     audit_trail.router,
     *(
         site_administration.router,
-        people.router,
+        site_administration.people_router,
         mappings.router,
         mappings.code_router,
         connections.package_router,

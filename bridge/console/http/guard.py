@@ -35,6 +35,7 @@ from bridge.audit import outbox
 from bridge.audit.events import AuditEvent, AuditOrigin, Outcome, code_of
 from bridge.audit.route_actions import CONSOLE, action_of
 from bridge.console.context import ConsoleContext
+from bridge.contract.responses import PROBLEM_TYPE
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import BridgeError
 from bridge.executors import PoolFull, Threads
@@ -414,4 +415,4 @@ def problem_response(
 ) -> Response:
     """Return an error as problem details (RFC 9457)."""
     body = {**more, "type": "about:blank", "status": status, "code": code, "detail": detail}
-    return JSONResponse(body, status, HEADERS, media_type="application/problem+json")
+    return JSONResponse(body, status, HEADERS, media_type=PROBLEM_TYPE)

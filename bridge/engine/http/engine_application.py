@@ -23,7 +23,7 @@ from sqlalchemy import text
 
 from bridge import __version__
 from bridge.contract.errors import ErrorCode
-from bridge.contract.responses import ProblemBody
+from bridge.contract.responses import PROBLEM_TYPE, ProblemBody
 from bridge.engine.errors import EngineError
 from bridge.engine.http import link_pages, static_files
 from bridge.engine.http.engine_state import EngineState, engine_of
@@ -35,9 +35,9 @@ from bridge.engine.http.requests.error_handlers import (
     ResponseEnvelope,
 )
 from bridge.engine.http.requests.guard import TOKEN_HEADER
-from bridge.engine.http.requests.response_bodies import MEDIA_TYPE, problem_of
+from bridge.engine.http.requests.response_bodies import problem_of
 from bridge.engine.http.routes.admin import administration, system_accounts, upkeep
-from bridge.engine.http.routes.api import exports, launches, orders, report_queries, signing
+from bridge.engine.http.routes.api import exports, launches, report_queries, reports
 from bridge.engine.http.routes.app import (
     account,
     assistance,
@@ -108,13 +108,13 @@ async def docs(request: Request) -> Response:
 
 # Frequent routes come first, because the framework tries the routes in this order.
 ROUTERS = (
-    signing.router,
+    reports.signing_router,
     launches.router,
     report_queries.router,
     exports.router,
-    orders.router,
-    orders.files,
-    orders.patient_router,
+    reports.router,
+    reports.files,
+    reports.patient_router,
     administration.router,
     system_accounts.router,
     administration.texts_router,
@@ -347,7 +347,7 @@ def _complete_operation(path: str, operation: dict[str, Any]) -> None:
         key = {"$ref": "#/components/parameters/IdempotencyKey"}
         operation["parameters"] = [*operation.get("parameters", ()), key]
     for status, response in operation["responses"].items():
-        body = response.get("content", {}).get(MEDIA_TYPE)
+        body = response.get("content", {}).get(PROBLEM_TYPE)
         if body is not None:
             _add_examples(path, status, body)
             _add_headers(response, _HEADERS.get(status, {}))
@@ -359,7 +359,7 @@ def _add_examples(path: str, status: str, body: dict[str, Any]) -> None:
         body["examples"] = {
             code: {
                 "summary": problem.detail,
-                "value": problem_of(problem, path, _REQUEST_ID),
+                "value": problem_of(problem, path, _REQUEST_ID).model_dump(),
             }
             for code, problem in found.items()
         }

@@ -18,16 +18,15 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from typing_extensions import override
 
 from bridge.contract.errors import ErrorCode
+from bridge.contract.responses import PROBLEM_TYPE, ProblemBody
 from bridge.engine.errors import EngineError
-from bridge.web.problems import problem_body
 
-MEDIA_TYPE = "application/problem+json"
 ERROR_CLASS_HEADER = "X-Error-Class"
 
 
-def problem_of(error: EngineError, instance: str, request_id: str) -> dict[str, object]:
-    """Return the JSON members of a problem body; `instance` is the path of the request."""
-    return problem_body(
+def problem_of(error: EngineError, instance: str, request_id: str) -> ProblemBody:
+    """Return the body of a problem; `instance` is the path of the request."""
+    return ProblemBody.of(
         error.status,
         error.code,
         error.detail,
@@ -46,8 +45,8 @@ def problem_response(error: EngineError, instance: str, request_id: str) -> Resp
         and error.code is not ErrorCode.INTERNAL_ERROR
     ):
         headers[ERROR_CLASS_HEADER] = "business"
-    content = json.dumps(problem_of(error, instance, request_id))
-    return Response(content, error.status, headers, MEDIA_TYPE)
+    content = json.dumps(problem_of(error, instance, request_id).model_dump())
+    return Response(content, error.status, headers, PROBLEM_TYPE)
 
 
 BY_TOKEN = 'AccessToken header="x-access-token"'  # noqa: S105  # the name of the header
@@ -166,7 +165,7 @@ Responses = dict[int | str, dict[str, Any]]
 def problems(*statuses: int) -> Responses:
     """Return the OpenAPI error responses of a route: the usual statuses and these."""
     usual = (400, 401, 403, 404, 409, 413, 429, 503)
-    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
+    content = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
     return {
         status: {"description": _MEANINGS[status], "content": content}
         for status in sorted({*usual, *statuses})

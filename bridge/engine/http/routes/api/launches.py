@@ -147,7 +147,7 @@ async def launch_batch(
     )
     base, request_id = engine.base_url(request), request.state.request_id
 
-    def responses() -> list[LaunchResponse | dict[str, object]]:
+    def responses() -> list[LaunchResponse | ProblemBody]:
         remaining = iter(outcomes)
         return [
             _response_of(item, remaining, base, f"{request.url.path}#{index}", request_id)
@@ -190,7 +190,7 @@ def _response_of(
     base: str,
     instance: str,
     request_id: str,
-) -> LaunchResponse | dict[str, object]:
+) -> LaunchResponse | ProblemBody:
     """Return the response or problem of one launch; a parsed one takes the next of `outcomes`."""
     if isinstance(parsed, ValidationError):
         errors = [{**error, "loc": ("body", *error["loc"])} for error in parsed.errors()]
@@ -211,10 +211,7 @@ def _qr_options(response: ResponseOptions) -> QrCodeOptions:
     try:
         return QrCodeOptions.model_validate(response.qrCodeOptions)
     except ValidationError:
-        detail = "qrCodeOptions: size is standard or mini, mode is light or dark"
-        raise EngineError(
-            ErrorCode.BAD_QR_OPTIONS, detail, pointer="/response/qrCodeOptions"
-        ) from None
+        raise EngineError(ErrorCode.BAD_QR_OPTIONS, pointer="/response/qrCodeOptions") from None
 
 
 def _launch_response(

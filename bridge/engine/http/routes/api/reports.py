@@ -1,8 +1,10 @@
 """
-Changes of orders and patients.
+Changes of reports, orders and patients.
 
-Orders: `delete`, `update-dicomsr`, `reset-order`, `unassign`, `link-orders` and `unlink-orders`.
-Patients: `patient/update`, `patient/merge` and `patient/unmerge`; all are idempotent.
+Reports: `sign`, `unsign`, `addendum/sign`, `addendum/unsign`, `prelim` and `prelim/withdraw`.
+Orders: `delete`, `update-dicomsr`, `reset-order`, `unassign`, `assign`, `link-orders` and
+`unlink-orders`. Patients: `patient/update`, `patient/merge` and `patient/unmerge`; all are
+idempotent.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,12 +15,16 @@ from starlette.responses import Response
 from bridge.contract import OrderKey
 from bridge.contract.errors import ErrorCode
 from bridge.contract.requests import (
+    AddendumSignBody,
     AssignOrderBody,
     DeleteBody,
     FlatIdentity,
     LinkBody,
+    OneReport,
     PatientMergeBody,
     PatientUpdateBody,
+    PrelimBody,
+    SignBody,
     UpdateStructuredReports,
 )
 from bridge.contract.responses import StatusRecordBody
@@ -38,21 +44,87 @@ from bridge.engine.http.requests.use_cases import (
     change_report,
     require_site_administrator,
     site_of,
+    zone_of,
 )
+from bridge.engine.launch import OpenBracketsWarning
 from bridge.engine.launch_parser import read_structured_reports
+from bridge.engine.rules.text.plain_text import open_brackets
 from bridge.engine.service.launch.report_updates import unassign
 from bridge.engine.service.reports.deletion import delete_report, reset_order
 from bridge.engine.service.reports.files import update_structured_reports
 from bridge.engine.service.reports.order_links import link_orders, unlink_orders
 from bridge.engine.service.reports.patients import merge_patients, undo_merge, update_patient
+from bridge.engine.service.signing import addenda, prelims, sign
 from bridge.engine.service.work import Work
 from bridge.engine.service.worklist import assign_order
 from bridge.executors import Threads
 
+signing_router = APIRouter(prefix="/api/report", tags=["Signing"], route_class=WriteRoute)
+
+BUSINESS = {**NO_BODY, **problems(500)}
+DONE = {**NO_BODY, **problems()}
+
+
+@signing_router.post("/sign", response_class=Response, responses={**BUSINESS, **WARNINGS})
+async def sign_report(body: SignBody, request: Request) -> Response:
+    """Sign in the name of the owner, or end the sign delay with `ignoreSignDelay`.
+
+    `X-Warnings` says how many brackets the signed text has: nobody has answered these requests.
+    """
+    zone = zone_of(body.timeZone)
+
+    def apply(work: Work, identity: OrderKey) -> ReportResult:
+        zone_name = zone.key if zone else None
+        report = sign.sign(work, identity, ignore_delay=body.ignoreSignDelay, time_zone=zone_name)
+        count = open_brackets(report.content_text)
+        return ReportResult(report, warnings=(OpenBracketsWarning(count),) if count else ())
+
+    return await change_report(request, "sign", body.clinicalInfo, apply, urgent=True)
+
+
+@signing_router.post("/unsign", response_class=Response, responses=BUSINESS)
+async def unsign_report(body: OneReport, request: Request) -> Response:
+    """Recall a report within its sign delay."""
+    return await change_report(request, "unsign", body.clinicalInfo, sign.unsign)
+
+
+@signing_router.post("/addendum/sign", response_class=Response, responses=BUSINESS)
+async def release_addendum(body: AddendumSignBody, request: Request) -> Response:
+    """Release the most recently signed addendum now."""
+    release = addenda.release_addendum
+    return await change_report(request, "addendum-sign", body.clinicalInfo, release, urgent=True)
+
+
+@signing_router.post("/addendum/unsign", response_class=Response, responses=BUSINESS)
+async def unsign_addendum(body: OneReport, request: Request) -> Response:
+    """Recall the most recently signed addendum within its sign delay."""
+    return await change_report(
+        request, "addendum-unsign", body.clinicalInfo, addenda.unsign_addendum
+    )
+
+
+@signing_router.post("/prelim", response_class=Response, responses=DONE)
+async def prelim_report(body: PrelimBody, request: Request) -> Response:
+    """Make a report Preliminary for a group and tag."""
+    return await change_report(
+        request,
+        "prelim",
+        body.clinicalInfo,
+        lambda work, identity: prelims.prelim(work, identity, body.prelimGroup, body.prelimTag),
+    )
+
+
+@signing_router.post(
+    "/prelim/withdraw", response_class=Response, responses={**NO_BODY, **problems()}
+)
+async def withdraw_prelim(body: OneReport, request: Request) -> Response:
+    """Withdraw the newest preliminary read: Preliminary with the one before, else Draft."""
+    return await change_report(request, "prelim-withdraw", body.clinicalInfo, prelims.withdraw)
+
+
 router = APIRouter(prefix="/api/report", tags=["Orders"], route_class=WriteRoute)
 files = APIRouter(prefix="/api/report", tags=["Orders"], route_class=FileRoute)
 
-DONE = {**NO_BODY, **problems()}
 Regroup = Callable[[Work, Sequence[OrderKey]], Sequence[StatusRecordBody]]
 
 
@@ -79,7 +151,7 @@ async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Res
     """Replace or extend the DICOM SR files of an unsigned report."""
     engine = engine_of(request)
     await require_site_administrator(request, site_of(body.clinicalInfo))
-    texts = [each.fileData for each in body.dicomSR]
+    texts = [file.fileData for file in body.dicomSR]
     parsed = await Threads.DOCUMENTS.run(read_structured_reports, texts, engine.settings.sizes)
 
     def update(work: Work, identity: OrderKey) -> ReportResult:
@@ -118,7 +190,9 @@ async def _change_group(request: Request, action: str, body: LinkBody, change: R
     if len(body.clinicalInfo) > limit:
         detail = f"at most {limit} orders in one request"
         raise EngineError(ErrorCode.TOO_MANY_ORDERS, detail, pointer="/clinicalInfo")
-    orders = [OrderKey(body.SiteID, each.PatientMRN, each.Accession) for each in body.clinicalInfo]
+    orders = [
+        OrderKey(body.SiteID, order.PatientMRN, order.Accession) for order in body.clinicalInfo
+    ]
     site = RequestSite(body.SiteID, body.SiteLocation)
     return await change_as_administrator(
         request,
