@@ -160,6 +160,21 @@ class KeyRing:
         except InvalidTag:
             raise SealBroken from None
 
+    def seal_text(self, payload: bytes, binding: Binding) -> str:
+        """Seal a payload for a cookie or a form field."""
+        sealed = self.seal(payload, binding)
+        return f"{sealed.key_id}.{base64.urlsafe_b64encode(sealed.data).decode('ascii')}"
+
+    def open_text(self, text: str, binding: Binding) -> bytes | None:
+        """Return the payload of a sealed text; None if it is damaged or of another binding."""
+        key_id, _, data = text.partition(".")
+        if not data:
+            return None
+        try:
+            return self.open(Sealed(key_id, base64.urlsafe_b64decode(data)), binding)
+        except (LinkError, ValueError):
+            return None
+
     def reseal(self, sealed: Sealed, binding: Binding) -> Sealed | None:
         """Return the payload sealed under the newest key, or None if it already is."""
         if sealed.key_id == self.newest:

@@ -22,6 +22,7 @@ from pydantic.json_schema import models_json_schema
 from sqlalchemy import text
 
 from bridge import __version__
+from bridge.contract import TOKEN_HEADER
 from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import PROBLEM_TYPE, ProblemBody
 from bridge.engine.errors import EngineError
@@ -34,7 +35,6 @@ from bridge.engine.http.requests.error_handlers import (
     NulRefusal,
     ResponseEnvelope,
 )
-from bridge.engine.http.requests.guard import TOKEN_HEADER
 from bridge.engine.http.requests.response_bodies import problem_of
 from bridge.engine.http.routes.admin import administration, system_accounts, upkeep
 from bridge.engine.http.routes.api import exports, launches, report_queries, reports

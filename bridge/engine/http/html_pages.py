@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from string import Template
-from typing import Any, cast
+from typing import Any
 
 from fastapi import Request
 from starlette.responses import HTMLResponse, Response
@@ -211,9 +211,6 @@ def _script_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-_FALLBACK = "en"
-
-
 class NoticeKey(StrEnum):
     """The key of a notice in `notices.json`."""
 
@@ -240,10 +237,14 @@ def language_of(request: Request) -> str:
 
 def notice_text(notice: NoticeKey, code: str) -> tuple[str, str]:
     """Return title and text of a notice; an unknown language falls back to English."""
-    catalogue = _catalogue()
-    base = code.partition("-")[0]
-    found = catalogue.get(code) or catalogue.get(base) or catalogue[_FALLBACK]
-    return found[notice]["title"], found[notice]["text"]
+    found = texts_of("notices.json", code)[notice]
+    return found["title"], found["text"]
+
+
+def texts_of(name: str, code: str) -> Any:
+    """Return the texts of a file in a language; an unknown one falls back to English."""
+    catalogue = _catalogue(name)
+    return catalogue.get(code) or catalogue.get(code.partition("-")[0]) or catalogue["en"]
 
 
 def show_notice(
@@ -262,6 +263,6 @@ def show_notice(
 
 
 @cache
-def _catalogue() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
-    text = files("bridge.engine.http").joinpath("notices.json").read_text("utf-8")
-    return cast("Mapping[str, Mapping[str, Mapping[str, str]]]", json.loads(text))
+def _catalogue(name: str) -> dict[str, Any]:
+    texts: dict[str, Any] = json.loads(files(__package__).joinpath(name).read_text("utf-8"))
+    return texts

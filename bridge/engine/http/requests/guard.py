@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl
 from fastapi import APIRouter, Request, Response
 from typing_extensions import override
 
+from bridge.contract import TOKEN_HEADER
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import EngineState, engine_of, is_loopback
@@ -89,7 +90,6 @@ def require_same_origin(engine: EngineState, request: Request) -> None:
         raise EngineError(ErrorCode.FOREIGN_ORIGIN, detail)
 
 
-TOKEN_HEADER = "x-access-token"  # noqa: S105  # the name of the header
 MAX_TOKEN = 512
 MAX_FORM_BYTES = 8192
 SMALL_BODY = 4 * 2**20

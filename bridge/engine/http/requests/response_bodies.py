@@ -17,6 +17,7 @@ from pydantic_core import to_json
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from typing_extensions import override
 
+from bridge.contract import TOKEN_HEADER
 from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import PROBLEM_TYPE, ProblemBody
 from bridge.engine.errors import EngineError
@@ -49,7 +50,7 @@ def problem_response(error: EngineError, instance: str, request_id: str) -> Resp
     return Response(content, error.status, headers, PROBLEM_TYPE)
 
 
-BY_TOKEN = 'AccessToken header="x-access-token"'  # noqa: S105  # the name of the header
+BY_TOKEN = f'AccessToken header="{TOKEN_HEADER}"'
 BY_SESSION = "Bearer"
 
 

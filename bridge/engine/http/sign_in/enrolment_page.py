@@ -6,12 +6,8 @@ other sites. `enrolment.json` has the texts by language.
 """
 
 import html
-import json
 from base64 import b64encode
 from collections.abc import Mapping
-from functools import cache
-from importlib.resources import files
-from typing import cast
 
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
@@ -21,7 +17,7 @@ from bridge.engine.documents.qr import qr_png
 from bridge.engine.errors import EngineError
 from bridge.engine.http import html_pages
 from bridge.engine.http.engine_state import EngineState, engine_of
-from bridge.engine.http.html_pages import language_of
+from bridge.engine.http.html_pages import language_of, texts_of
 from bridge.engine.http.requests.audit_events import audit_event, record_refusal
 from bridge.engine.http.requests.guard import (
     is_cross_site,
@@ -51,7 +47,7 @@ _VIEW = "view"
 _NEW = 'type="password" autocomplete="new-password"'
 
 
-@router.api_route("/reporting/enrol", methods=["GET", "HEAD"])
+@router.api_route(enrolment.PATH, methods=["GET", "HEAD"])
 async def enrol(request: Request, token: str = "") -> Response:
     """Return the form of a link, or a notice if the link is not open."""
     if is_prefetch(request):
@@ -68,7 +64,7 @@ async def enrol(request: Request, token: str = "") -> Response:
     return await _form(request, token, found, secret)
 
 
-@router.post("/reporting/enrol")
+@router.post(enrolment.PATH)
 async def enrolled(request: Request) -> Response:
     """Store the password and the authenticator, and mark the link as used."""
     form = await read_form(request)
@@ -159,7 +155,7 @@ async def _new_secret(request: Request, found: FoundEnrolment) -> bytes:
 def _secret_of_form(
     engine: EngineState, form: Mapping[str, str], found: FoundEnrolment
 ) -> bytes | None:
-    return enrolment.open_from_form(engine.keys, found, form.get(_VIEW, ""))
+    return engine.keys.open_text(form.get(_VIEW, ""), enrolment.form_binding(found))
 
 
 def _stored_secret(
@@ -216,12 +212,12 @@ async def _form(
     if secret is not None:
         uri = second_factor.provisioning_uri(secret, found.email)
         picture = b64encode(await engine.work.run(lambda: qr_png(uri))).decode("ascii")
-        view = enrolment.seal_for_form(engine.keys, found, secret)
+        view = engine.keys.seal_text(secret, enrolment.form_binding(found))
         authenticator = f'<input type="hidden" name="{_VIEW}" value="{html.escape(view)}">'
         authenticator += _authenticator_fields(texts, picture, second_factor.base32(secret))
     form = (
         f"<p><strong>{html.escape(found.email)}</strong></p>{message}"
-        '<form method="post" action="/reporting/enrol">'
+        f'<form method="post" action="{enrolment.PATH}">'
         f'<input type="hidden" name="token" value="{html.escape(token, quote=True)}">'
         f'<input type="hidden" name="username" autocomplete="username" '
         f'value="{html.escape(found.email, quote=True)}">'
@@ -248,11 +244,5 @@ def _field(label: str, name: str, attributes: str) -> str:
 
 
 def _texts(request: Request) -> Mapping[str, str]:
-    catalogue, code = _catalogue(), language_of(request)
-    return catalogue.get(code) or catalogue.get(code.partition("-")[0]) or catalogue["en"]
-
-
-@cache
-def _catalogue() -> Mapping[str, Mapping[str, str]]:
-    text = files("bridge.engine.http").joinpath("enrolment.json").read_text("utf-8")
-    return cast("Mapping[str, Mapping[str, str]]", json.loads(text))
+    texts: Mapping[str, str] = texts_of("enrolment.json", language_of(request))
+    return texts

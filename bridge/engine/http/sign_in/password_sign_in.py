@@ -9,7 +9,6 @@ A sealed device cookie names an account and a browser. It does not authenticate 
 the browser a separate limit of attempts, so that attackers cannot exhaust the owner's attempts.
 """
 
-import base64
 import html
 import json
 from collections.abc import Callable, Sequence
@@ -29,14 +28,7 @@ from bridge.engine.http.html_pages import language_of
 from bridge.engine.http.requests.audit_events import audit_event, record_refusal
 from bridge.engine.http.requests.guard import is_cross_site, is_framed, read_form
 from bridge.engine.http.sign_in.account_session import account_cookie, cookie_name
-from bridge.engine.links import (
-    Binding,
-    Purpose,
-    SealBroken,
-    Sealed,
-    UnknownSealKey,
-    link_address,
-)
+from bridge.engine.links import Binding, Purpose, link_address
 from bridge.engine.service.accounts import second_factor
 from bridge.engine.service.accounts.own_account import AccountSession, SignInProof, signed_in
 from bridge.engine.service.accounts.own_account import sign_in as create_session
@@ -121,9 +113,8 @@ def device_cookie(engine: EngineState, request: Request, email: str) -> str:
     """Return the Set-Cookie header of the device cookie of an account."""
     device = known_device(engine, request, email) or engine.random(16).hex()
     payload = json.dumps({"email": email, "device": device}).encode()
-    sealed = engine.keys.seal(payload, _BINDING)
-    data = base64.urlsafe_b64encode(sealed.data).decode("ascii")
-    cookie = f"{_cookie_name(engine)}={sealed.key_id}.{data}; Path=/; HttpOnly; SameSite=Lax"
+    sealed = engine.keys.seal_text(payload, _BINDING)
+    cookie = f"{_cookie_name(engine)}={sealed}; Path=/; HttpOnly; SameSite=Lax"
     secure = "; Secure" if engine.addresses.secure else ""
     return f"{cookie}; Max-Age={_LIFE}{secure}"
 
@@ -131,15 +122,9 @@ def device_cookie(engine: EngineState, request: Request, email: str) -> str:
 def known_device(engine: EngineState, request: Request, email: str) -> str:
     """Return the device id of a browser that has signed in to the account before, else ''."""
     cookie = request.cookies.get(_cookie_name(engine), "")
-    key_id, _, data = cookie.partition(".")
-    if not data or len(cookie) > _MAX_COOKIE:
-        return ""
-    try:
-        sealed = Sealed(key_id, base64.urlsafe_b64decode(data))
-        payload = json.loads(engine.keys.open(sealed, _BINDING))
-    except (SealBroken, UnknownSealKey, ValueError):
-        return ""
-    return str(payload["device"]) if payload["email"] == email else ""
+    opened = engine.keys.open_text(cookie, _BINDING) if len(cookie) <= _MAX_COOKIE else None
+    payload = json.loads(opened or b"{}")
+    return str(payload["device"]) if payload.get("email") == email else ""
 
 
 def _cookie_name(engine: EngineState) -> str:

@@ -5,7 +5,6 @@ The state of an attempt is sealed into a cookie, so that any node can finish it.
 authenticates the user. The account must exist: administrators decide who may sign in.
 """
 
-import base64
 import hmac
 import json
 from dataclasses import asdict
@@ -24,7 +23,7 @@ from bridge.engine.http.sign_in import password_sign_in
 from bridge.engine.http.sign_in.account_session import signed_in_account
 from bridge.engine.http.sign_in.oidc_provider import SignOnAttempt, SignOnFailed
 from bridge.engine.http.sign_in.password_sign_in import TooManyAttempts, take_attempt
-from bridge.engine.links import Binding, Purpose, SealBroken, Sealed, UnknownSealKey
+from bridge.engine.links import Binding, Purpose
 from bridge.engine.service.accounts.own_account import SignInProof
 from bridge.engine.service.accounts.sessions import end_session
 from bridge.engine.service.accounts.sign_in_limit import buckets_of_source
@@ -122,9 +121,8 @@ def _failed(request: Request, code: str) -> Response:
 
 
 def _cookie(engine: EngineState, state: dict[str, Any]) -> str:
-    sealed = engine.keys.seal(json.dumps(state).encode(), _BINDING)
-    data = base64.urlsafe_b64encode(sealed.data).decode("ascii")
-    return f"{_COOKIE}={sealed.key_id}.{data}; Max-Age={_LIFE}{_attributes(engine)}"
+    sealed = engine.keys.seal_text(json.dumps(state).encode(), _BINDING)
+    return f"{_COOKIE}={sealed}; Max-Age={_LIFE}{_attributes(engine)}"
 
 
 def _attributes(engine: EngineState) -> str:
@@ -133,10 +131,8 @@ def _attributes(engine: EngineState) -> str:
 
 
 def _unseal(engine: EngineState, cookie: str) -> dict[str, Any] | None:
-    key_id, _, data = cookie.partition(".")
-    try:
-        sealed = Sealed(key_id, base64.urlsafe_b64decode(data))
-        state: dict[str, Any] = json.loads(engine.keys.open(sealed, _BINDING))
-    except (SealBroken, UnknownSealKey, ValueError):
+    opened = engine.keys.open_text(cookie, _BINDING)
+    if opened is None:
         return None
+    state: dict[str, Any] = json.loads(opened)
     return state if engine.clock() - state["at"] <= _LIFE * 1000 else None

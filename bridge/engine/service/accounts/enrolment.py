@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, insert, select, update
 
-from bridge.engine.links import Binding, KeyRing, LinkError, Purpose, RandomBytes, Sealed
+from bridge.engine.links import Binding, KeyRing, Purpose, RandomBytes
 from bridge.engine.service.accounts import passwords, second_factor, sessions
 from bridge.engine.service.accounts.second_factor import SealedSecret
 from bridge.engine.service.accounts.sessions import ENROLMENTS
@@ -126,23 +126,8 @@ def store_secret(
     connection.execute(update(ENROLMENTS).where(ENROLMENTS.c.pk == found.pk).values(**values))
 
 
-def seal_for_form(keys: KeyRing, found: FoundEnrolment, secret: bytes) -> str:
-    """Return the value of a form field that contains the secret of a view."""
-    sealed = keys.seal(secret, _form_binding(found))
-    data = base64.urlsafe_b64encode(sealed.data).decode("ascii")
-    return f"{sealed.key_id}.{data}"
-
-
-def open_from_form(keys: KeyRing, found: FoundEnrolment, value: str) -> bytes | None:
-    """Return the secret of a form field; None if it is damaged or belongs to another link."""
-    key_id, _, data = value.partition(".")
-    try:
-        return keys.open(Sealed(key_id, base64.urlsafe_b64decode(data)), _form_binding(found))
-    except (LinkError, ValueError):
-        return None
-
-
-def _form_binding(found: FoundEnrolment) -> Binding:
+def form_binding(found: FoundEnrolment) -> Binding:
+    """Return the binding of the form field with the secret of a view."""
     return Binding(f"account {found.account_id} enrolment {found.pk}", "", Purpose.TOTP)
 
 
