@@ -4,19 +4,36 @@ import base64
 import binascii
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 from bridge.admin.access.permissions import ALL_SITES_ROLES, ConsoleRole, Grant
 from bridge.admin.audit_events import ConsoleEventQuery
 from bridge.admin.search.message_index import NumberKind
 from bridge.admin.search.queue_search import AcceptedDeliveryQuery, DeliveryQuery, MessageQuery
-from bridge.contract.requests import Model
+from bridge.contract.requests import Model, RowId
 from bridge.queue.states import QueueState
 from mappings.hl7.batch import MAX_MESSAGES, count_messages
 
 Text = Annotated[str, Field(max_length=200)]
-RowId = Annotated[int, Field(ge=1, lt=2**63)]
 Moment = Annotated[int, Field(ge=0, lt=2**53)]
+
+
+NotBlank = Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")]
+
+
+def _require_base64(text: str) -> str:
+    try:
+        base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ValueError("not base64") from None
+    return text
 
 
 class _Body(Model):
@@ -56,7 +73,7 @@ class EditedMessageBody(_Body):
 class ResentMessageBody(EditedMessageBody):
     """An edited message to resend, with the reason."""
 
-    reason: str = Field(min_length=1, max_length=500, pattern=r"\S")
+    reason: NotBlank
 
 
 class DeliverySearchBody(_Body):
@@ -224,9 +241,7 @@ class SampleMessagesBody(_Body):
     @field_validator("files")
     @classmethod
     def _are_base64(cls, value: list[str]) -> list[str]:
-        for item in value:
-            _decoded(item)
-        return value
+        return [*map(_require_base64, value)]
 
     @model_validator(mode="after")
     def _are_few(self) -> "SampleMessagesBody":
@@ -238,28 +253,22 @@ class SampleMessagesBody(_Body):
     @property
     def data(self) -> list[bytes]:
         """The bytes of the files."""
-        return [_decoded(file) for file in self.files]
+        return [base64.b64decode(file) for file in self.files]
 
 
 class TrialMessageBody(_Body):
     """One message to try, as base64."""
 
-    payload: Annotated[str, Field(max_length=_MAX_TEXT_LENGTH)]
+    payload: Annotated[str, Field(max_length=_MAX_TEXT_LENGTH), AfterValidator(_require_base64)]
     listener: Annotated[str, Field(max_length=100)] = ""
     mapping: Annotated[str, Field(max_length=100)] = ""
     """The definition that read a stored message, and its version."""
     version: Annotated[str, Field(max_length=64)] = ""
 
-    @field_validator("payload")
-    @classmethod
-    def _is_base64(cls, value: str) -> str:
-        _decoded(value)
-        return value
-
     @property
     def data(self) -> bytes:
         """The message's bytes."""
-        return _decoded(self.payload)
+        return base64.b64decode(self.payload)
 
 
 class TrialBody(_Body):
@@ -306,7 +315,7 @@ class UndoneMergeBody(_Body):
 
     site: Annotated[str, Field(min_length=1, max_length=1024)]
     number: Annotated[str, Field(min_length=1, max_length=1024)]
-    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")]
+    reason: NotBlank
 
 
 class RollbackBody(_Body):
@@ -341,8 +350,54 @@ class ListenerDefinitionsBody(_Body):
     begun_on: Version
 
 
-def _decoded(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error:
-        raise ValueError("not base64") from None
+_MAX_KEYS = 60
+
+_ConnectionReason = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)
+]
+_Table = Annotated[dict[str, Any], Field(max_length=_MAX_KEYS)]
+
+
+class ProposedConnectionBody(_Body):
+    """Settings as a table of bridge.toml; `new`: the name must be free."""
+
+    table: _Table
+    new: bool = False
+
+
+class ConnectionRollbackBody(_Body):
+    """The reason, and the active version as displayed."""
+
+    reason: _ConnectionReason
+    begun_on: Version
+
+
+class ConnectionChangeBody(ConnectionRollbackBody):
+    """The new settings; null: those of bridge.toml."""
+
+    table: _Table | None
+    new: bool = False
+
+
+_MAX_ZIP_CHARACTERS = 8 * 2**20
+
+
+class PackageBody(_Body):
+    """A ZIP file, as base64."""
+
+    zip: Annotated[
+        str, Field(min_length=1, max_length=_MAX_ZIP_CHARACTERS), AfterValidator(_require_base64)
+    ]
+
+    @property
+    def data(self) -> bytes:
+        """The file's bytes."""
+        return base64.b64decode(self.zip)
+
+
+class PackageImportBody(PackageBody):
+    """The package, the mark of its preview, and whether existing files may be replaced."""
+
+    mark: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+    replace: bool = False
+    reason: NotBlank

@@ -5,14 +5,11 @@ Interface packages, which contain a connection with its mappings, are ZIP files 
 preview of changes, import.
 """
 
-import base64
-import binascii
 from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
-from pydantic import ConfigDict, Field, StringConstraints, field_validator
 
 from bridge.admin.access.permissions import Permission
 from bridge.admin.channel_operations import ALL_SITES, channel_states
@@ -26,7 +23,13 @@ from bridge.admin.errors import (
 )
 from bridge.admin.packages.activation import PackageImport
 from bridge.console.context import ConsoleContext
-from bridge.console.http.bodies import Version
+from bridge.console.http.bodies import (
+    ConnectionChangeBody,
+    ConnectionRollbackBody,
+    PackageBody,
+    PackageImportBody,
+    ProposedConnectionBody,
+)
 from bridge.console.http.guard import (
     AuditedAction,
     AuthoringRoute,
@@ -38,7 +41,6 @@ from bridge.console.http.guard import (
     await_audited,
     run_audited,
 )
-from bridge.contract.requests import Model
 from bridge.executors import Threads
 from bridge.monitoring import channels as channel_records
 from config.sections import ChannelKind
@@ -127,38 +129,7 @@ def _channel_action(call: ConsoleCall, kind: ChannelKind, name: str, action: str
     return AuditedAction((Permission.OPERATE,), action, f"{kind} {name}", sites)
 
 
-_MAX_KEYS = 60
-
 ConnectionName = Annotated[str, Path(max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
-Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
-Table = Annotated[dict[str, Any], Field(max_length=_MAX_KEYS)]
-
-
-class _Body(Model):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ProposedConnectionBody(_Body):
-    """Settings as a table of bridge.toml; `new`: the name must be free."""
-
-    table: Table
-    new: bool = False
-
-
-class ConnectionRollbackBody(_Body):
-    """The reason, and the active version as displayed."""
-
-    reason: Reason
-    begun_on: Version
-
-
-class ConnectionChangeBody(ConnectionRollbackBody):
-    """The new settings; null: those of bridge.toml."""
-
-    table: Table | None
-    new: bool = False
-
-
 _NOT_ONE_SITE = ("", ALL_SITES)
 _CONNECT = (Permission.CONNECT,)
 
@@ -258,39 +229,6 @@ async def _unknown_sites(context: ConsoleContext, table: Mapping[str, Any]) -> l
         for site in dict.fromkeys(sites)
         if site not in known
     ]
-
-
-_MAX_ZIP_CHARACTERS = 8 * 2**20
-
-
-class PackageBody(Model):
-    """A ZIP file, as base64."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    zip: Annotated[str, Field(min_length=1, max_length=_MAX_ZIP_CHARACTERS)]
-
-    @field_validator("zip")
-    @classmethod
-    def _is_base64(cls, value: str) -> str:
-        try:
-            base64.b64decode(value, validate=True)
-        except binascii.Error:
-            raise ValueError("not base64") from None
-        return value
-
-    @property
-    def data(self) -> bytes:
-        """The file's bytes."""
-        return base64.b64decode(self.zip)
-
-
-class PackageImportBody(PackageBody):
-    """The package, the mark of its preview, and whether existing files may be replaced."""
-
-    mark: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
-    replace: bool = False
-    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")]
 
 
 package_router = APIRouter(prefix="/api/interfaces", route_class=AuthoringRoute)

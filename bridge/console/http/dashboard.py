@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Mapping
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter
 
 from bridge.admin.access.permissions import Permission
 from bridge.admin.errors import NoSuchItem
@@ -14,6 +14,7 @@ from bridge.console.dashboard import read_figures
 from bridge.console.http.connections import visible_channels
 from bridge.console.http.guard import AuditedAction, CallDep, ConsoleCall, ConsoleRoute, run_audited
 from bridge.console.http.messages import sites_of_message
+from bridge.contract.requests import RowId
 from bridge.executors import Threads
 from bridge.monitoring.alerts import list_alerts
 from bridge.store.records import exceptions as records
@@ -79,7 +80,6 @@ def _is_visible(channels: Mapping[str, Any], subject: str, name: str = "") -> bo
 
 
 exception_router = APIRouter(prefix="/api/concerns", route_class=ConsoleRoute)
-RowId = Annotated[int, Path(ge=1, lt=2**63)]
 
 
 @exception_router.get("")

@@ -1,9 +1,9 @@
 """Deliveries: search, read, retry, skip."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter
 
 from bridge.admin.access.permissions import Permission
 from bridge.admin.errors import InvalidState, NoSuchItem
@@ -20,6 +20,7 @@ from bridge.console.http.guard import (
     require_reach,
     run_audited,
 )
+from bridge.contract.requests import RowId
 from bridge.executors import Threads
 from bridge.queue import operations, queries
 from bridge.queue.errors import IllegalTransition, NoSuchRow
@@ -27,7 +28,6 @@ from bridge.queue.listing_rows import DeliveryDetail
 from bridge.store.database import Database
 
 router = APIRouter(prefix="/api/deliveries", route_class=ConsoleRoute)
-DeliveryId = Annotated[int, Path(ge=1, lt=2**63)]
 
 
 @router.post("/search")
@@ -46,7 +46,7 @@ async def find(body: DeliverySearchBody, call: CallDep) -> dict[str, Any]:
 
 
 @router.get("/{delivery_id}")
-async def read(delivery_id: DeliveryId, call: CallDep) -> dict[str, Any]:
+async def read(delivery_id: RowId, call: CallDep) -> dict[str, Any]:
     """Return a delivery without its content, and its steps."""
     call.user.grant.require(Permission.SEE)
     database, with_texts = call.context.database, may_read_content(call)
@@ -63,7 +63,7 @@ async def read(delivery_id: DeliveryId, call: CallDep) -> dict[str, Any]:
 
 
 @router.get("/{delivery_id}/content")
-async def content(delivery_id: DeliveryId, call: CallDep) -> dict[str, Any]:
+async def content(delivery_id: RowId, call: CallDep) -> dict[str, Any]:
     """Return the message that was sent, the receiver's last reply, and all failed attempts."""
 
     def work() -> dict[str, Any]:
@@ -81,7 +81,7 @@ async def content(delivery_id: DeliveryId, call: CallDep) -> dict[str, Any]:
 
 
 @router.post("/{delivery_id}/retry")
-async def retry(delivery_id: DeliveryId, call: CallDep) -> dict[str, Any]:
+async def retry(delivery_id: RowId, call: CallDep) -> dict[str, Any]:
     """Send a delivery now, or again, with the same bytes."""
     work = _change(operations.retry_delivery, call.context.database, delivery_id)
     action = _action(call.context.database, delivery_id, "retry", Permission.OPERATE)
@@ -90,7 +90,7 @@ async def retry(delivery_id: DeliveryId, call: CallDep) -> dict[str, Any]:
 
 
 @router.post("/{delivery_id}/skip")
-async def skip(delivery_id: DeliveryId, call: CallDep) -> dict[str, Any]:
+async def skip(delivery_id: RowId, call: CallDep) -> dict[str, Any]:
     """Cancel a delivery; the later deliveries of its report continue."""
     work = _change(operations.skip_delivery, call.context.database, delivery_id)
     action = _action(call.context.database, delivery_id, "skip", Permission.OPERATE)

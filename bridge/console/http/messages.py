@@ -8,9 +8,9 @@ operator undoes a wrong merge of patient numbers.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter
 
 from bridge.admin import merges
 from bridge.admin.access.permissions import Permission, require_fresh
@@ -52,6 +52,7 @@ from bridge.console.http.guard import (
     run_audited,
 )
 from bridge.contract import OrderKey
+from bridge.contract.requests import RowId
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import BridgeError
@@ -65,7 +66,6 @@ from mappings.hl7.acknowledgment import read_ack
 
 router = APIRouter(prefix="/api/messages", route_class=ConsoleRoute)
 edit_router = APIRouter(prefix="/api/messages", route_class=MessageRoute)
-MessageId = Annotated[int, Path(ge=1, lt=2**63)]
 
 
 @router.post("/search")
@@ -84,28 +84,28 @@ async def find(body: MessageSearchBody, call: CallDep) -> dict[str, Any]:
 
 
 @router.get("/{message_id}")
-async def read(message_id: MessageId, call: CallDep) -> dict[str, Any]:
+async def read(message_id: RowId, call: CallDep) -> dict[str, Any]:
     """Return a message with its timeline, without its content."""
     call.user.grant.require(Permission.SEE)
     return await Threads.CONSOLE.run(_summary, call, message_id)
 
 
 @router.get("/{message_id}/content")
-async def content(message_id: MessageId, call: CallDep) -> dict[str, Any]:
+async def content(message_id: RowId, call: CallDep) -> dict[str, Any]:
     """Return a message's text, segments, mapping result and acknowledgment."""
     action = _action(call.context, message_id, "read", Permission.BODIES)
     return await run_audited(call, action, lambda: _content(call.context, message_id))
 
 
 @router.post("/{message_id}/replay")
-async def replay(message_id: MessageId, call: CallDep) -> dict[str, Any]:
+async def replay(message_id: RowId, call: CallDep) -> dict[str, Any]:
     """Queue a message again; return how many later messages of its lanes were applied already."""
     action = _action(call.context, message_id, "replay", Permission.OPERATE)
     return {"later": await run_audited(call, action, lambda: _replay(call.context, message_id))}
 
 
 @router.post("/{message_id}/cancel")
-async def cancel(message_id: MessageId, call: CallDep) -> dict[str, Any]:
+async def cancel(message_id: RowId, call: CallDep) -> dict[str, Any]:
     """Cancel a message, so that it is not applied."""
     action = _action(call.context, message_id, "cancel", Permission.OPERATE)
     await run_audited(call, action, lambda: _cancel(call.context, message_id))
@@ -266,7 +266,7 @@ _EDIT = (Permission.EDIT, Permission.BODIES)
 
 
 @edit_router.get("/{message_id}/sheet")
-async def editable(message_id: MessageId, call: CallDep) -> dict[str, Any]:
+async def editable(message_id: RowId, call: CallDep) -> dict[str, Any]:
     """Return a message's segments as text for editing."""
     action = _action(call.context, message_id, "read", *_EDIT)
 
@@ -280,7 +280,7 @@ async def editable(message_id: MessageId, call: CallDep) -> dict[str, Any]:
 
 
 @edit_router.post("/{message_id}/check")
-async def check(message_id: MessageId, body: EditedMessageBody, call: CallDep) -> dict[str, Any]:
+async def check(message_id: RowId, body: EditedMessageBody, call: CallDep) -> dict[str, Any]:
     """Return the reasons for which an edited message would be refused."""
     for each in _EDIT:
         call.user.grant.require(each)
@@ -293,7 +293,7 @@ async def check(message_id: MessageId, body: EditedMessageBody, call: CallDep) -
 
 
 @edit_router.post("/{message_id}/send-again")
-async def resend(message_id: MessageId, body: ResentMessageBody, call: CallDep) -> dict[str, Any]:
+async def resend(message_id: RowId, body: ResentMessageBody, call: CallDep) -> dict[str, Any]:
     """Store the edited message as a new one, linked to the original, and queue it."""
     action = _action(call.context, message_id, "send again", *_EDIT, reason=body.reason.strip())
     return await run_audited(call, action, lambda: _resend(call, message_id, body))
