@@ -10,11 +10,13 @@ peer is a trusted proxy. An unknown host never gets into a link: the link then h
 import asyncio
 import ipaddress
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
+from sqlalchemy import Connection
 
 from bridge.engine.http.requests.request_limits import (
     POLLS,
@@ -28,15 +30,16 @@ from bridge.engine.http.sign_in.oidc_provider import OidcProvider
 from bridge.engine.links import KeyRing
 from bridge.engine.live.audit_buffer import AuditBuffer
 from bridge.engine.live.credential_checks import HashingPool, TokenAuthenticator
-from bridge.engine.live.database_executor import DatabaseExecutor
+from bridge.engine.live.database_executor import DatabaseExecutor, wait_notified
 from bridge.engine.live.release_scheduler import ReleaseScheduler
 from bridge.engine.live.stream_hub import StreamHub
 from bridge.engine.live.untouched_sweep import sweep_repeatedly
 from bridge.engine.service import idempotency
-from bridge.engine.service.accounts import tokens
+from bridge.engine.service.accounts import sessions, tokens
 from bridge.engine.service.accounts.sign_in_limit import SignInLimiter
 from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.service.caller import Caller
+from bridge.engine.service.launch import links
 from bridge.engine.service.launch.link_visits import LinkContext
 from bridge.engine.service.launch.links import LinkKeys
 from bridge.engine.service.work import FEED_CHANNEL
@@ -94,6 +97,7 @@ def _origin(url: str) -> tuple[str, str, int | None]:
 
 
 Clock = Callable[[], int]
+Value = TypeVar("Value")
 
 
 class EngineState:
@@ -124,7 +128,6 @@ class EngineState:
         self.addresses = PublicAddresses(settings.public_url, settings.regional_urls, self.proxies)
         self.stopping = False
         self.hub = StreamHub(self.work, clock, lambda: self.stopping)
-        self._release_scheduler = ReleaseScheduler(self.work, clock)
         self._loops: list[asyncio.Task[None]] = []
         self._listener = NotificationListener(database, FEED_CHANNEL, self.work.changed.notify)
         self._token_authenticator = TokenAuthenticator(self.work, clock)
@@ -142,14 +145,22 @@ class EngineState:
         loop = asyncio.get_running_loop()
         sweeping = sweep_repeatedly(self.work, self.clock)
         self._loops = [
-            loop.create_task(self._release_scheduler.run(), name="releases"),
+            loop.create_task(ReleaseScheduler(self.work, self.clock).run(), name="releases"),
             loop.create_task(sweeping, name="untouched"),
         ]
         self._listener.start()
 
     async def tidy(self) -> None:
         """Remove expired rows; raise StoreError. The caller repeats this every few minutes."""
-        await self._release_scheduler.tidy()
+        now = self.clock()
+        purges = (sessions.purge_sessions, links.purge, idempotency.purge_responses)
+        for purge in purges:  # sessions refer to links
+            while await self.work.run(partial(self._purge, purge, now)):
+                pass
+
+    def _purge(self, purge: Callable[[Connection, int], int], now: int) -> int:
+        with self.work.database.write() as connection:  # without a change notification
+            return purge(connection, now)
 
     async def stop(self) -> None:
         """Stop the background work and respond to the waiting requests."""
@@ -169,6 +180,32 @@ class EngineState:
     async def authenticate(self, secret: str) -> Caller | None:
         """Return the caller of a token, and record once a minute that the token is used."""
         return await self._token_authenticator.bearer(secret)
+
+    async def read_until(
+        self,
+        seconds: float,
+        poll_seconds: float,
+        read: Callable[[Connection], Value],
+        is_done: Callable[[Value], bool],
+        *,
+        is_gone: Callable[[], Awaitable[bool]] | None = None,
+    ) -> Value:
+        """
+        Read after each change, and every `poll_seconds`, until done or the time is over.
+
+        `is_gone` returns whether the client has closed its connection.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while True:
+            notification = self.work.changed.notification()
+            value = await self.work.read(read)
+            left = deadline - loop.time()
+            is_over = is_done(value) or left <= 0 or self.stopping
+            if is_over or (is_gone is not None and await is_gone()):
+                notification.cancel()
+                return value
+            await wait_notified(notification, min(left, poll_seconds))
 
     def base_url(self, request: Request) -> str:
         """Return the public address that a request came in on."""

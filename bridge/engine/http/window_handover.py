@@ -9,11 +9,8 @@ Follow: a launch waits at most `FOLLOW_SECONDS` for the open window, so that its
 a warning if the window refuses or does not answer.
 """
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
 from fastapi import Request
 from sqlalchemy import Connection
@@ -24,7 +21,6 @@ from bridge.engine.http.engine_state import EngineState
 from bridge.engine.http.report_page import ReportPage
 from bridge.engine.http.requests.audit_events import audit_event
 from bridge.engine.launch import AwaitedWindow, LaunchOutcome, LaunchWarning
-from bridge.engine.live.database_executor import wait_notified
 from bridge.engine.rules.sync_launch import FollowAnswer
 from bridge.engine.service.launch.link_visits import HandoverNeeded, OpenedReport, follow_launch
 from bridge.engine.service.live.windows import (
@@ -39,8 +35,6 @@ HANDOVER_SECONDS = 3.0
 FOLLOW_SECONDS = 5.0
 POLL_SECONDS = 0.25
 
-Value = TypeVar("Value")
-
 
 async def wait_for_handover(
     engine: EngineState, report_id: str, session_pk: int | None = None
@@ -54,31 +48,12 @@ async def wait_for_handover(
         return
     writer = await engine.work.write(lambda c: request_handover(c, report_id, session_pk, now))
     if writer is not None:
-        await _read_until(
-            engine,
+        await engine.read_until(
             HANDOVER_SECONDS,
+            POLL_SECONDS,
             lambda c: handover_requested_at(c, writer, engine.clock()),
             lambda asked_at: not asked_at,
         )
-
-
-async def _read_until(
-    engine: EngineState,
-    seconds: float,
-    read: Callable[[Connection], Value],
-    is_done: Callable[[Value], bool],
-) -> Value:
-    """Read after each change, and every `POLL_SECONDS`, until done or the time is over."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while True:
-        notification = engine.work.changed.notification()
-        value = await engine.work.read(read)
-        left = deadline - loop.time()
-        if is_done(value) or left <= 0 or engine.stopping:
-            notification.cancel()
-            return value
-        await wait_notified(notification, min(left, POLL_SECONDS))
 
 
 async def with_follow_outcome(engine: EngineState, outcome: LaunchOutcome) -> LaunchOutcome:
@@ -102,8 +77,8 @@ async def _follow_answer(engine: EngineState, awaited: AwaitedWindow) -> FollowA
         superseded = target is None or target.sequence != awaited.sequence
         return FollowAnswer.FOLLOWED if superseded or target is None else target.answer
 
-    return await _read_until(
-        engine, FOLLOW_SECONDS, read, lambda answer: answer is not FollowAnswer.PENDING
+    return await engine.read_until(
+        FOLLOW_SECONDS, POLL_SECONDS, read, lambda answer: answer is not FollowAnswer.PENDING
     )
 
 

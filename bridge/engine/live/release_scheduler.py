@@ -10,12 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import structlog
-from sqlalchemy import Connection
 
 from bridge.engine.live.database_executor import DatabaseExecutor, wait_notified
-from bridge.engine.service.accounts.sessions import purge_sessions
-from bridge.engine.service.idempotency import purge_responses
-from bridge.engine.service.launch.links import purge as purge_links
 from bridge.engine.service.signing.releases import next_due, release_due
 from bridge.engine.service.work import ChangeEvent
 from bridge.redaction import describe
@@ -64,17 +60,6 @@ class ReleaseScheduler:
             until = loop.time() + pause
             if await wait_notified(notification, pause):
                 await asyncio.sleep(max(0.0, min(CHECK_DELAY, until - loop.time())))
-
-    async def tidy(self) -> None:
-        """Delete expired links, sessions and stored responses, in small batches."""
-        now = self._clock()
-        for purge in (purge_sessions, purge_links, purge_responses):  # sessions refer to links
-            while await self._executor.run(partial(self._purge, purge, now)):
-                pass
-
-    def _purge(self, purge: Callable[[Connection, int], int], now: int) -> int:
-        with self._executor.database.write() as connection:
-            return purge(connection, now)
 
     def _report(self, failures: Sequence[Exception]) -> None:
         """Log the failures that the last run did not have."""

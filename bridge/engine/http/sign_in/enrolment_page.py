@@ -26,7 +26,7 @@ from bridge.engine.http.requests.guard import (
     prefetched,
     read_form,
 )
-from bridge.engine.http.sign_in.password_sign_in import TooManyAttempts, take_attempt
+from bridge.engine.http.sign_in.password_sign_in import take_attempt
 from bridge.engine.service.accounts import enrolment, second_factor
 from bridge.engine.service.accounts.enrolment import EnrolmentState, FoundEnrolment
 from bridge.engine.service.accounts.passwords import hash_password, require_strong
@@ -77,11 +77,10 @@ async def enrolled(request: Request) -> Response:
         return _ended_notice(request, found.state)
     try:
         return await _complete(request, form, found)
-    except TooManyAttempts as refusal:
-        record_refusal(request, "enrol", code=refusal.code)
-        return await _again(request, form, found, "too_many", refusal.status)
     except EngineError as refusal:
-        if refusal.code is not ErrorCode.SIGN_IN_BUSY:
+        if refusal.code is ErrorCode.TOO_MANY_ATTEMPTS:
+            record_refusal(request, "enrol", code=refusal.code)
+        elif refusal.code is not ErrorCode.SIGN_IN_BUSY:
             raise
         return await _again(request, form, found, "too_many", refusal.status)
 

@@ -46,21 +46,14 @@ from bridge.engine.service.work import ActorRef, Work
 router = APIRouter(include_in_schema=False)
 
 
-class TooManyAttempts(EngineError):
-    """Too many attempts to sign in; further ones are refused for some time."""
-
-    def __init__(self, seconds: int) -> None:
-        detail = "too many attempts to sign in; wait some minutes"
-        headers = {"Retry-After": str(seconds)}
-        super().__init__(ErrorCode.TOO_MANY_ATTEMPTS, detail, headers=headers)
-
-
 async def take_attempt(engine: EngineState, buckets: Sequence[Bucket]) -> SignInAttempt:
-    """Count an attempt before its password is hashed; raise `TooManyAttempts`."""
+    """Count an attempt before its password is hashed; raise `too_many_attempts`."""
     attempt = await engine.work.run(lambda: engine.sign_in_limiter.take(buckets))
     if attempt is None:
         limit = engine.settings.rates.failed_authentications
-        raise TooManyAttempts(limit.seconds // max(1, limit.count))
+        detail = "too many attempts to sign in; wait some minutes"
+        headers = {"Retry-After": str(limit.seconds // max(1, limit.count))}
+        raise EngineError(ErrorCode.TOO_MANY_ATTEMPTS, detail, headers=headers)
     return attempt
 
 
@@ -168,10 +161,8 @@ async def login(request: Request) -> Response:
     code, status = "wrong_password", 401
     try:
         return await _sign_in_by_password(request, form, handle)
-    except TooManyAttempts:
-        code, status = "too_many_attempts", 429
     except EngineError as refusal:
-        if refusal.code is ErrorCode.SIGN_IN_BUSY:
+        if refusal.code in (ErrorCode.SIGN_IN_BUSY, ErrorCode.TOO_MANY_ATTEMPTS):
             code, status = "too_many_attempts", refusal.status
         elif refusal.status == HTTPStatus.FORBIDDEN:
             code, status = "no_site", 403

@@ -22,7 +22,7 @@ from bridge.engine.http.requests.guard import is_framed
 from bridge.engine.http.sign_in import password_sign_in
 from bridge.engine.http.sign_in.account_session import signed_in_account
 from bridge.engine.http.sign_in.oidc_provider import SignOnAttempt, SignOnFailed
-from bridge.engine.http.sign_in.password_sign_in import TooManyAttempts, take_attempt
+from bridge.engine.http.sign_in.password_sign_in import take_attempt
 from bridge.engine.links import Binding, Purpose
 from bridge.engine.service.accounts.own_account import SignInProof
 from bridge.engine.service.accounts.sessions import end_session
@@ -69,10 +69,8 @@ async def finish_single_sign_on(request: Request) -> Response:
         return await _finish(request)
     except SignOnFailed as failure:
         return _failed(request, failure.code)
-    except TooManyAttempts:
-        return _failed(request, "too_many_attempts")
     except EngineError as refusal:
-        if refusal.code is ErrorCode.WRONG_PASSWORD:
+        if refusal.code in (ErrorCode.WRONG_PASSWORD, ErrorCode.TOO_MANY_ATTEMPTS):
             return _failed(request, "too_many_attempts")
         if refusal.status == HTTPStatus.FORBIDDEN:
             return _failed(request, "no_site")

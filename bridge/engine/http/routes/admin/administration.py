@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, BeforeValidator, Field, StrictInt, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, StrictInt
 from starlette.responses import JSONResponse, Response
 
 from bridge.audit import trail
@@ -40,7 +40,7 @@ from bridge.engine.http.requests.use_cases import (
     read_site,
     require_site_administrator,
 )
-from bridge.engine.http.routes.app.report import MacroBody, Trigger
+from bridge.engine.http.routes.app.report import MacroBody, TextBody, Trigger
 from bridge.engine.http.sign_in.account_session import require_recent_proof
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import MAX_NODES, BadDocument, restore, to_json
@@ -158,19 +158,11 @@ class PrelimGroupBody(Body):
     reviewers: Names | None = None
 
 
-class TemplateBody(Body):
+class TemplateBody(TextBody):
     """A numbered template: a structured document, or plain text to convert."""
 
     name: Identifier
-    document: dict[str, Any] | None = None
     text: Annotated[str | None, Field(max_length=1_000_000)] = None
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> "TemplateBody":
-        if (self.document is None) == (self.text is None):
-            message = "either document or text is needed"
-            raise ValueError(message)
-        return self
 
 
 class MrrtBody(Body):

@@ -1,6 +1,5 @@
 """The worklist of a signed-in user: rows, changes, filters, assignment."""
 
-import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -14,7 +13,6 @@ from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import EngineDep, engine_of
 from bridge.engine.http.requests.audit_events import access_events, audit_event
 from bridge.engine.http.sign_in.account_session import AccountRoute, SignedInDep
-from bridge.engine.live.database_executor import wait_notified
 from bridge.engine.rules.lifecycle import Status
 from bridge.engine.rules.order import Priority
 from bridge.engine.rules.site_roles import SiteRole
@@ -134,7 +132,7 @@ async def changes(
     wait: Annotated[float, Query(ge=0, le=30)] = 20.0,
 ) -> Response:
     """Return the reports that changed after a cursor; wait up to `wait` seconds for the first."""
-    engine, loop = engine_of(request), asyncio.get_running_loop()
+    engine = engine_of(request)
 
     def reading(connection: Connection) -> FeedPage:
         # Checked on each read, because the session may end while the page waits.
@@ -145,16 +143,14 @@ async def changes(
 
     caller = f"account {signed.account.id}"
     engine.polls.require_room(caller)
-    deadline = loop.time() + wait
     with engine.polls.counted(caller):
-        while True:
-            notification = engine.work.changed.notification()
-            page = await engine.work.read(reading)
-            left = deadline - loop.time()
-            if page.changes or left <= 0 or engine.stopping or await request.is_disconnected():
-                notification.cancel()
-                break
-            await wait_notified(notification, min(left, POLL_SECONDS))
+        page = await engine.read_until(
+            wait,
+            POLL_SECONDS,
+            reading,
+            lambda page: bool(page.changes),
+            is_gone=request.is_disconnected,
+        )
     changed = dict.fromkeys(str(change["reportId"]) for change in page.changes)
     return JSONResponse({"reportIds": list(changed), "cursor": page.cursor})
 
