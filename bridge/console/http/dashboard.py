@@ -92,7 +92,7 @@ async def listed(call: CallDep) -> dict[str, Any]:
         call.context.subjects_of,
         call.user.grant.visible_sites,
         with_orders=Permission.FIND in call.user.grant.permissions,
-        with_texts=Permission.BODIES in call.user.grant.permissions,
+        with_texts=call.user.reads_content,
     )
     return {"rows": await Threads.CONSOLE.run(work)}
 

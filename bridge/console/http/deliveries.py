@@ -15,7 +15,6 @@ from bridge.console.http.bodies import DeliverySearchBody
 from bridge.console.http.guard import (
     AuditedAction,
     CallDep,
-    ConsoleCall,
     ConsoleRoute,
     require_reach,
     run_audited,
@@ -35,7 +34,7 @@ async def find(body: DeliverySearchBody, call: CallDep) -> dict[str, Any]:
     """List deliveries, newest first."""
     call.user.grant.require(Permission.SEE)
     query = body.query(call.user.grant.visible_sites)
-    database, with_texts = call.context.database, may_read_content(call)
+    database, with_texts = call.context.database, call.user.reads_content
 
     def work() -> dict[str, Any]:
         page = search_deliveries(database, query)
@@ -49,7 +48,7 @@ async def find(body: DeliverySearchBody, call: CallDep) -> dict[str, Any]:
 async def read(delivery_id: RowId, call: CallDep) -> dict[str, Any]:
     """Return a delivery without its content, and its steps."""
     call.user.grant.require(Permission.SEE)
-    database, with_texts = call.context.database, may_read_content(call)
+    database, with_texts = call.context.database, call.user.reads_content
     detail = await Threads.CONSOLE.run(_detail, database, delivery_id)
     require_reach(call.user, delivery_sites(detail.orders))
 
@@ -96,11 +95,6 @@ async def skip(delivery_id: RowId, call: CallDep) -> dict[str, Any]:
     action = _action(call.context.database, delivery_id, "skip", Permission.OPERATE)
     await run_audited(call, action, work)
     return {}
-
-
-def may_read_content(call: ConsoleCall) -> bool:
-    """Return whether the user may read content, and so the texts of receivers."""
-    return Permission.BODIES in call.user.grant.permissions
 
 
 def _action(

@@ -99,6 +99,11 @@ class ConsoleUser:
     theme: str
     authenticated_at: int
 
+    @property
+    def reads_content(self) -> bool:
+        """Whether the user may read content, and so the texts of receivers."""
+        return Permission.BODIES in self.grant.permissions
+
 
 def context_of(request: Request) -> ConsoleContext:
     """Return the context of the application."""

@@ -221,7 +221,7 @@ async def compose_releases(name: Name, body: ReleasesBody, call: CallDep) -> Map
 @router.post("/mappings/{name}/compare")
 async def compare(name: Name, body: CompareBody, call: CallDep) -> Mapping[str, Any]:
     """Compare two versions on stored messages; with values if the user may read content."""
-    values = Permission.BODIES in call.user.grant.permissions
+    values = call.user.reads_content
     code = Permission.CODE in call.user.grant.permissions
     comparison = ComparisonRequest(
         name, call.user.grant.email, body.before, body.after, body.last, values, code

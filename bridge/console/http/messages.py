@@ -5,7 +5,8 @@ An order is found by its number or a patient id, with its messages, deliveries a
 operator undoes a wrong merge of patient numbers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -150,7 +151,7 @@ def _summary(call: ConsoleCall, message_id: int) -> dict[str, Any]:
     deliveries = order_tracking.report_deliveries(call.context.database, reports)
     edits = edits_of(call.context.database, message_id)
     attempts = order_tracking.attempts_of(
-        call.context.database, deliveries, with_texts=_may_read_content(call)
+        call.context.database, deliveries, with_texts=call.user.reads_content
     )
     refusal = read_ack(detail.ack).text if detail.row.state is QueueState.REFUSED else ""
     steps = message_timeline(
@@ -161,10 +162,6 @@ def _summary(call: ConsoleCall, message_id: int) -> dict[str, Any]:
         "timeline": steps,
         "edits": edits,
     }
-
-
-def _may_read_content(call: ConsoleCall) -> bool:
-    return Permission.BODIES in call.user.grant.permissions
 
 
 def _content(context: ConsoleContext, message_id: int) -> dict[str, Any]:
@@ -190,8 +187,13 @@ def _message_replay(context: ConsoleContext) -> StoredMessageReplay:
 
 def _replay(context: ConsoleContext, message_id: int) -> int:
     _detail(context, message_id)
+    return _replay_in_state(_message_replay(context), message_id)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
     try:
-        return _message_replay(context).replay(message_id)
+        yield
     except BridgeError as error:
         raise InvalidState(str(error)) from None
 
@@ -254,12 +256,10 @@ def _oldest_ids(context: ConsoleContext, query: MessageQuery) -> tuple[list[int]
 
 
 def _replay_in_state(
-    message_replay: StoredMessageReplay, message_id: int, state: QueueState | None
+    message_replay: StoredMessageReplay, message_id: int, state: QueueState | None = None
 ) -> int:
-    try:
+    with _refusals():
         return message_replay.replay(message_id, state)
-    except BridgeError as error:
-        raise InvalidState(str(error)) from None
 
 
 _EDIT = (Permission.EDIT, Permission.BODIES)
@@ -307,11 +307,9 @@ def _check(
     listener = detail.row.listener
     payload = encode_edit(detail.payload, segments, _charset(call.context, listener))
     message_replay = _message_replay(call.context)
-    try:
+    with _refusals():
         faults = [dict(fault) for fault in message_replay.faults(listener, payload)]
         visible = faults or call.user.grant.sees(message_replay.sites(listener, payload))
-    except BridgeError as error:
-        raise InvalidState(str(error)) from None
     if not visible:
         faults = [{"code": "", "place": "", "text": "the message belongs to another site"}]
     return faults, payload
@@ -324,10 +322,8 @@ def _resend(call: ConsoleCall, message_id: int, body: ResentMessageBody) -> dict
         raise InvalidState("; ".join(texts))
     message_replay = _message_replay(call.context)
     reason = body.reason.strip()
-    try:
+    with _refusals():
         return {"id": message_replay.resend(message_id, payload, call.user.grant.email, reason)}
-    except BridgeError as error:
-        raise InvalidState(str(error)) from None
 
 
 order_router = APIRouter(prefix="/api/orders", route_class=ConsoleRoute)
@@ -350,7 +346,7 @@ async def track(body: OrderSearchBody, call: CallDep) -> dict[str, Any]:
         status = {}
     for order in found["orders"]:
         order["now"] = status.get(order["report_id"], "")
-        if Permission.BODIES not in call.user.grant.permissions:
+        if not call.user.reads_content:
             order["mrn"] = ""
     return found
 
@@ -374,7 +370,7 @@ def _track(call: ConsoleCall, kind: NumberKind, number: str) -> dict[str, Any]:
     reports = {order["report_id"] for order in orders} - {""}
     deliveries = order_tracking.report_deliveries(call.context.database, reports)
     attempts = order_tracking.attempts_of(
-        call.context.database, deliveries, with_texts=_may_read_content(call)
+        call.context.database, deliveries, with_texts=call.user.reads_content
     )
     similar = (
         order_tracking.similar_accessions(

@@ -168,7 +168,7 @@ async def worklist(site: Site, body: WorklistSearchBody, call: CallDep) -> dict[
     """List a site's reports; a search by patient requires the permission `bodies`."""
     permission = Permission.BODIES if body.text or body.mrn else Permission.FIND
     action = AuditedAction((Permission.FIND, permission), "read", "worklist", lambda: [site])
-    bodies = Permission.BODIES in call.user.grant.permissions
+    bodies = call.user.reads_content
     shown = (*_ORDER, *_PATIENT) if bodies else _ORDER
 
     async def work() -> dict[str, Any]:
