@@ -54,7 +54,7 @@ def show_orders(home: Path, number: str) -> dict[str, Any]:
         deliveries = order_tracking.report_deliveries(database, reports)
         similar = [] if orders else order_tracking.similar_accessions(database, number)
         client = EngineClient(engine_http(settings, None), engine_tokens(settings))
-        records = asyncio.run(_status(client, orders))
+        records = asyncio.run(status_records(client, orders))
     return {
         "is_current": records is not None,
         "orders": [
@@ -86,10 +86,14 @@ def _orders_of_report(database: Database, report_id: str) -> list[dict[str, Any]
     return [order for order in found if order["report_id"] == report_id]
 
 
-async def _status(
+async def status_records(
     client: EngineClient, orders: Sequence[Mapping[str, Any]]
 ) -> dict[str, StatusRecordBody] | None:
-    """Return the status records by report id; None if the report service does not answer."""
+    """
+    Return the status records of the orders' reports by report id; one request for each site.
+
+    None if the report service does not answer.
+    """
     keys = [OrderKey(order["site"], order["mrn"], order["accession"]) for order in orders]
     found: dict[str, StatusRecordBody] = {}
     try:

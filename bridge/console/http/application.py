@@ -109,16 +109,12 @@ def _html(boot: Mapping[str, Any], status: int = 200) -> Response:
     return HTMLResponse(page, status, headers=HEADERS)
 
 
-async def _operator_error(_: Request, error: Exception) -> Response:
-    if not isinstance(error, OperatorError):
-        raise error
+async def _operator_error(_: Request, error: Any) -> Response:
     return problem_response(error.status, error.code, error.detail, error.more)
 
 
-async def _bad_request(_: Request, error: Exception) -> Response:
+async def _bad_request(_: Request, error: Any) -> Response:
     """Name the invalid members and the rule that each breaks, but not their values."""
-    if not isinstance(error, RequestValidationError):
-        raise error
     mistakes = sorted({_mistake(found["loc"], found["msg"]) for found in error.errors()})
     return problem_response(400, "bad_request", "; ".join(mistakes))
 

@@ -5,7 +5,7 @@ An order is found by its number or a patient id, with its messages, deliveries a
 operator undoes a wrong merge of patient numbers.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -28,6 +28,7 @@ from bridge.admin.search.message_content import (
     segment_tree,
 )
 from bridge.admin.search.message_index import NumberKind, origin_of, read_numbers
+from bridge.admin.search.order_overview import status_records
 from bridge.admin.search.order_tracking import message_timeline, order_timeline
 from bridge.admin.search.queue_search import (
     MessageQuery,
@@ -52,10 +53,7 @@ from bridge.console.http.guard import (
     require_reach,
     run_audited,
 )
-from bridge.contract import OrderKey
 from bridge.contract.requests import RowId
-from bridge.engine_client.client import EngineClient
-from bridge.engine_client.errors import EngineFailure
 from bridge.errors import BridgeError
 from bridge.executors import Threads
 from bridge.queue import operations, queries
@@ -340,26 +338,12 @@ async def track(body: OrderSearchBody, call: CallDep) -> dict[str, Any]:
     bodies = (Permission.BODIES,) if kind is NumberKind.PATIENT else ()
     action = AuditedAction((Permission.FIND, *bodies), "search", f"orders by {kind} number")
     found = await run_audited(call, action, lambda: _track(call, kind, number))
-    try:
-        status = await _report_status(call.context.engine.client, found["orders"])
-    except EngineFailure:
-        status = {}
+    records = await status_records(call.context.engine.client, found["orders"]) or {}
     for order in found["orders"]:
-        order["now"] = status.get(order["report_id"], "")
+        record = records.get(order["report_id"])
+        order["now"] = "" if record is None else record.status.value
         if not call.user.reads_content:
             order["mrn"] = ""
-    return found
-
-
-async def _report_status(
-    client: EngineClient, orders: Sequence[Mapping[str, Any]]
-) -> dict[str, str]:
-    """Return the status of the orders' reports by report id; one request per site."""
-    keys = [OrderKey(order["site"], order["mrn"], order["accession"]) for order in orders]
-    found: dict[str, str] = {}
-    for site in sorted({key.site for key in keys}):
-        for each in await client.status([key for key in keys if key.site == site]):
-            found[each.report_id] = each.status.value
     return found
 
 
