@@ -250,14 +250,32 @@ _GENERAL: tuple[EngineError, ...] = (
     EngineError(ErrorCode.UNAVAILABLE),
 )
 
-_RULES: Mapping[str, tuple[ErrorCode, ...]] = {  # by path below /api/report/
-    "launch/clinical": (ErrorCode.PLACEHOLDER_IDENTIFIER, ErrorCode.UNKNOWN_LOCATION),
-    "sign": (ErrorCode.REPORT_NOT_ASSIGNED,),
+_SPECIFIC: Mapping[str, tuple[ErrorCode, ...]] = {  # by path below /api/report/
+    "launch/clinical": (
+        ErrorCode.PLACEHOLDER_IDENTIFIER,
+        ErrorCode.UNKNOWN_LOCATION,
+        ErrorCode.PATIENT_NAME_MISMATCH,
+        ErrorCode.AUTH_INVALID,
+    ),
+    "site/prelims": (ErrorCode.PRELIM_NOT_FOUND,),
+    "sign": (
+        ErrorCode.REPORT_NOT_ASSIGNED,
+        ErrorCode.ALREADY_SIGNED,
+        ErrorCode.AUTHOR_MAY_NOT_SIGN,
+    ),
+    "unsign": (ErrorCode.NOT_SIGNED, ErrorCode.COOLING_ELAPSED),
+    "addendum/sign": (
+        ErrorCode.NO_SIGNED_ADDENDUM,
+        ErrorCode.COOLING_ELAPSED,
+        ErrorCode.SIGN_DELAY_DISABLED,
+    ),
+    "addendum/unsign": (ErrorCode.NO_SIGNED_ADDENDUM, ErrorCode.COOLING_ELAPSED),
     "prelim": (
         ErrorCode.REPORT_SIGNED,
         ErrorCode.UNKNOWN_PRELIM_GROUP,
         ErrorCode.UNKNOWN_PRELIM_TAG,
         ErrorCode.NOT_PRELIM_MEMBER,
+        ErrorCode.AUTHOR_MAY_NOT_PRELIM,
     ),
     "prelim/withdraw": (ErrorCode.REPORT_SIGNED, ErrorCode.REPORT_NOT_PRELIMINARY),
     "assign": (ErrorCode.REPORT_SIGNED, ErrorCode.NOT_PRELIM_REVIEWER),
@@ -280,29 +298,13 @@ _RULES: Mapping[str, tuple[ErrorCode, ...]] = {  # by path below /api/report/
         ErrorCode.GROUP_TOO_LARGE,
     ),
     "unlink-orders": (ErrorCode.GROUP_NOT_ORDERED, ErrorCode.GROUP_HAS_CONTENT),
+    "changes": (ErrorCode.CURSOR_BEYOND_END, ErrorCode.CURSOR_OF_ANOTHER_FEED),
 }
-_ERRORS: Mapping[str, tuple[EngineError, ...]] = {  # by path below /api/report/
-    "launch/clinical": (
-        EngineError(ErrorCode.PATIENT_NAME_MISMATCH, pointer="/clinicalInfo/PatientName"),
-        EngineError(ErrorCode.AUTH_INVALID, pointer="/userInfo/Auth"),
-    ),
-    "site/prelims": (EngineError(ErrorCode.PRELIM_NOT_FOUND),),
-    "sign": (EngineError(ErrorCode.ALREADY_SIGNED), EngineError(ErrorCode.AUTHOR_MAY_NOT_SIGN)),
-    "prelim": (EngineError(ErrorCode.AUTHOR_MAY_NOT_PRELIM),),
-    "unsign": (EngineError(ErrorCode.NOT_SIGNED), EngineError(ErrorCode.COOLING_ELAPSED)),
-    "addendum/sign": (
-        EngineError(ErrorCode.NO_SIGNED_ADDENDUM),
-        EngineError(ErrorCode.COOLING_ELAPSED),
-        EngineError(ErrorCode.SIGN_DELAY_DISABLED),
-    ),
-    "addendum/unsign": (
-        EngineError(ErrorCode.NO_SIGNED_ADDENDUM),
-        EngineError(ErrorCode.COOLING_ELAPSED),
-    ),
-    "changes": (
-        EngineError(ErrorCode.CURSOR_BEYOND_END, pointer="/after"),
-        EngineError(ErrorCode.CURSOR_OF_ANOTHER_FEED, pointer="/after"),
-    ),
+_POINTERS: Mapping[ErrorCode, str] = {
+    ErrorCode.PATIENT_NAME_MISMATCH: "/clinicalInfo/PatientName",
+    ErrorCode.AUTH_INVALID: "/userInfo/Auth",
+    ErrorCode.CURSOR_BEYOND_END: "/after",
+    ErrorCode.CURSOR_OF_ANOTHER_FEED: "/after",
 }
 
 
@@ -367,9 +369,8 @@ def _add_examples(path: str, status: str, body: dict[str, Any]) -> None:
 
 def _problems(path: str) -> list[EngineError]:
     """Return the known problems of a path, the specific ones first."""
-    name = path.removeprefix("/api/report/")
-    rules = map(EngineError, _RULES.get(name, ()))
-    return [*rules, *_ERRORS.get(name, ()), *_GENERAL]
+    codes = _SPECIFIC.get(path.removeprefix("/api/report/"), ())
+    return [*(EngineError(code, pointer=_POINTERS.get(code, "")) for code in codes), *_GENERAL]
 
 
 def _add_headers(response: dict[str, Any], headers: Mapping[str, str]) -> None:
