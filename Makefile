@@ -5,16 +5,13 @@ BIN    := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE # each worker and each child would compile the tests
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-plain lint bench fuzz soak power sweep model simulate sbom advisories setup app clean
+.PHONY: demo test lint bench fuzz soak power sweep model simulate sbom advisories setup app clean
 
 demo: app ## the whole story over real sockets; KEEP=1 leaves it running
 	$(BIN)/python -m bridge.demo $(if $(KEEP),--keep)
 
 test: app ## lint is apart: `make lint`
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
-
-test-plain: app ## the same tests without the plug-ins for speed (ADR 0003 and 0007)
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --plain
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -8,12 +8,12 @@ increment. The registry exports them in the same format.
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
@@ -102,6 +102,43 @@ class FastHistograms(Collector):
             family.add_metric(values, buckets=histogram.buckets(), sum_value=histogram.total)
         yield family
 
+
+class _MergedFamilies(Collector):
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        others: Iterable[tuple[str, Mapping[str, str], float]],
+    ) -> None:
+        self._registry = registry
+        self._others: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
+        for name, labels, value in others:
+            self._others.setdefault(name, {})[frozenset(labels.items())] = value
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        for family in self._registry.collect():
+            merged = Metric(family.name, family.documentation, family.type)
+            left: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
+            for sample in family.samples:
+                others = left.setdefault(sample.name, dict(self._others.get(sample.name, {})))
+                other = others.pop(frozenset(sample.labels.items()), 0.0)
+                is_gauge = family.type == "gauge" or sample.name.endswith("_created")
+                both = (sample.value, other)
+                value = max(both) if is_gauge else sum(both)
+                merged.add_sample(sample.name, sample.labels, value)
+            for name in _SAMPLES.get(family.type, ("",)):
+                full = f"{family.name}{name}"
+                others = left.get(full, self._others.get(full, {}))
+                for labels, value in others.items():
+                    merged.add_sample(full, dict(labels), value)
+            yield merged
+
+
+_SAMPLES: Final = {
+    "counter": ("_total", "_created"),
+    "histogram": ("_bucket", "_count", "_sum", "_created"),
+}
+"""The endings of sample names by the type of their family."""
 
 CONNECTIONS: Final = "bridge_mllp_connections"
 CONNECTIONS_REFUSED: Final = "bridge_mllp_connections_refused"
@@ -257,6 +294,23 @@ class Metrics:
         self.queue_depth.clear()
         self.queue_age.clear()
 
-    def render(self) -> bytes:
-        """Return all metrics in the Prometheus text format."""
-        return generate_latest(self.registry)
+    def samples(self) -> list[tuple[str, Mapping[str, str], float]]:
+        """Return name, labels and value of all samples, for `render` of another process."""
+        return [
+            (sample.name, sample.labels, sample.value)
+            for family in self.registry.collect()
+            for sample in family.samples
+        ]
+
+    def render(self, others: Iterable[tuple[str, Mapping[str, str], float]] = ()) -> bytes:
+        """
+        Return all metrics in the Prometheus text format, with the samples of another process.
+
+        Counters and histograms are added. Of gauges the larger value is shown: only one process
+        sets it.
+        """
+        if not others:
+            return generate_latest(self.registry)
+        merged = CollectorRegistry()
+        merged.register(_MergedFamilies(self.registry, others))
+        return generate_latest(merged)

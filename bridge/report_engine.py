@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -117,16 +117,10 @@ def engine_application(
     database: Database,
     clock: Clock,
     roles: ConsoleRoles,
-    *,
-    may_block_loop: bool = False,
 ) -> FastAPI:
-    """
-    Build the internal engine. The runtime starts its background work.
-
-    `may_block_loop`: no listener shares the process.
-    """
+    """Build the internal engine. The runtime starts its background work."""
     return create_application(
-        replace(engine_settings(settings), may_block_loop=may_block_loop),
+        engine_settings(settings),
         database,
         clock=clock,
         roles=roles,

@@ -142,11 +142,11 @@ class DatabaseSettings(Section):
     )
     short_work_on_loop: bool = Field(
         True,
-        description="SQLite: commit small transactions on the event loop if the disk is fast",
+        description="ignored: earlier releases committed small transactions on the event loop",
     )
     commit_delay: bool = Field(
         True,
-        description="slow disk: wait up to 0.4 of a commit for messages that share it",
+        description="ignored: messages that wait while a commit runs share the next one",
     )
     index_key_file: Path = Field(
         Path("secrets/index.key"),

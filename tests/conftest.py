@@ -29,7 +29,6 @@ from bridge import index_key
 from bridge.engine.service.accounts import passwords
 from bridge.store.database import Database
 from bridge.workers.hooks import install
-from tests import plain
 from tests.databases import fresh_file, migrate
 from tests.leftover_processes import end_with_this_process
 
@@ -190,15 +189,8 @@ def empty(url: str) -> None:
         _cleaners[url].execute(_EMPTY)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--plain` runs every test without the plug-ins for speed."""
-    parser.addoption("--plain", action="store_true", help="without the plug-ins for speed")
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    """Switch plug-ins off on request; let an interrupted run leave no process behind."""
-    if config.getoption("--plain"):
-        plain.select()
+    """Let an interrupted run leave no process behind."""
     if not hasattr(config, "workerinput"):
         os.environ[_RUN] = uuid.uuid4().hex
         end_with_this_process(_server_folder(os.environ[_RUN]))

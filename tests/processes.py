@@ -4,10 +4,17 @@ import multiprocessing
 
 _LOADED = [
     "pytest",  # a child imports it again as the main module of its grandparent
+    "alembic.config",
+    "alembic.runtime.environment",
+    "alembic.script",
     "bridge.cli.application",
-    "bridge.queue.queries",
+    "bridge.admin.access.access_administration",
+    "bridge.admin.checks.checks",
+    "bridge.admin.data_directory",
+    "bridge.admin.queue_entries",
+    "bridge.runtime.assembly",
+    "bridge.runtime.intake_process",
     "bridge.runtime.service",
-    "bridge.store.databases",
     "uvicorn.lifespan.on",
     "uvicorn.protocols.http.httptools_impl",
 ]

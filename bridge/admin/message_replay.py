@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Final
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import func, select
 
 from bridge import active_settings
 from bridge.active_settings import ActiveSettings, active_sources, version_finder
@@ -33,14 +33,11 @@ from bridge.intake.receive.verdict import FrameEvaluator, Verdict
 from bridge.intake.validation.structure import make_validator
 from bridge.metrics import Metrics
 from bridge.queue import operations, queries
-from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
-from bridge.queue.ledger.writer import admit
 from bridge.queue.listing_rows import DeliveryRow, MessageDetail, MessageRow
+from bridge.queue.log_tables import MessageEdit, store
 from bridge.queue.statements import MESSAGE
 from bridge.queue.states import AcknowledgmentState, QueueState
-from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
-from bridge.store.tables import MESSAGE_EDITS
 from bridge.workers.host import WorkerError
 from bridge.workers.offload import LARGE, Offload
 from config import Settings
@@ -331,19 +328,8 @@ class StoredMessageReplay:
             acknowledgment=AcknowledgmentState.NOT_OWED,  # an edited copy has no sender to answer
             refuse_reuse=None,
         )
-        with self._database.write() as connection:
-            cursor = self._database.driver_connection(connection).cursor()
-            (receipt,) = admit(LEDGER_DIALECTS[self._database.dialect], cursor, [arrival])
-            if not receipt.duplicate:
-                edit = {
-                    "message_id": receipt.message_id,
-                    "origin_id": origin_id,
-                    "at": int(now.timestamp() * 1000),
-                    "email": email,
-                    "reason": reason,
-                }
-                connection.execute(insert(MESSAGE_EDITS), edit)
-                self._database.notify(connection, CHANNEL)
+        edit = MessageEdit(origin_id, int(now.timestamp() * 1000), email, reason)
+        (receipt,) = store(self._database, [arrival], edit)
         return receipt.message_id
 
     def _intact(self, message_id: int) -> MessageDetail:

@@ -137,7 +137,6 @@ class EngineSettings:
     service_token: str | None = field(default=None, repr=False)
     browser_init: bool = True  # GET /reporting/init, which has a token in its URL
     threads: int = 8
-    may_block_loop: bool = False  # no listener shares the process: short work may block it
     rates: RateLimits = RateLimits()
     sizes: SizeLimits = SizeLimits()
     lifetimes: AccessLifetimes = AccessLifetimes()

@@ -122,13 +122,11 @@ class OutcomeRecords:
     Records that are written in the transaction of an outcome: both are stored or neither.
 
     The `write_records` function of the inbox interprets `content`. `fallback` is the outcome that
-    applies if the records cannot be written. `is_short` tells that writing takes only a few
-    statements by key.
+    applies if the records cannot be written.
     """
 
     content: Any
     fallback: MessageOutcome
-    is_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Errors of the queue.
 * QueueError
   * IllegalTransition    the current state does not allow the event
   * LeaseEnded           the claim may belong to another worker
-  * LedgerClosed         the ledger is not running
+  * LogClosed            the message log is not running
   * NoSuchRow            no message or delivery has this id
   * StateChanged         the row is no longer in the state for which it was selected
 """
@@ -40,11 +40,11 @@ class LeaseEnded(QueueError):
         super().__init__("lease ended")
 
 
-class LedgerClosed(QueueError):
-    """The ledger has not been started, or has been stopped. Nothing was stored."""
+class LogClosed(QueueError):
+    """The message log has not been started, or has been stopped. Nothing was stored."""
 
     def __init__(self) -> None:
-        super().__init__("the ledger is not running")
+        super().__init__("the message log is not running")
 
 
 class NoSuchRow(QueueError):

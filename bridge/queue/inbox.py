@@ -24,12 +24,12 @@ from bridge.queue.claims import (
 )
 from bridge.queue.digests import is_intact
 from bridge.queue.lanes import LaneClaim, Lanes
-from bridge.queue.ledger.acknowledgment_notes import AcknowledgmentNotes
-from bridge.queue.statements import INBOX
+from bridge.queue.log_tables import pull_new
+from bridge.queue.statements import ACKNOWLEDGED, INBOX
 from bridge.queue.states import QueueEvent
 from bridge.queue.wakeup import CHANNEL, CLOCK_TOLERANCE_MS
 from bridge.store.database import Database
-from bridge.store.errors import Busy, Conflict, StoreError, StoreUnavailable
+from bridge.store.errors import Conflict, StoreError, StoreUnavailable
 from bridge.store.postgresql.dedicated_connections import lock_name
 from bridge.store.statements import execute_keys, key_statement
 
@@ -72,18 +72,12 @@ _CORRECT_DUE_TIMES = text("""
     WHERE state = 'queued' AND blocked = 0 AND not_before > :now AND settled_at > :latest
 """)
 
-_LONG_BACKLOG = "no message is free in the scanned part of a long backlog"
-
 WriteRecords = Callable[[Connection, Sequence[Any]], None]
 """Writes the contents of outcome records in a transaction. Raises StoreError."""
 
 
 def _ignore_records(_connection: Connection, _contents: Sequence[Any]) -> None:
     """Write nothing."""
-
-
-def _never(_message_ids: Sequence[int]) -> bool:
-    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +97,8 @@ class Inbox:
     hide later orders of the patient, whose senders received a positive acknowledgment.
 
     `owner` identifies this worker among all nodes and must be the same after a restart: the node
-    finds its former claims by it. `write_records` writes the records of outcomes; `acknowledgments`
-    tells which acknowledgments were sent but are not stored yet; `session` is that of the owner's
-    heartbeat lock.
+    finds its former claims by it. `write_records` writes the records of outcomes; `session` is that
+    of the owner's heartbeat lock.
     """
 
     def __init__(
@@ -116,65 +109,72 @@ class Inbox:
         lease: int = LEASE_MS,
         write_records: WriteRecords = _ignore_records,
         timer: Callable[[], float] = time.monotonic,
-        acknowledgments: AcknowledgmentNotes | None = None,
         session: CurrentSession = no_heartbeat_session,
     ) -> None:
         self.lease = lease
-        self.short_work = database.short_work
-        self._write_lock = database.write_lock
-        self._acknowledgments = acknowledgments
+        self._acknowledged = set[int]()  # messages whose acknowledgment was sent but is not stored
         self._write_records = write_records
         self._database = database
         self._owner = owner
         self._timer = timer
         self._session = session
-        are_acknowledged = acknowledgments.contains_all if acknowledgments else _never
         self._lanes = Lanes(
             database,
             INBOX,
             parked_block=False,
             timer=timer,
-            are_acknowledged=are_acknowledged,
+            are_acknowledged=self._acknowledged.issuperset,
             session=session,
         )
 
     def claim(self, now: int, limit: int) -> list[ClaimedMessage]:
         """Claim up to `limit` messages that no earlier message blocks, oldest first."""
-        return self.with_payloads(self.claim_without_blobs(now, limit)).messages
+        return self.claim_batch(now, limit).messages
 
     def expect_old_messages(self) -> None:
         """Include old messages in the next claims, because another process queued some."""
         self._lanes.expect_old_rows()
 
-    def claim_without_blobs(self, now: int, limit: int) -> ClaimedBatch:
-        """
-        As `claim`, without reading the payloads of large messages (see `with_payloads`).
-
-        Claims nothing without a heartbeat session. Raises Busy on the event loop if a long backlog
-        has no message that is free.
-        """
+    def claim_batch(self, now: int, limit: int) -> ClaimedBatch:
+        """As `claim`, and tell what was left behind. Claims nothing without a heartbeat session."""
         if self._session() is None:
             return ClaimedBatch([], more=False, undecided=True)
         try:
             claim, messages = self._claim(now, limit)
             while claim.scan_incomplete and not messages:
-                if self._write_lock.is_nonblocking:
-                    raise Busy(_LONG_BACKLOG)
                 claim, messages = self._claim(now, limit)
         except Conflict:  # another node has just claimed in one of the lanes
             return ClaimedBatch([], more=False, undecided=True)
-        return ClaimedBatch(messages, claim.more, claim.undecided)
+        return self._batch(claim, messages)
 
     def _claim(self, now: int, limit: int) -> tuple[LaneClaim, list[ClaimedMessage]]:
         with self._database.write_without_sync() as connection:
             claim, messages = self._claim_and_read(connection, now, limit)
-        self._discard_notes(claim)
+            rest = [] if claim.more else self._store_acknowledged(connection)
+        self._acknowledged.difference_update(claim.acknowledged, rest)
         return claim, messages
 
-    def _discard_notes(self, claim: LaneClaim) -> None:
-        """Remove the notes about acknowledgments that the committed claim has stored."""
-        if claim.acknowledged and self._acknowledgments is not None:
-            self._acknowledgments.discard(claim.acknowledged)
+    def acknowledged(self, message_ids: Sequence[int]) -> None:
+        """
+        Note which acknowledgments were sent; a claim stores it. From any thread.
+
+        The claim of a message stores it without a further statement; a claim that leaves nothing
+        stores the rest. After a power cut a message may be stored as `pending` although its
+        acknowledgment was sent.
+        """
+        self._acknowledged.update(message_ids)
+
+    def store_acknowledged(self) -> None:
+        """Store all noted acknowledgments."""
+        pull_new(self._database)
+        with self._database.write() as connection:
+            stored = self._store_acknowledged(connection)
+        self._acknowledged.difference_update(stored)
+
+    def _store_acknowledged(self, connection: Connection) -> list[int]:
+        if ids := list(self._acknowledged):
+            execute_keys(connection, ACKNOWLEDGED, ids)
+        return ids
 
     def _claim_and_read(
         self, connection: Connection, now: int, limit: int
@@ -194,15 +194,13 @@ class Inbox:
         """Return the end of a lease that begins now, by the monotonic clock in seconds."""
         return self._timer() + self.lease / 1000
 
-    def with_payloads(self, batch: ClaimedBatch) -> ClaimedBatch:
-        """Read the payloads of the large messages of a batch."""
-        if all(each.payload for each in batch.messages):
-            return batch
-        messages = [
+    def _batch(self, claim: LaneClaim, messages: Sequence[ClaimedMessage]) -> ClaimedBatch:
+        """Read the payloads of the large messages after the transaction."""
+        whole = [
             message if message.payload or message.is_damaged else self._with_payload(message)
-            for message in batch.messages
+            for message in messages
         ]
-        return replace(batch, messages=messages)
+        return ClaimedBatch(whole, claim.more, claim.undecided)
 
     def _with_payload(self, claimed: ClaimedMessage) -> ClaimedMessage:
         try:
@@ -246,8 +244,8 @@ class Inbox:
             raise
         except StoreError:  # records that cannot be written, or a conflict of claims
             return self.settle(outcomes, now), ClaimedBatch([], more=True, undecided=False)
-        self._discard_notes(claim)
-        return settled, ClaimedBatch(messages, claim.more, claim.undecided)
+        self._acknowledged.difference_update(claim.acknowledged)
+        return settled, self._batch(claim, messages)
 
     def _settle_alone(self, outcome: MessageOutcome, now: int) -> SettlementResult:
         try:

@@ -19,7 +19,8 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from bridge.queue.claims import CurrentSession, Settlement, SettlementResult, no_heartbeat_session
-from bridge.queue.statements import ENTERED_UP_TO, INBOX, SET_ENTERED_UP_TO, LaneStatements
+from bridge.queue.log_tables import pull
+from bridge.queue.statements import INBOX, LaneStatements
 from bridge.queue.states import QueueEvent, QueueState, next_state
 from bridge.store.database import Database
 from bridge.store.lease_clock import claim_time
@@ -152,9 +153,8 @@ class Lanes:
         self._is_partitioned = partitioned
         self._owned = key_statement(f"{statements.held} {database.lock_rows}")
         self._overdue = text(f"{statements.overdue} {database.skip_locked}")
-        # SQLite has one writer, so ids become visible in order. Messages enter their lanes when
-        # they are first scanned, which saves an index page for each message on arrival.
-        self._enters_lanes = not self._is_postgresql and statements is INBOX
+        self._database = database
+        self._pulls = not self._is_postgresql and statements is INBOX
 
     def claim(
         self,
@@ -174,18 +174,17 @@ class Lanes:
         position = self._watermark.position(self._timer())
         parameters = {"now": now, "destination": destination, "limit": window}
         claimed, acknowledged = list[int](), list[int]()
+        more_to_pull = self._pulls and pull(self._database, connection)
         for _ in range(_ROUNDS):
             rows = self._scan(connection, position, parameters)
             self._watermark.record(position, [row.id for row in rows], self._timer())
-            if self._enters_lanes and rows:
-                self._enter_up_to(connection, max(row.id for row in rows))
             free, blocked = self._split_candidates(connection, [row.id for row in rows])
             heads = [row for row in rows if row.id in free][: limit - len(claimed)]
             claimed_now = self._claim_positions(connection, heads)
             acknowledged += self._claim_rows(claimed_now, connection, owner, lease_until)
             claimed += claimed_now
             if len(rows) < window or len(claimed) == limit or not blocked:
-                more = len(rows) >= window or len(heads) < len(free)
+                more = len(rows) >= window or len(heads) < len(free) or more_to_pull
                 undecided = len(free) + len(blocked) < len(rows) or len(claimed_now) < len(heads)
                 return LaneClaim(
                     claimed,
@@ -308,12 +307,6 @@ class Lanes:
         if blocked:
             execute_keys(connection, self._sql.block, sorted(blocked))
         return set(row_ids) - blockers.keys(), blocked
-
-    def _enter_up_to(self, connection: Connection, upto: int) -> None:
-        (entered,) = execute(connection, ENTERED_UP_TO).scalars()
-        if upto > entered:
-            execute(connection, self._sql.enter_range, entered=entered, upto=upto)
-            execute(connection, SET_ENTERED_UP_TO, upto=upto)
 
     def _lock_positions(
         self, connection: Connection, positions: set[LanePosition]

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, TableClause, Update, func, or_, select, 
 
 from bridge.queue.errors import NoSuchRow, StateChanged
 from bridge.queue.lanes import Lanes
+from bridge.queue.log_tables import pull_new
 from bridge.queue.statements import DELIVERY, INBOX, MESSAGE, OUTBOX, LaneStatements
 from bridge.queue.states import QueueEvent, QueueState, next_state
 from bridge.queue.wakeup import CHANNEL
@@ -52,6 +53,7 @@ def replay_message(
     lanes that were processed meanwhile. `expected_state` is the state for which the message was
     selected. Raises NoSuchRow, StateChanged, IllegalTransition.
     """
+    pull_new(database)
     queue = Lanes(database, INBOX, parked_block=False)
     overtaken = _count_overtaken(database, message_id, routing)
     with database.write() as connection:
@@ -89,6 +91,7 @@ def replay_parked(
 
 
 def cancel_message(database: Database, message_id: int) -> None:
+    pull_new(database)
     _cancel(database, Lanes(database, INBOX, parked_block=False), MESSAGE, INBOX, message_id)
 
 

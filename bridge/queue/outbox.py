@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Row, bindparam, text
 
 from bridge.queue import attempts
+from bridge.queue.arrivals import lane
 from bridge.queue.attempts import Attempt, AttemptKind
 from bridge.queue.claims import CurrentSession, Settlement, no_heartbeat_session
 from bridge.queue.deliveries import (
@@ -22,7 +23,6 @@ from bridge.queue.deliveries import (
 )
 from bridge.queue.digests import digest, is_intact, stored_digest
 from bridge.queue.lanes import Lanes
-from bridge.queue.ledger.arrivals import lane
 from bridge.queue.retention.rows import newest_id
 from bridge.queue.statements import DELIVERY, OUTBOX
 from bridge.queue.states import QueueEvent

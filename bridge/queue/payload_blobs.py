@@ -21,8 +21,9 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, RowMapping, text
 
+from bridge.queue.arrivals import Arrival
 from bridge.queue.digests import stored_digest
-from bridge.queue.ledger.arrivals import Arrival
+from bridge.queue.log_tables import pull_new
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from bridge.store.sqlite import file_of
@@ -245,6 +246,7 @@ def count_lost(database: Database) -> int:
 
 def delete_orphans(database: Database, now: int) -> int:
     """Delete payloads whose message was deleted or never stored; return their number."""
+    pull_new(database)  # the message of a payload may be in the log
     before, deleted = now - ORPHAN_AGE_MS, 0
     with database.read() as connection:
         rows = connection.execute(_FIND_ORPHANS, {"before": before}).mappings().all()

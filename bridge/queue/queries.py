@@ -27,6 +27,7 @@ from bridge.queue import payload_blobs
 from bridge.queue.digests import is_intact
 from bridge.queue.errors import NoSuchRow
 from bridge.queue.listing_rows import DeliveryDetail, DeliveryRow, Depth, MessageDetail, MessageRow
+from bridge.queue.log_tables import pull_new
 from bridge.queue.retention.rows import id_at
 from bridge.queue.statements import DELIVERY, DELIVERY_BODY, MESSAGE, MESSAGE_BODY
 from bridge.queue.states import AcknowledgmentState, QueueState
@@ -56,6 +57,7 @@ class Filter:
 
 def messages(database: Database, filter_: Filter) -> list[MessageRow]:
     """List messages, newest first."""
+    pull_new(database)
     rows = _rows(MESSAGE, MessageRow)
     with database.read() as connection:
         statement = _filtered(connection, rows, MESSAGE, filter_, "listener", "received_at")
@@ -64,6 +66,7 @@ def messages(database: Database, filter_: Filter) -> list[MessageRow]:
 
 def message(database: Database, message_id: int) -> MessageDetail:
     """Return one message with its payload. Raises NoSuchRow."""
+    pull_new(database)
     rows = _rows(MESSAGE, MessageRow).where(MESSAGE.c.id == message_id)
     content = (
         select(MESSAGE_BODY.c.payload, MESSAGE_BODY.c.ack, MESSAGE.c.notes, _DIGEST)
@@ -83,6 +86,7 @@ def message(database: Database, message_id: int) -> MessageDetail:
 
 def message_state(database: Database, message_id: int) -> QueueState:
     """Return the state of one message without reading its content. Raises NoSuchRow."""
+    pull_new(database)
     with database.read() as connection:
         statement = select(MESSAGE.c.state).where(MESSAGE.c.id == message_id)
         state = connection.execute(statement).scalar()
@@ -133,6 +137,7 @@ def delivery(database: Database, delivery_id: int) -> DeliveryDetail:
 
 def open_messages(database: Database) -> dict[QueueState, Depth]:
     """Count queued, claimed and parked messages. The cost depends on their number only."""
+    pull_new(database)
     with database.read() as connection:
         found = _depths(connection, MESSAGE, "listener", "received_at", by_source=False)
         return found.get("", {})
@@ -140,6 +145,7 @@ def open_messages(database: Database) -> dict[QueueState, Depth]:
 
 def open_by_listener(database: Database) -> dict[str, dict[QueueState, Depth]]:
     """Count queued, claimed and parked messages by listener."""
+    pull_new(database)
     with database.read() as connection:
         return _depths(connection, MESSAGE, "listener", "received_at", by_source=True)
 
@@ -156,6 +162,7 @@ REFUSED_WINDOW = 1000
 
 def refused_since(database: Database, since: int) -> dict[str, int]:
     """Count refused messages by listener since a time (ms), among the newest ones."""
+    pull_new(database)
     newest = (
         select(MESSAGE.c.listener, MESSAGE.c.received_at)
         .where(*in_state(MESSAGE, QueueState.REFUSED))

@@ -1,13 +1,13 @@
 """
 SQL statements of the queues whose speed depends on an index.
 
-The lanes run these texts, and tests check their query plans. The statements of the ledger are in
-`ledger.deduplication`. `INBOX` and `OUTBOX` fill in the table names; the row-locking clauses are
+The lanes run these texts, and tests check their query plans. The statements of the log are in
+`log_tables`. `INBOX` and `OUTBOX` fill in the table names; the row-locking clauses are
 the Database's.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -229,7 +229,22 @@ def _lane_statements(
 
 ENTERED_UP_TO = dialect_statement("SELECT message_id FROM lane_watermark")
 SET_ENTERED_UP_TO = dialect_statement("UPDATE lane_watermark SET message_id = :upto")
-"""The id up to which all messages have entered their lanes, on SQLite."""
+"""The id up to which messages were copied from the log, and have entered their lanes; SQLite."""
+
+# Settlements lock rows in the same order, so that no deadlock occurs.
+ACKNOWLEDGED = replace(
+    key_statement("""
+        UPDATE message SET acknowledgment = 'delivered'
+        WHERE id IN :ids AND acknowledgment = 'pending'
+    """),
+    postgres="""
+        UPDATE message SET acknowledgment = 'delivered'
+        WHERE id = ANY(%(ids)s::bigint[]) AND acknowledgment = 'pending' AND id IN (
+            SELECT id FROM message WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR UPDATE
+        )
+    """,
+)
+"""Records that the acknowledgments of messages were sent."""
 
 _INBOX = {"table": "message", "key": "message_id", "stored_at": "received_at", "of_destination": ""}
 _OUTBOX = {

@@ -17,7 +17,7 @@ from bridge import banner
 from bridge.admin.access.access_administration import resolve_grants
 from bridge.admin.access.grants import GrantedRoles
 from bridge.admin.audit_events import AuditRelay
-from bridge.admin.checks.descriptors import Descriptors, allocate_descriptors, raise_limit
+from bridge.admin.checks.descriptors import Descriptors
 from bridge.admin.definitions.activation import activate_at_start
 from bridge.admin.message_replay import MessageSubjects
 from bridge.console.context import ConsoleContext
@@ -26,27 +26,29 @@ from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
 from bridge.handshake_counts import SERVICE
 from bridge.metrics import Metrics
-from bridge.monitoring.tracing import Tracer, open_tracer
-from bridge.queue.ledger.ledger import Ledger
 from bridge.report_engine import engine_application, engine_http, engine_tokens
 from bridge.roles import Role
 from bridge.runtime.applying import Applying
-from bridge.runtime.context import Process
+from bridge.runtime.context import (
+    Process,
+    checkpoints,
+    divide_descriptors,
+    handshake_failures,
+    start_tracing,
+    unknown_code_counts,
+)
 from bridge.runtime.delivery import Delivery
 from bridge.runtime.maintenance import (
     NumberIndex,
     audit_relay,
-    handshake_failures,
     housekeeping,
-    unknown_code_counts,
 )
-from bridge.runtime.membership import Membership, take_slot
+from bridge.runtime.membership import Membership
 from bridge.runtime.migration import BRIDGE_ROLES
-from bridge.runtime.receiving import Receiving
 from bridge.runtime.schedule import AsyncAction, Job, Schedule, ServicePart, do_nothing, now_ms
+from bridge.runtime.service_process import IntakeChannel
 from bridge.runtime.web_server import Probes, Readiness, web_part
 from bridge.store import databases
-from bridge.store.checkpoints import WalCheckpointer
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from bridge.store.postgresql.requirements import server_problems
@@ -54,17 +56,26 @@ from bridge.store.records.unmapped_codes import UnmappedCodeCounter
 from bridge.workers.host import close_all
 from bridge.workers.offload import MEMORY, Offload
 from config import Settings
-from mllp.limits import SharedConnectionLimit
 
 WEB_ROLES = frozenset({Role.ENGINE, Role.CONSOLE})
 
 
 def assemble(
-    settings: Settings, roles: frozenset[Role], reactor: Any, metrics: Metrics, schedule: Schedule
+    settings: Settings,
+    roles: frozenset[Role],
+    reactor: Any,
+    metrics: Metrics,
+    schedule: Schedule,
+    node: str,
+    intake: IntakeChannel | None,
 ) -> list[ServicePart]:
-    """Open and migrate the databases; return the parts in the order of their start."""
-    node, descriptors = take_slot(settings.home), _descriptors(settings)
-    tracer, parts = _tracing(settings)
+    """
+    Open and migrate the databases; return the parts in the order of their start.
+
+    `intake` is the channel to the process that receives messages, if this is its service process.
+    """
+    descriptors = divide_descriptors(settings)
+    tracer, parts = start_tracing(settings)
     application, own_parts = _engine(settings, schedule, roles)
     parts += own_parts
     database = databases.open_bridge_database(settings) if roles & BRIDGE_ROLES else None
@@ -85,31 +96,32 @@ def assemble(
             parts.append(indexing)
         tally = UnmappedCodeCounter()
         process = Process(
-            settings, database, metrics, schedule, reactor, node.name, offload, tally, tracer
+            settings, database, metrics, schedule, reactor, node, offload, tally, tracer
         )
-        limit = SharedConnectionLimit(descriptors.listeners)
         queue_parts.append(ServicePart("engine client", do_nothing, http.aclose))
-        queue_parts += _queue_parts(process, roles, client, limit)
+        queue_parts += _queue_parts(process, roles, client, intake)
     readiness = Readiness()
-    router = Probes(metrics, readiness, database, now_ms).router(application, console)
+    others = None if intake is None else intake.metrics
+    router = Probes(metrics, readiness, database, now_ms, others).router(application, console)
     parts += _web(settings, roles, router, application, descriptors, metrics)
     parts += queue_parts
-    parts.append(ServicePart("readiness", readiness.begin, readiness.end))
+    ready = ServicePart("readiness", readiness.begin, readiness.end)
+    parts.append(ready if intake is None else intake.readiness(ready))
     return parts
 
 
 def _queue_parts(
-    process: Process, roles: frozenset[Role], client: EngineClient, limit: SharedConnectionLimit
+    process: Process, roles: frozenset[Role], client: EngineClient, intake: IntakeChannel | None
 ) -> list[ServicePart]:
-    """Return intake, delivery and the jobs of the database; `limit` limits all listeners."""
+    """Return the worker, delivery and the jobs of the database."""
     owners = (f"{process.node}-intake", f"{process.node}-delivery")
     may_lead = Role.DELIVERY in roles
     membership = Membership(process.database, owners, process.schedule, jobs=may_lead)
     parts = [membership.part(), unknown_code_counts(process), handshake_failures(process)]
-    if Role.INTAKE in roles:
-        ledger = Ledger(process.database)
-        applying = Applying(process, client, membership, ledger)
-        parts += Receiving(process, ledger, applying, limit).parts()
+    if intake is not None:
+        applying = Applying(process, client, membership)
+        intake.connect(applying.more, applying.completions)
+        parts += applying.parts()
     if Role.DELIVERY in roles:
         parts += Delivery(process, client, membership).parts()
     return [*parts, *housekeeping(process, membership)]
@@ -155,16 +167,6 @@ def _web(
     return parts
 
 
-def _descriptors(settings: Settings) -> Descriptors:
-    """Raise the limit of file descriptors and divide it. Raises TooFewDescriptors."""
-    found, log = allocate_descriptors(settings, raise_limit()), structlog.get_logger("service")
-    if found.suffice:
-        log.info("file descriptors", limit=found.limit, count=found.needed)
-    else:
-        log.warning("file descriptors", limit=found.limit, reason=found.shortage)
-    return found
-
-
 def _engine(
     settings: Settings, schedule: Schedule, roles: frozenset[Role]
 ) -> tuple[FastAPI | None, list[ServicePart]]:
@@ -177,22 +179,10 @@ def _engine(
         return None, []
     database = databases.open_engine_database(settings)
     opened = _database_parts("engine database", database, databases.migrate_engine, schedule)
-    may_block_loop = Role.INTAKE not in roles
-    application = engine_application(
-        settings, database, now_ms, GrantedRoles(settings), may_block_loop=may_block_loop
-    )
+    application = engine_application(settings, database, now_ms, GrantedRoles(settings))
     engine = application.state.engine
     tidying = schedule.periodic(Job.ENGINE_TIDYING, engine.tidy)
     return application, [*opened, ServicePart("engine", engine.start, engine.stop), tidying]
-
-
-def _tracing(settings: Settings) -> tuple[Tracer | None, list[ServicePart]]:
-    """Create the tracer, if tracing is on; it stops last. Raises TracingUnavailable."""
-    chosen = settings.tracing
-    if not chosen.endpoint:
-        return None, []
-    tracer, end = open_tracer(chosen.endpoint, chosen.share)
-    return tracer, [ServicePart("traces", do_nothing, partial(Threads.MAINTENANCE.run, end))]
 
 
 def _activate_files(settings: Settings, database: Database) -> None:
@@ -234,14 +224,6 @@ def _database_parts(
         database.dispose()
 
     migrate(database)
-    opened = ServicePart(name, start, stop)
-    return [opened] if database.file is None else [opened, _checkpoints(name, database, schedule)]
-
-
-def _checkpoints(name: str, database: Database, schedule: Schedule) -> ServicePart:
-    """Return the part that checkpoints an SQLite database; PostgreSQL does it by itself."""
-    checkpoints = WalCheckpointer(database)
     job = Job.CHECKPOINTS if name == "database" else Job.ENGINE_CHECKPOINTS
-    checkpoint = partial(Threads.CHECKPOINTS.run, checkpoints.run)
-    close = partial(Threads.CHECKPOINTS.run, checkpoints.close)
-    return schedule.periodic(job, checkpoint, last=close)
+    opened = ServicePart(name, start, stop)
+    return [opened] if database.file is None else [opened, checkpoints(job, database, schedule)]

@@ -1,12 +1,21 @@
-"""What the parts of a process share."""
+"""What the parts of a process share, and the parts that both processes have."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import structlog
+
+from bridge.admin.checks.descriptors import Descriptors, allocate_descriptors, raise_limit
+from bridge.executors import Threads
 from bridge.metrics import Metrics
-from bridge.monitoring.tracing import Tracer
-from bridge.runtime.schedule import Schedule
+from bridge.monitoring.channels import store_handshakes
+from bridge.monitoring.tracing import Tracer, open_tracer
+from bridge.runtime.schedule import Job, Schedule, ServicePart, do_nothing, now_ms
+from bridge.store.checkpoints import WalCheckpointer
 from bridge.store.database import Database
+from bridge.store.errors import StoreError
+from bridge.store.records import unmapped_codes
 from bridge.store.records.unmapped_codes import UnmappedCodeCounter
 from bridge.workers.offload import Offload
 from config import Settings
@@ -29,3 +38,54 @@ class Process:
     offload: Offload
     tally: UnmappedCodeCounter
     tracer: Tracer | None
+
+
+def divide_descriptors(settings: Settings) -> Descriptors:
+    """Raise the limit of file descriptors and divide it. Raises TooFewDescriptors."""
+    found, log = allocate_descriptors(settings, raise_limit()), structlog.get_logger("service")
+    if found.suffice:
+        log.info("file descriptors", limit=found.limit, count=found.needed)
+    else:
+        log.warning("file descriptors", limit=found.limit, reason=found.shortage)
+    return found
+
+
+def start_tracing(settings: Settings) -> tuple[Tracer | None, list[ServicePart]]:
+    """Create the tracer, if tracing is on; it stops last. Raises TracingUnavailable."""
+    chosen = settings.tracing
+    if not chosen.endpoint:
+        return None, []
+    tracer, end = open_tracer(chosen.endpoint, chosen.share)
+    return tracer, [ServicePart("traces", do_nothing, partial(Threads.MAINTENANCE.run, end))]
+
+
+def checkpoints(job: Job, database: Database, schedule: Schedule) -> ServicePart:
+    """Return the part that checkpoints an SQLite database; PostgreSQL does it by itself."""
+    wal = WalCheckpointer(database)
+    run = partial(Threads.CHECKPOINTS.run, wal.run)
+    return schedule.periodic(job, run, last=partial(Threads.CHECKPOINTS.run, wal.close))
+
+
+def unknown_code_counts(process: Process) -> ServicePart:
+    async def store() -> None:
+        if found := process.tally.take():
+            await Threads.MAINTENANCE.run(unmapped_codes.add, process.database, found, now_ms())
+
+    return process.schedule.periodic(Job.UNKNOWN_CODES, store, last=store)
+
+
+def handshake_failures(process: Process) -> ServicePart:
+    """Store failed TLS handshakes."""
+    counts = process.metrics.handshakes
+
+    async def store() -> None:
+        if found := counts.take():
+            try:
+                await Threads.MAINTENANCE.run(
+                    store_handshakes, process.database, process.node, found
+                )
+            except StoreError:
+                counts.put_back(found)
+                raise
+
+    return process.schedule.periodic(Job.HANDSHAKES, store, last=store)

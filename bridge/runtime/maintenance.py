@@ -1,5 +1,5 @@
 """
-Periodic jobs that serve no listener and no destination: audit relay, index, counts, retention.
+Periodic jobs that serve no listener and no destination: audit relay, index, retention.
 
 Each class runs its job once; `bridge.runtime.schedule` runs it again and again.
 """
@@ -23,15 +23,12 @@ from bridge.admin.search.message_index import (
 )
 from bridge.executors import Threads
 from bridge.monitoring.alert_settings import make_alert_monitor, own_files_recorder
-from bridge.monitoring.channels import store_handshakes
 from bridge.monitoring.node_files import NodeAddress
 from bridge.runtime.context import Process
 from bridge.runtime.membership import Membership
 from bridge.runtime.schedule import Job, Run, Schedule, ServicePart, now_ms
 from bridge.store.database import Database
-from bridge.store.errors import StoreError
 from bridge.store.postgresql.partitions import create_ahead
-from bridge.store.records import unmapped_codes
 from bridge.workers.offload import Offload
 from config import Settings
 
@@ -52,31 +49,6 @@ def audit_relay(schedule: Schedule, relay: AuditRelay) -> ServicePart:
             relay.close()
 
     return schedule.periodic(Job.AUDIT_RELAY, move, last=end)
-
-
-def unknown_code_counts(process: Process) -> ServicePart:
-    async def store() -> None:
-        if found := process.tally.take():
-            await Threads.MAINTENANCE.run(unmapped_codes.add, process.database, found, now_ms())
-
-    return process.schedule.periodic(Job.UNKNOWN_CODES, store, last=store)
-
-
-def handshake_failures(process: Process) -> ServicePart:
-    """Store failed TLS handshakes."""
-    counts = process.metrics.handshakes
-
-    async def store() -> None:
-        if found := counts.take():
-            try:
-                await Threads.MAINTENANCE.run(
-                    store_handshakes, process.database, process.node, found
-                )
-            except StoreError:
-                counts.put_back(found)
-                raise
-
-    return process.schedule.periodic(Job.HANDSHAKES, store, last=store)
 
 
 class NumberIndex:

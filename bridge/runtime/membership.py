@@ -2,17 +2,11 @@
 Membership of a process in the cluster: the processes that share one PostgreSQL database.
 
 A member holds a heartbeat lock, takes part in the election of the leader, receives notifications,
-and requeues the claims of failed nodes. On SQLite there is no cluster: every process leads. The
-name of a process survives a restart, because a file of the data directory contains it.
+and requeues the claims of failed nodes. On SQLite there is no cluster: every process leads.
 """
 
 import asyncio
-import fcntl
-import os
-import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -30,7 +24,6 @@ from bridge.store.postgresql.dedicated_connections import (
     NotificationListener,
     Presence,
 )
-from config.private_files import make_folder, open_private
 
 LATE_SECONDS: Final = GRACE_SECONDS + DEADLINE
 """
@@ -39,42 +32,6 @@ Seconds after the loss of a PostgreSQL server in which a node can still act on a
 The node may begin a call until it notices the loss (GRACE_SECONDS), and then waits for the answer
 (DEADLINE).
 """
-
-_MAX_PROCESSES: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSlot:
-    """A locked file `run/node-N` of the data directory, and the node name that it contains."""
-
-    name: str
-    descriptor: int
-
-
-def take_slot(home: Path) -> NodeSlot:
-    """Lock the first free slot of a data directory until the process ends."""
-    folder = home / "run"
-    make_folder(folder)
-    for number in range(_MAX_PROCESSES):
-        descriptor = open_private(folder / f"node-{number}", os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            continue
-        return NodeSlot(_name(descriptor), descriptor)
-    raise OSError(f"more than {_MAX_PROCESSES} processes in {folder}")
-
-
-def _name(descriptor: int) -> str:
-    kept = os.pread(descriptor, 64, 0).decode("ascii", "replace").strip()
-    if kept:
-        return kept
-    name = secrets.token_hex(8)
-    os.pwrite(descriptor, name.encode(), 0)
-    os.fsync(descriptor)
-    return name
-
 
 Wake = Callable[[], None]
 

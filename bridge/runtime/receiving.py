@@ -20,6 +20,7 @@ from twisted.internet.error import CannotListenError
 from bridge.errors import BridgeError
 from bridge.executors import Threads
 from bridge.intake.receive.acknowledgments import ControlIds
+from bridge.intake.receive.completion import Completions
 from bridge.intake.receive.handler import FrameOffload, IntakeHandler
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.patient_check import PatientCheck, merged_patient_check
@@ -29,12 +30,11 @@ from bridge.intake.validation.structure import make_validator
 from bridge.intake.validation.validator import ValidatingHandler, Validator
 from bridge.monitoring.channels import store_start_failures
 from bridge.monitoring.tracing import traced_handler
-from bridge.queue.ledger.ledger import Ledger
+from bridge.queue.message_log import MessageLog
 from bridge.redaction import describe
-from bridge.runtime.applying import Applying
 from bridge.runtime.channel_control import ActivationFollower, ChannelControl, PausableChannel
 from bridge.runtime.context import Process
-from bridge.runtime.listener_definitions import ActiveListeners, without_mappings
+from bridge.runtime.listener_definitions import ActiveListeners, ListenerCompiler, without_mappings
 from bridge.runtime.schedule import Job, Schedule, ServicePart, now_ms
 from bridge.store.records.sequence_numbers import SequenceLinks
 from bridge.transports.connection_paths import (
@@ -44,7 +44,6 @@ from bridge.transports.connection_paths import (
     require_permitted,
 )
 from bridge.transports.folders import FolderListener, FolderRules
-from bridge.transports.http_listener import HttpListener, HttpListenerRules
 from bridge.transports.http_protocol import read_authorization
 from bridge.transports.tls import listener_tls_options
 from config.listeners import ListenerSettings, SequenceNumbers
@@ -263,9 +262,13 @@ class ListenerFactory:
     """Creates the listeners of a process; `limit` limits the connections of all of them."""
 
     def __init__(
-        self, process: Process, ledger: Ledger, applying: Applying, limit: SharedConnectionLimit
+        self,
+        process: Process,
+        log: MessageLog,
+        completions: Completions,
+        limit: SharedConnectionLimit,
     ) -> None:
-        self._process, self._ledger, self._applying = process, ledger, applying
+        self._process, self._message_log, self._completions = process, log, completions
         self._limit = limit
         self._budget = FrameBudget(process.settings.intake.frame_memory)
         self.frame_counts: Counter[str] = Counter()
@@ -286,8 +289,8 @@ class ListenerFactory:
         sequence = self._sequencer(settings)
         handler = IntakeHandler(
             policy.with_checks(validation, patient_check),
-            self._ledger,
-            self._applying.completions,
+            self._message_log,
+            self._completions,
             AckCounter(metrics, policy.name),
             clock=lambda: datetime.now(UTC),
             new_id=ControlIds(),
@@ -313,7 +316,9 @@ class ListenerFactory:
         mode = listener.sequence_numbers
         if mode is SequenceNumbers.OFF:
             return None
-        return Sequencer(self._ledger, SequenceLinks(self._process.database, listener.name), mode)
+        return Sequencer(
+            self._message_log, SequenceLinks(self._process.database, listener.name), mode
+        )
 
     def _port(self, listener: ListenerSettings, handle: Handler, unframed: NakBuilder) -> Port:
         """Return the port of a listener: MLLP, HTTP, or a folder."""
@@ -331,9 +336,14 @@ class ListenerFactory:
         endpoint = self._endpoint(listener, address)
         limits, reactor = server_limits(listener), process.reactor
         if isinstance(address, WebAddress):
-            site = HttpListener(
+            from bridge.transports import http_listener  # noqa: PLC0415  # others need no uvicorn
+
+            authorization = read_authorization(
+                f"listener {listener.name}", authorization_path(process.settings, listener)
+            )
+            site = http_listener.HttpListener(
                 handle,
-                self._web_rules(listener, address),
+                http_listener.HttpListenerRules(address.path, listener.charset, authorization),
                 limits,
                 clock=reactor,
                 observer=observer,
@@ -356,12 +366,6 @@ class ListenerFactory:
             return factory.drain().asFuture(asyncio.get_running_loop())
 
         return SocketPort(listener.name, str(address), factory, endpoint, drain)
-
-    def _web_rules(self, listener: ListenerSettings, address: WebAddress) -> HttpListenerRules:
-        """Return the rules of an HTTP listener. Raises AuthorizationUnusable."""
-        path = authorization_path(self._process.settings, listener)
-        authorization = read_authorization(f"listener {listener.name}", path)
-        return HttpListenerRules(address.path, listener.charset, authorization)
 
     def _endpoint(self, listener: ListenerSettings, address: Address | WebAddress) -> Any:
         """Return the endpoint of a listener, with TLS if set. Raises TLSConfigurationError."""
@@ -390,16 +394,22 @@ def server_limits(listener: ListenerSettings) -> ServerLimits:
 
 
 class Receiving:
-    """The listeners of a process, and the ledger that stores what they receive."""
+    """The listeners of a process, and the log that stores what they receive."""
 
     def __init__(
-        self, process: Process, ledger: Ledger, applying: Applying, limit: SharedConnectionLimit
+        self,
+        process: Process,
+        log: MessageLog,
+        completions: Completions,
+        limit: SharedConnectionLimit,
     ) -> None:
-        self._process, self._ledger, self._applying = process, ledger, applying
-        factory = ListenerFactory(process, ledger, applying, limit)
+        self._process, self._message_log = process, log
+        self._compiler = ListenerCompiler(process)
+        self._first = self._compiler.compile()
+        factory = ListenerFactory(process, log, completions, limit)
         self._required = [without_mappings(listener) for listener in process.settings.listener]
         self._listeners = ListenerRegistry(factory.create)
-        self._listeners.create_all(applying.first, self._required)
+        self._listeners.create_all(self._first, self._required)
         self._control = ChannelControl(
             process.database,
             ChannelKind.LISTENER,
@@ -411,22 +421,21 @@ class Receiving:
         )
 
     def parts(self) -> list[ServicePart]:
-        """Return the parts in the order of their start, around those that apply messages."""
-        applying, listeners, control = self._applying, self._listeners, self._control
+        """Return the parts in the order of their start."""
+        listeners, control = self._listeners, self._control
         follower = ActivationFollower(
             self._process.database,
-            applying.first.activation,
-            applying.compiler.compile,
+            self._first.activation,
+            self._compiler.compile,
             self._use,
             lambda: listeners.failures,
         )
 
-        async def start_ledger() -> None:
-            self._ledger.start(asyncio.get_running_loop())
+        async def start_log() -> None:
+            self._message_log.start(asyncio.get_running_loop())
 
         return [
-            ServicePart("ledger", start_ledger, self._ledger.stop),
-            *applying.parts(),
+            ServicePart("message log", start_log, self._message_log.stop),
             ServicePart("channel control", control.start, control.stop),
             ServicePart("listeners", self._open, listeners.close),
             follower.part(self._process.schedule, Job.LISTENER_ACTIVATIONS),
@@ -437,7 +446,6 @@ class Receiving:
         await self._store_failures()
 
     async def _use(self, found: ActiveListeners) -> None:
-        self._applying.use(found)
         await self._listeners.use(found, self._control)
         await self._store_failures()
 

@@ -64,6 +64,7 @@ class Job(Enum):
     WATCHDOG = ("watchdog", 1.0, 0.0, False, True)  # period of WATCHDOG_USEC
     CHECKPOINTS = ("checkpoints", 0.5, 5.0, False, False)
     ENGINE_CHECKPOINTS = ("engine checkpoints", 0.5, 5.0, False, False)
+    LOG_CHECKPOINTS = ("log checkpoints", 0.5, 5.0, False, False)
     ENGINE_TIDYING = ("engine tidying", 600.0, 2.0, True, False)
     AUDIT_RELAY = ("audit relay", 1.0, 5.0, False, False)
     NUMBER_INDEX = ("index of numbers", 1.0, 2.0, False, True)
@@ -76,6 +77,7 @@ class Job(Enum):
     LISTENER_SWITCHES = ("listener switches", 1.0, 2.0, False, False)
     DESTINATION_SWITCHES = ("destination switches", 1.0, 2.0, False, False)
     LISTENER_ACTIVATIONS = ("listener activations", 1.5, 5.0, False, True)
+    DEFINITION_ACTIVATIONS = ("definition activations", 1.5, 5.0, False, True)
     DESTINATION_ACTIVATIONS = ("destination activations", 1.5, 5.0, False, True)
     CIRCUITS = ("circuits", 1.0, 2.0, False, True)
     STATUS_POLL = ("status poll", _BY_SETTING, 0.0, False, False)

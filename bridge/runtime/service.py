@@ -10,8 +10,9 @@ import faulthandler
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 import structlog
 
@@ -21,21 +22,38 @@ from bridge.executors import close_all
 from bridge.logs import configure, observe_twisted
 from bridge.metrics import Metrics
 from bridge.roles import Role
-from bridge.runtime.assembly import assemble
 from bridge.runtime.loop import run as run_loop
 from bridge.runtime.loop import tune_process
 from bridge.runtime.migration import migrate_in_child_process
+from bridge.runtime.node_slot import take_slot
 from bridge.runtime.schedule import Job, Schedule, ServicePart
+from bridge.runtime.service_process import (
+    CHANNEL,
+    IntakeChannel,
+    ServiceProcess,
+    ServiceProcessEnded,
+)
 from config import Settings
 from config.sections import LogFormat
 
 READY, STOPPING, ALIVE = b"READY=1", b"STOPPING=1", b"WATCHDOG=1"
 
 
+def _is_alive() -> bool:
+    return True
+
+
 class SystemdNotifier:
     """Notifies systemd of start and stop, and that the service is alive, if systemd requests it."""
 
-    def __init__(self, environment: Mapping[str, str], schedule: Schedule) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        schedule: Schedule,
+        is_alive: Callable[[], bool] = _is_alive,
+    ) -> None:
+        """No watchdog notification is sent while `is_alive` returns False."""
+        self._is_alive = is_alive
         name = environment.get("NOTIFY_SOCKET", "")
         self._address = "\0" + name[1:] if name.startswith("@") else name
         limit = environment.get("WATCHDOG_USEC", "")
@@ -61,7 +79,8 @@ class SystemdNotifier:
             await self._watchdog.stop()
 
     async def _beat(self) -> None:
-        self._send(ALIVE)
+        if self._is_alive():
+            self._send(ALIVE)
 
     def _send(self, message: bytes) -> None:
         if not self._address:
@@ -107,40 +126,110 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status."""
     configure(settings.log.level, as_json=settings.log.format is LogFormat.JSON)
     faulthandler.enable()  # a crash in a C library leaves no other trace
+    if descriptors := os.environ.pop(CHANNEL, ""):
+        return run_loop(partial(_serve_behind_intake, settings, roles, IntakeChannel(descriptors)))
+    metrics = Metrics()
+    if Role.INTAKE not in roles:
+        if not _migrate(settings, roles):
+            return 0
+        return run_loop(partial(_serve_without_intake, settings, roles, metrics))
+    service = ServiceProcess(settings.home, metrics)
+    try:
+        if not _migrate(settings, roles):
+            return 0
+        return run_loop(partial(_receive, settings, roles, metrics, service))
+    except ServiceProcessEnded as error:
+        return error.status
+    finally:
+        service.kill()
+
+
+def _migrate(settings: Settings, roles: frozenset[Role]) -> bool:
+    migrated = migrate_in_child_process(settings, roles)
+    if not migrated:
+        structlog.get_logger("service").info("stopped")
+    return migrated
+
+
+async def _receive(
+    settings: Settings,
+    roles: frozenset[Role],
+    metrics: Metrics,
+    service: ServiceProcess,
+    stop: asyncio.Event,
+) -> int:
+    """Receive messages; the service process does everything else."""
+    from twisted.internet import reactor  # noqa: PLC0415  # installed by now
+
+    from bridge.runtime.intake_process import assemble_intake  # noqa: PLC0415  # as above
+
+    began, schedule = time.monotonic(), Schedule(metrics)
+    await service.open()
+    parts = assemble_intake(settings, reactor, metrics, schedule, service)
+    notifier = SystemdNotifier(os.environ, schedule, service.is_alive)
+    return await _run_parts(settings, roles, parts, notifier, began, stop)
+
+
+async def _serve_without_intake(
+    settings: Settings, roles: frozenset[Role], metrics: Metrics, stop: asyncio.Event
+) -> int:
+    from twisted.internet import reactor  # noqa: PLC0415  # installed by now
+
+    from bridge.runtime.assembly import assemble  # noqa: PLC0415  # the intake does not load it
+
+    began, schedule = time.monotonic(), Schedule(metrics)
+    slot = take_slot(settings.home)
+    parts = assemble(settings, roles, reactor, metrics, schedule, slot.name, None)
+    notifier = SystemdNotifier(os.environ, schedule)
+    return await _run_parts(settings, roles, parts, notifier, began, stop)
+
+
+async def _run_parts(
+    settings: Settings,
+    roles: frozenset[Role],
+    parts: Sequence[ServicePart],
+    notifier: SystemdNotifier,
+    began: float,
+    stop: asyncio.Event,
+) -> int:
+    observe_twisted()
     log = structlog.get_logger("service")
-    if not migrate_in_child_process(settings, roles):
-        log.info("stopped")
-        return 0
+    running = BridgeService(parts)
+    await running.start()
+    await notifier.begin()
+    tune_process()
+    seconds = round(time.monotonic() - began, 3)
+    log.info("ready", version=__version__, build=running_commit() or "unknown", seconds=seconds)
+    for role in sorted(roles & _PAGES.keys()):
+        address = f"{settings.http.public_url.rstrip('/')}{_PAGES[role]}"
+        log.info("pages", role=role.value, address=address)
+    await stop.wait()
+    notifier.stopping()
+    log.info("stopping")
+    await running.stop()
+    close_all()
+    await notifier.end()
+    log.info("stopped")
+    return 0
 
-    async def main(stop: asyncio.Event) -> int:
-        from twisted.internet import reactor  # noqa: PLC0415  # installed by now
 
-        observe_twisted()
+async def _serve_behind_intake(
+    settings: Settings, roles: frozenset[Role], intake: IntakeChannel, stop: asyncio.Event
+) -> int:
+    """Run the service process until the intake stops it."""
+    from twisted.internet import reactor  # noqa: PLC0415  # installed by now
 
-        began = time.monotonic()
-        metrics = Metrics()
-        schedule = Schedule(metrics)
-        service = BridgeService(assemble(settings, roles, reactor, metrics, schedule))
-        await service.start()
-        notifier = SystemdNotifier(os.environ, schedule)
-        await notifier.begin()
-        tune_process()
-        log.info(
-            "ready",
-            version=__version__,
-            build=running_commit() or "unknown",
-            seconds=round(time.monotonic() - began, 3),
-        )
-        for role in sorted(roles & _PAGES.keys()):
-            address = f"{settings.http.public_url.rstrip('/')}{_PAGES[role]}"
-            log.info("pages", role=role.value, address=address)
-        await stop.wait()
-        notifier.stopping()
-        log.info("stopping")
-        await service.stop()
-        close_all()
-        await notifier.end()
-        log.info("stopped")
-        return 0
+    from bridge.runtime.assembly import assemble  # noqa: PLC0415  # the intake does not load it
 
-    return run_loop(main)
+    observe_twisted()
+    metrics = Metrics()
+    node = await intake.open(stop)
+    parts = assemble(settings, roles, reactor, metrics, Schedule(metrics), node, intake)
+    await intake.begin()
+    running = BridgeService(parts)
+    await running.start()
+    tune_process()
+    await stop.wait()
+    await running.stop()
+    close_all()
+    return 0

@@ -6,7 +6,7 @@ it does not depend on the connection pool.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -120,8 +120,11 @@ class Probes:
         readiness: Readiness,
         database: Database | None,
         now: Callable[[], int],
+        others: Callable[[], Awaitable[Any]] | None = None,
     ) -> None:
+        """`others` returns the samples of the process that receives messages."""
         self._metrics = metrics
+        self._others = others
         self._readiness = readiness
         self._now = now
         self._queues = {INBOX}
@@ -163,7 +166,8 @@ class Probes:
     async def _render(self) -> bytes:
         if self._depths is not None and not await self._depths.succeeded():
             self._metrics.hide_queues()  # the counters are shown anyway
-        return self._metrics.render()
+        others = None if self._others is None else await self._others()
+        return self._metrics.render(others or ())
 
     def _measure(self, database: Database) -> None:
         found = {INBOX: queries.open_messages(database), **queries.open_deliveries(database)}

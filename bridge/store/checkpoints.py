@@ -70,7 +70,7 @@ class WalCheckpointer:
             before, logged = logged, _checkpoint(driver, "PASSIVE").logged
             if logged == before:
                 break
-        with self._database.write_lock.hold():  # constant writes would prevent completion
+        with self._database.write_lock:  # constant writes would prevent completion
             return _checkpoint(driver, "FULL").is_complete
 
     def _connect(self) -> Any:

@@ -1,8 +1,7 @@
 """
-Connections that a process keeps open, and transactions directly on the driver.
+Transactions directly on the driver, on connections that a process keeps open.
 
-Borrowing a connection from the pool costs as much as a short statement, and a kept connection has
-its page and statement caches warm. `KeyReader` and `DriverWriter` bypass SQLAlchemy, because its
+`KeyReader` and `DriverWriter` bypass SQLAlchemy, because its
 overhead is the larger part of a small transaction. Each is used by one thread at a time.
 
 `CommitStatements` are sent to PostgreSQL together with the commit in one message. The server
@@ -12,16 +11,14 @@ of these statements.
 """
 
 import json
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from typing import Any, Protocol, TypeVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.pool import PoolProxiedConnection, QueuePool
+from sqlalchemy.pool import PoolProxiedConnection
 
 from bridge.store.errors import (
-    Busy,
     Lost,
     StoreError,
     StoreUnavailable,
@@ -29,60 +26,8 @@ from bridge.store.errors import (
     is_connection_lost,
     translate,
 )
-from bridge.store.locks import WriteLock
 from bridge.store.postgresql import connection as postgres
 from bridge.store.statements import BoundStatement, KeyStatement, execute_bound, has_listeners
-
-
-class ConnectionCache:
-    """Lends connections of an engine outside of transactions, and keeps up to `limit` of them."""
-
-    def __init__(self, engine: Engine, limit: int, *, pooled: bool = False) -> None:
-        """With `pooled`, `at_once` may also use the pool while it has a free connection."""
-        self._engine = engine
-        self._limit = limit
-        self._pooled = pooled
-        self._idle: deque[Connection] = deque()
-
-    @contextmanager
-    def borrow(self, *, at_once: bool = False) -> Iterator[Connection]:
-        """
-        Lend a connection to any thread. After an error it returns to the pool, which checks it.
-
-        `at_once`: only a connection that is available without waiting; otherwise Busy.
-        """
-        connection = self._take(at_once=at_once)
-        try:
-            yield connection
-        except BaseException:
-            connection.close()
-            raise
-        if len(self._idle) < self._limit:
-            self._idle.append(connection)
-        else:
-            connection.close()
-
-    def close(self) -> None:
-        """Close the idle connections. New ones are made on demand."""
-        while self._idle:
-            try:
-                connection = self._idle.pop()
-            except IndexError:  # another thread has just taken it
-                return
-            connection.close()
-
-    def _take(self, *, at_once: bool) -> Connection:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            if at_once and not (self._pooled and self.has_free_connection()):
-                raise Busy("no connection is kept") from None
-            return self._engine.connect()
-
-    def has_free_connection(self) -> bool:
-        """True if the pool lends a connection without waiting."""
-        pool = self._engine.pool
-        return isinstance(pool, QueuePool) and pool.checkedout() < pool.size()
 
 
 def close_driver(driver: Any) -> None:
@@ -113,7 +58,7 @@ class KeyReader:
         self._closed = False
 
     def rows(
-        self, statement: KeyStatement, keys: Sequence[str], **others: Any
+        self, statement: KeyStatement, keys: Sequence[Any], **others: Any
     ) -> list[tuple[Any, ...]]:
         """Return the rows of a query. Errors as for `Database.read`."""
         return self._with_reconnect(lambda: self._execute(statement, keys, others))
@@ -158,7 +103,7 @@ class KeyReader:
             close_driver(driver)
 
     def _execute(
-        self, statement: KeyStatement, keys: Sequence[str], others: dict[str, Any]
+        self, statement: KeyStatement, keys: Sequence[Any], others: dict[str, Any]
     ) -> list[tuple[Any, ...]]:
         array = json.dumps(list(keys)) if self.is_local else list(keys)
         parameters = {statement.name: array, **others}
@@ -178,65 +123,36 @@ class KeyReader:
         return driver
 
 
-class TransactionStart(Protocol):
-    """Begins the transactions of a writer on one dialect."""
-
-    def __call__(self, cursor: Any, wait: bool) -> None:
-        """Begin; wait for another process that is writing only if `wait`."""
-
-    def allow(self) -> None:
-        """Raise if nothing may be written now."""
-
-    def restore(self, driver: Any) -> None:
-        """Reset a connection before it returns to the pool."""
-
-
 class DriverWriter:
     """
     Runs write transactions on a cursor of the driver.
 
-    `prepare` configures a connection that belongs to this writer alone and to no pool. Errors as
-    for `Database.write`; Lost if a connection that served an earlier transaction has ended.
+    `begin` begins a transaction, or raises if nothing may be written now. `prepare` configures a
+    connection that belongs to this writer alone and to no pool. Errors as for `Database.write`;
+    Lost if a connection that served an earlier transaction has ended.
     """
 
     def __init__(
         self,
         engine: Engine,
-        write_lock: WriteLock,
-        begin: TransactionStart,
+        write_lock: AbstractContextManager[object],
+        begin: Callable[[Any], None],
         prepare: Callable[[Any], None] | None = None,
-        *,
-        urgent: bool = False,
     ) -> None:
         self._engine = engine
         self._write_lock = write_lock
         self._begin = begin
         self._prepare = prepare
-        self._urgent = urgent
         self._connection: PoolProxiedConnection | None = None
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
-        """
-        Yield a cursor in a write transaction; commit at the end, roll back on any error.
-
-        Raises Busy instead of waiting for another process within `WriteLock.hold_without_waiting`.
-        """
-        with self._write_lock.hold(urgent=self._urgent):
-            was_kept = self._connection is not None
-            try:
-                connection = self._connection or self._connect()
-                driver: Any = connection.driver_connection
-                cursor = driver.cursor()
-                try:
-                    self._begin(cursor, not self._write_lock.is_nonblocking)
-                    yield cursor
-                    driver.commit()
-                except BaseException:
-                    self._roll_back(driver)
-                    raise
-            except driver_errors() as error:
-                raise _translated(error, was_kept) from None  # the message may quote the row
+        """Yield a cursor in a write transaction; commit at the end, roll back on any error."""
+        with self._write_lock, self._connected() as driver:
+            cursor = driver.cursor()
+            self._begin(cursor)
+            yield cursor
+            driver.commit()
 
     @contextmanager
     def single(self) -> Iterator[Any]:
@@ -245,26 +161,32 @@ class DriverWriter:
 
         PostgreSQL only. Saves two round trips to the server. Errors as for `transaction`.
         """
-        was_kept = self._connection is not None
-        try:
-            driver: Any = (self._connection or self._connect()).driver_connection
-            try:
-                driver.autocommit = True
-                cursor = driver.cursor()
-                self._begin.allow()
-                yield cursor
-                driver.autocommit = False
-            except BaseException:
-                self._roll_back(driver)
-                raise
-        except driver_errors() as error:
-            raise _translated(error, was_kept) from None  # the message may quote the row
+        with self._connected() as driver:
+            driver.autocommit = True
+            cursor = driver.cursor()
+            self._begin(cursor)
+            yield cursor
+            driver.autocommit = False
 
     def close(self) -> None:
         """Return the connection; the next transaction takes another."""
         connection, self._connection = self._connection, None
         if connection is not None:
             self._give_back(connection)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """Yield the driver's connection; roll back and give it back on any error."""
+        was_kept = self._connection is not None
+        try:
+            driver: Any = (self._connection or self._connect()).driver_connection
+            try:
+                yield driver
+            except BaseException:
+                self._roll_back(driver)
+                raise
+        except driver_errors() as error:
+            raise _translated(error, was_kept) from None  # the message may quote the row
 
     def _connect(self) -> PoolProxiedConnection:
         pool = self._engine.pool if self._prepare is None else self._engine.pool.recreate()
@@ -286,7 +208,6 @@ class DriverWriter:
 
     def _give_back(self, connection: PoolProxiedConnection) -> None:
         if self._prepare is None:
-            self._begin.restore(connection.driver_connection)
             connection.close()
         else:
             connection.invalidate()  # its settings must not reach other users

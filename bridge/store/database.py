@@ -6,6 +6,7 @@ when `write()` returns, the transaction has been flushed to disk. Contains no ta
 """
 
 import secrets
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -18,13 +19,12 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlmodel import Session
 
 from bridge.store import sqlite
-from bridge.store.connections import CommitStatements, ConnectionCache, DriverWriter, KeyReader
-from bridge.store.errors import Busy, UnsupportedStore, driver_errors, is_connection_lost, translate
-from bridge.store.locks import FairLock, WriteLock, lock_of_file
-from bridge.store.options import LOCK_TIMEOUT, DatabaseOptions
+from bridge.store.connections import CommitStatements, DriverWriter, KeyReader
+from bridge.store.errors import UnsupportedStore, driver_errors, is_connection_lost, translate
+from bridge.store.locks import WriteLock
+from bridge.store.options import DatabaseOptions
 from bridge.store.postgresql import connection as postgres
 from bridge.store.postgresql.connection import SynchronousCommit
-from bridge.store.short_work import ShortWork
 from bridge.store.statements import BoundStatement, execute_bound
 
 DEFAULT_OPTIONS = DatabaseOptions()
@@ -52,11 +52,9 @@ class Database:
         self.dialect = address.get_backend_name()
         self.notification_id = secrets.token_hex(8)  # marks notifications of this process
         self.file: Path | None = None  # the SQLite file
-        fair_lock: FairLock | None = None
         match self.dialect:
             case "sqlite":
                 self.file = sqlite.file_of(address)
-                fair_lock = lock_of_file(self.file)
                 self.engine = sqlite.engine(address, options)
             case "postgresql":
                 self.engine = postgres.engine(address, options)
@@ -64,18 +62,31 @@ class Database:
                 raise UnsupportedStore(other, "only sqlite and postgresql are supported")
         required = options.require_synchronous and self.dialect == "postgresql"
         self.synchronous_commit = SynchronousCommit(self.dedicated_connection, required=required)
-        self.write_lock = WriteLock(fair_lock, LOCK_TIMEOUT)
-        self.commit_delay = options.commit_delay
-        self.short_work: ShortWork | None = None
-        if fair_lock is not None and options.short_work_on_loop:
-            self.short_work = ShortWork(self.write_lock)
+        self.write_lock: AbstractContextManager[object] = (
+            WriteLock() if self.file else nullcontext()
+        )
+        """Held by each writer of an SQLite file in this process."""
+        self._options = options
+        self._beside: dict[Path, Database] = {}
+        self._beside_lock = threading.Lock()
         self._on_dispose: list[Callable[[], None]] = []
         # Of open write transactions.
         self._commit_statements: dict[Connection, CommitStatements] = {}
         self._writer = self.engine.execution_options(bridge_begin="BEGIN IMMEDIATE")
-        cached = 1 if self.file else 0
-        self._write_cache = ConnectionCache(self._writer, cached, pooled=True)
-        self._read_cache = ConnectionCache(self.engine, cached)
+
+    def beside(self, file: Path, prepare: "Callable[[Database, Database], None]") -> "Database":
+        """
+        Return the database in another SQLite file; disposed with this one.
+
+        `prepare` is called with both when it is opened.
+        """
+        with self._beside_lock:
+            if (found := self._beside.get(file)) is None:
+                url = self.engine.url.set(database=str(file))
+                found = Database(url.render_as_string(hide_password=False), self._options)
+                prepare(found, self)
+                self._beside[file] = found
+            return found
 
     @property
     def has_heartbeats(self) -> bool:
@@ -90,7 +101,6 @@ class Database:
         On SQLite all statements see one snapshot. On PostgreSQL (READ COMMITTED) each statement
         sees what was committed before it.
         """
-        self._refuse_without_connection()
         with self._translated(), self.engine.begin() as connection:
             yield connection
 
@@ -99,12 +109,11 @@ class Database:
         """
         Yield a connection as `read` does, with less overhead.
 
-        On SQLite the connection is kept open. On PostgreSQL the statements run in autocommit mode,
-        which saves the round trips of a transaction.
+        On PostgreSQL the statements run in autocommit mode, which saves the round trips of a
+        transaction.
         """
-        self._refuse_without_connection()
         if self.dialect != "postgresql":
-            with self._translated(), self._read_cache.borrow() as connection, connection.begin():
+            with self.read() as connection:
                 yield connection
             return
         with (
@@ -116,34 +125,17 @@ class Database:
             yield connection
 
     @contextmanager
-    def read_on_loop(self) -> Iterator[Connection]:
-        """
-        Yield a connection as `read_committed` does, without blocking the event loop.
-
-        Raises Busy without `short_work`, or if no connection is free.
-        """
-        if self.short_work is None:
-            raise Busy("not on the event loop")
-        with (
-            self._translated(),
-            self._read_cache.borrow(at_once=True) as connection,
-            connection.begin(),
-        ):
-            yield connection
-
-    @contextmanager
     def write(self) -> Iterator[Connection]:
         """
         Yield a connection in a write transaction; commit at the end, roll back on any error.
 
-        On SQLite writers wait for each other (`locks.FairLock`); readers never wait.
+        On SQLite writers wait for each other (`locks.WriteLock`); readers never wait.
         """
         self.synchronous_commit.require()
         with (
-            self.write_lock.hold(),
+            self.write_lock,
             self._translated(),
-            self._write_cache.borrow(at_once=self.write_lock.is_nonblocking) as connection,
-            self._without_waiting(connection),
+            self._writer.connect() as connection,
             connection.begin(),
         ):
             self._commit_statements[connection] = commit_statements = CommitStatements()
@@ -159,11 +151,6 @@ class Database:
             finally:
                 del self._commit_statements[connection]
 
-    def _without_waiting(self, connection: Connection) -> AbstractContextManager[None]:
-        return (
-            sqlite.without_waiting(connection) if self.write_lock.is_nonblocking else nullcontext()
-        )
-
     @contextmanager
     def write_without_sync(self) -> Iterator[Connection]:
         """
@@ -177,11 +164,10 @@ class Database:
                 yield connection
             return
         with (
-            self.write_lock.hold(),
+            self.write_lock,
             self._translated(),
-            self._write_cache.borrow(at_once=self.write_lock.is_nonblocking) as connection,
+            self._writer.connect() as connection,
             sqlite.without_sync(connection),
-            self._without_waiting(connection),
             connection.begin(),
         ):
             yield connection
@@ -195,7 +181,7 @@ class Database:
         Other commits stay durable.
         """
         self.synchronous_commit.require()
-        with self.write_lock.hold(), self._translated(), self._writer.connect() as connection:
+        with self.write_lock, self._translated(), self._writer.connect() as connection:
             if self.dialect == "sqlite":
                 with sqlite.with_early_checkpoints(connection), connection.begin():
                     yield connection
@@ -305,23 +291,17 @@ class Database:
         """Return the driver's connection of the same transaction, for hot paths."""
         return connection.connection.driver_connection
 
-    def writer(self, *, unsynced: bool = False, urgent: bool = False) -> DriverWriter:
-        """
-        Return a writer that keeps a connection, for frequent transactions without SQLAlchemy.
-
-        `unsynced` is as `write_without_sync`; `urgent` as in `FairLock`.
-        """
+    def writer(self) -> DriverWriter:
+        """Return a writer that keeps a connection, for frequent transactions without SQLAlchemy."""
         if self.dialect == "sqlite":
-            prepare = sqlite.disable_sync if unsynced else None
-            return DriverWriter(
-                self.engine,
-                self.write_lock,
-                sqlite.SQLiteTransactionStart(),
-                prepare,
-                urgent=urgent,
-            )
-        begin = postgres.PostgreSQLTransactionStart(self.synchronous_commit)
-        return DriverWriter(self.engine, self.write_lock, begin, postgres.force_index_scans)
+            return DriverWriter(self.engine, self.write_lock, sqlite.begin_write)
+        require = self.synchronous_commit.require
+        return DriverWriter(
+            self.engine,
+            self.write_lock,
+            lambda _: require(),  # psycopg begins with the first statement
+            postgres.force_index_scans,
+        )
 
     def reader(self) -> KeyReader:
         """Return a reader with a dedicated connection, for frequent queries by key."""
@@ -345,22 +325,14 @@ class Database:
         """Close all connections; those that are in use are closed when they are returned."""
         for close in self._on_dispose:
             close()
+        with self._beside_lock:
+            for other in self._beside.values():
+                other.dispose()
         self.synchronous_commit.close()
         pool = self.engine.pool
-        self._dispose()
+        self.engine.dispose()
         event.listen(pool, "checkin", _close_returned)
         pool.dispose()  # connections that were returned before `_close_returned` was registered
-
-    def _dispose(self) -> None:
-        self._write_cache.close()
-        self._read_cache.close()
-        self.engine.dispose()
-
-    def _refuse_without_connection(self) -> None:
-        """Raise Busy if this thread must not wait and no connection is free."""
-        # Reads and writes share the engine's pool, so either cache can tell.
-        if self.write_lock.is_nonblocking and not self._write_cache.has_free_connection():
-            raise Busy("no connection is free")
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -368,7 +340,7 @@ class Database:
             yield
         except driver_errors() as error:
             if is_connection_lost(error):
-                self._dispose()  # the other connections are lost too
+                self.engine.dispose()  # the other connections are lost too
             raise translate(error) from None  # the driver's message may quote the row
 
 

@@ -127,6 +127,4 @@ def _options(settings: Settings) -> DatabaseOptions:
         kept.pool_timeout,
         kept.require_synchronous,
         lease_clock=True,
-        short_work_on_loop=kept.short_work_on_loop,
-        commit_delay=kept.commit_delay,
     )

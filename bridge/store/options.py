@@ -19,8 +19,7 @@ class DatabaseOptions:
     `timeout` the seconds to wait for one before `Busy`.
 
     `require_synchronous`: see `bridge.store.postgresql.connection`; `lease_clock`:
-    `bridge.store.lease_clock`, with `boot_clock` on SQLite; `short_work_on_loop`:
-    `bridge.store.short_work`; `commit_delay`: `bridge.queue.ledger.ledger`.
+    `bridge.store.lease_clock`, with `boot_clock` on SQLite.
     """
 
     size: int = 10
@@ -29,8 +28,6 @@ class DatabaseOptions:
     require_synchronous: bool = False
     lease_clock: bool = False
     boot_clock: Callable[[], int] = since_boot
-    short_work_on_loop: bool = True
-    commit_delay: bool = True
 
     @property
     def engine_arguments(self) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """SQLite: connection settings, and how transactions begin."""
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from bridge.store.statements import execute_sql
 from config.private_files import create_empty
 
 _WAIT_FOR_LOCKS = f"PRAGMA busy_timeout = {int(LOCK_TIMEOUT * 1000)}"
-_NO_WAIT = "PRAGMA busy_timeout = 0"
 _NO_SYNC = "PRAGMA synchronous = NORMAL"
 _FULL_SYNC = "PRAGMA synchronous = FULL"  # NORMAL loses acknowledged messages in a power cut
 _CHECKPOINT = "PRAGMA wal_autocheckpoint = 16000"  # a fallback for `bridge.store.checkpoints`
@@ -43,11 +42,15 @@ def file_of(address: URL) -> Path:
     return Path(address.database)
 
 
+def message_log_of(file: Path) -> Path:
+    """Return the file of the message log beside the bridge's database."""
+    return file.with_name(f"{file.stem}-messages{file.suffix}")
+
+
 def engine(address: URL, options: DatabaseOptions) -> Engine:
     """Create an engine whose commits are durable."""
     # isolation_level None: `_begin` opens transactions, not the sqlite3 module.
     arguments = {"check_same_thread": False, "isolation_level": None, "timeout": LOCK_TIMEOUT}
-    options = replace(options, overflow=options.overflow + 2)  # two for `ConnectionCache`
     created = sqlalchemy.create_engine(
         address,
         connect_args=arguments,
@@ -105,24 +108,29 @@ def damage(connection: Connection) -> str:
     return "" if found == "ok" else " ".join(str(found).split())
 
 
+def sync_log(file: Path) -> None:
+    """
+    Wait until all commits to a file are on the disk, also those that did not wait for it.
+
+    Commits that are not in the write-ahead log any more are in the file: a checkpoint syncs it
+    before the log is reused. The file itself is not opened: closing it would end SQLite's locks.
+    """
+    with suppress(FileNotFoundError):
+        descriptor = os.open(f"{file}-wal", os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 def _begin(connection: Connection) -> None:
     begin = connection.get_execution_options().get("bridge_begin", "BEGIN")
     execute_sql(connection, begin, ())
 
 
-def disable_sync(driver: Any) -> None:
-    """Switch off the disk syncs of a connection's commits."""
-    driver.execute(_NO_SYNC)
-
-
 def without_sync(connection: Connection) -> AbstractContextManager[None]:
     """Switch off the disk syncs of a connection's commits in a block."""
     return _with_settings(connection, [_NO_SYNC], [_FULL_SYNC])
-
-
-def without_waiting(connection: Connection) -> AbstractContextManager[None]:
-    """Make a connection fail at once on locks of other processes, in a block."""
-    return _with_settings(connection, [_NO_WAIT], [_WAIT_FOR_LOCKS])
 
 
 def with_early_checkpoints(connection: Connection) -> AbstractContextManager[None]:
@@ -152,31 +160,6 @@ def _with_settings(
             raise
 
 
-class SQLiteTransactionStart:
-    """
-    Begins write transactions; waits for other processes only if asked.
-
-    The time-out is changed only when needed: executing the PRAGMA takes longer than BEGIN.
-    """
-
-    def __init__(self) -> None:
-        self._nonblocking: Any = None  # the connection that does not wait
-
-    def __call__(self, cursor: Any, wait: bool) -> None:
-        """Begin. Raises errors of the driver."""
-        driver = cursor.connection
-        if wait:
-            self.restore(driver)
-        elif self._nonblocking is not driver:
-            cursor.execute(_NO_WAIT)
-            self._nonblocking = driver
-        cursor.execute("BEGIN IMMEDIATE")
-
-    def allow(self) -> None:
-        """Do nothing: a file has no standby."""
-
-    def restore(self, driver: Any) -> None:
-        """Restore the time-out of a connection."""
-        if self._nonblocking is driver:
-            driver.execute(_WAIT_FOR_LOCKS)
-            self._nonblocking = None
+def begin_write(cursor: Any) -> None:
+    """Begin a write transaction."""
+    cursor.execute("BEGIN IMMEDIATE")

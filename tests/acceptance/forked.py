@@ -1,18 +1,23 @@
 """
 `python -m bridge …` in its own process: started, or forked from a process that has loaded it.
 
-Both run the same program. A forked process starts faster because its imports are done. Measurements
-and tests with another interpreter start a new process.
+Both run the same program. A forked process starts faster because its imports are done. It forks its
+service process, too, but starts a new one if that ends. Measurements and tests with another
+interpreter start a new process.
 """
 
 import os
 import signal
+import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import NoReturn, Protocol
 
+from bridge.runtime import service_process
 from tests.processes import FORKED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,6 +116,7 @@ def _become(arguments: list[str], environment: dict[str, str], output: Path, err
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["bridge", *arguments]
+    sys.orig_argv = [sys.executable, "-m", *sys.argv]  # `serve` runs this in its service process
     for number, path in ((1, output), (2, errors)):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(file, number)
@@ -119,6 +125,67 @@ def _become(arguments: list[str], environment: dict[str, str], output: Path, err
     sys.stdout, sys.stderr = (
         os.fdopen(number, "w", encoding="utf-8", buffering=1, closefd=False) for number in (1, 2)
     )
+    service_process.start_child = _fork_once
     from bridge.cli import main  # noqa: PLC0415  # the parent has loaded it already
 
     main()
+
+
+_execute = service_process.start_child
+
+
+class _ForkedChild:
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._lock = threading.Lock()
+        self._status: int | None = None
+
+    def poll(self) -> int | None:
+        with self._lock:
+            if self._status is None and (ended := os.waitpid(self._pid, os.WNOHANG))[0]:
+                self._status = os.waitstatus_to_exitcode(ended[1])
+            return self._status
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self._pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        with suppress(ChildProcessError):  # another thread has noticed the end
+            os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
+        status = self.poll()
+        assert status is not None
+        return status
+
+
+def _fork_once(environment: Mapping[str, str], inherited: Sequence[int]) -> service_process.Child:
+    """Fork the first service process. Later ones are executed, because threads are running."""
+    service_process.start_child = _execute
+    pid = os.fork()
+    if pid == 0:
+        _become_child(environment, inherited)
+    return _ForkedChild(pid)
+
+
+def _become_child(environment: Mapping[str, str], inherited: Sequence[int]) -> NoReturn:
+    status = 70
+    try:
+        os.environ.clear()
+        os.environ.update(environment)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in [int(link.name) for link in Path("/proc/self/fd").iterdir()]:
+            with suppress(OSError):  # of the listing itself
+                if stat.S_ISSOCK(os.fstat(number).st_mode) and number not in inherited:
+                    os.dup2(nothing, number)
+        service_process.NICE = 0  # other tests keep the processors busy
+        from bridge.cli import main  # noqa: PLC0415  # the parent has loaded it already
+
+        main()
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else 1 if ended.code else 0
+    except BaseException:  # noqa: BLE001  # as at the end of an interpreter
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -31,8 +32,26 @@ class Serving:
         eventually(lambda: self.process.poll() is not None or is_ready(self.probe))
         assert self.process.poll() is None, f"not ready: {self.log()[-3000:]}"
 
+    def processes(self) -> list[int]:
+        """Return the ids of the process that was started and of its service process."""
+        return [pid for pid in (self.process.pid, self.child()) if pid]
+
+    def child(self) -> int:
+        """Return the id of the service process; 0 if there is none now."""
+        own = Path(f"/proc/{self.process.pid}/cmdline").read_bytes()
+        for threads in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
+            for child in threads.read_text("ascii").split():
+                with suppress(OSError):
+                    command = Path(f"/proc/{child}/cmdline").read_bytes()
+                    if command == own or b"\0serve\0" in command:  # forked or executed
+                        return int(child)
+        return 0
+
     def log(self) -> str:
         return self.file.read_text("utf-8", "replace")
+
+    def is_ready(self) -> bool:
+        return is_ready(self.probe)
 
     def kill(self) -> None:
         self.process.kill()
@@ -51,3 +70,11 @@ def is_ready(address: str) -> bool:
     except httpx.HTTPError:
         return False
     return answer.status_code == httpx.codes.OK
+
+
+def is_running(process: int) -> bool:
+    """False also for a zombie, which its new parent has not waited for."""
+    try:
+        return ") Z " not in Path(f"/proc/{process}/stat").read_text("ascii")
+    except OSError:
+        return False

@@ -48,8 +48,10 @@ def row(house: House, number: int) -> tuple[int, str, str]:
 
     def finished() -> tuple[int, str, str] | None:
         with closing(sqlite3.connect(house.home / "bridge.db")) as stored:
-            (found,) = stored.execute(BY_CONTROL_ID, (f"%|C{number}|%",)).fetchall()
-        return None if found[1] in ("queued", "claimed") else (found[0], found[1], found[2])
+            found = stored.execute(BY_CONTROL_ID, (f"%|C{number}|%",)).fetchall()
+        assert len(found) <= 1
+        waits = not found or found[0][1] in ("queued", "claimed")
+        return None if waits else (found[0][0], found[0][1], found[0][2])
 
     found = eventually(finished)
     assert found is not None

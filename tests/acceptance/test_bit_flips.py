@@ -1,8 +1,10 @@
 """Bit flips on disk while work is queued: the service reports each and sends no changed byte."""
 
+import os
 import random
 import re
 import shutil
+import signal
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -16,13 +18,15 @@ from sqlalchemy import Connection, text
 
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
+from tests.acceptance.serving import is_running
 from tests.acceptance.wire import Sender, Sink, accept, sink, verdict
 from tests.conftest import empty
 from tests.eventually import PATIENCE, eventually
 
 ORDERS, REPORTS = 8, 4
 LARGE = b"OBX|1|ED|PDF||^AP^^Base64^" + b"QUJD" * 2**16 + b"||||||F\r"
-REPORTED = re.compile(r"damage|SQLITE_CORRUPT|SQLITE_NOTADB|file is not a database")
+REPORTED = re.compile(r"damage|SQLITE_CORRUPT|SQLITE_NOTADB|SQLITE_ERROR|file is not a database")
+DATABASE, LOG = "bridge.db", "bridge-messages.db"
 FLIPS = 6
 SEED = 7
 
@@ -41,8 +45,12 @@ class Waiting:
         """Cut the connection, until the receiver is open."""
         return accept(message, attempts) if self.open else None
 
-    def wait(self, large: bytes = b"") -> None:
-        """Queue results, then orders, and stop. One of the orders contains `large`."""
+    def wait(self, large: bytes = b"", *, in_log: bool = False) -> None:
+        """
+        Queue results, then orders, and stop. One of the orders contains `large`.
+
+        With `in_log` the orders are in the message log of SQLite only.
+        """
         self.house.destination("ris", self.ris.port, breaker_after=0)
         self.house.make()
         self.house.start()
@@ -54,11 +62,19 @@ class Waiting:
         self.results = sorted(set(self.ris.received))
         self.ris.received.clear()
         intake = self.house.start("--role", "intake", beside=True)  # without a report engine
+        child = intake.child()
+        if in_log:
+            os.kill(child, signal.SIGSTOP)
         with Sender(self.house.mllp_port) as sender:
             for number in range(ORDERS):
                 message = order(number) + (large if number == 1 else b"")
                 assert verdict(sender.ask(message)) == ("AA", f"C{number}")
-        assert intake.stop() == 0
+        if in_log:
+            intake.kill()
+            os.kill(child, signal.SIGKILL)
+            eventually(lambda: not is_running(child))
+        else:
+            assert intake.stop() == 0
         self.open = True
 
     def listed(self) -> dict[str, str]:
@@ -134,18 +150,41 @@ def test_bodies(waiting: Waiting) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_bodies_in_the_log(waiting: Waiting) -> None:
+    """The service parks, lists and logs changed messages, and applies the one that is intact."""
+    house = waiting.house
+    waiting.wait(in_log=True)
+    chance = random.Random(SEED)
+    with closing(sqlite3.connect(house.home / LOG, isolation_level=None)) as log:
+        rows = log.execute("SELECT id, payload FROM arrival ORDER BY id").fetchall()
+        for number, payload in rows[:-1]:
+            changed = flip(payload, chance), number
+            log.execute("UPDATE arrival SET payload = ? WHERE id = ?", changed)
+    assert len(rows) == ORDERS
+    house.start()
+    house.settle()
+
+    assert [each for each in waiting.listed() if each.startswith("A")] == [f"A{ORDERS - 1}"]
+    parked = house.bridge("messages", "list", "--state", "parked")
+    assert parked.count("content_damaged") == ORDERS - 1
+    assert house.bridge("exceptions", "list").count("content_damaged") == ORDERS - 1
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_pages(waiting: Waiting, tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", [DATABASE, LOG])
+def test_pages(waiting: Waiting, tmp_path: Path, file: str) -> None:
     """After a flip, the data is right or the damage is reported; no changed data is sent."""
-    waiting.wait()
+    waiting.wait(in_log=file == LOG)
     shutil.copytree(waiting.house.home, tmp_path / "before")
     seed = SEED
     for number in range(FLIPS):
         shutil.rmtree(waiting.house.home)
         shutil.copytree(tmp_path / "before", waiting.house.home)
         waiting.ris.received.clear()
-        place = flip_file(waiting.house.home / "bridge.db", random.Random(f"{seed} {number}"))
+        place = flip_file(waiting.house.home / file, random.Random(f"{seed} {number}"))
         assert outcome(waiting), f"seed {seed}: the flip at byte {place} is not reported"
 
 

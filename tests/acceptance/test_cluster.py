@@ -203,7 +203,8 @@ def seconds_of_work() -> float:
 
 
 def processor_seconds(cluster: Cluster) -> float:
-    return sum(_used(node.service.process.pid) for node in cluster.nodes if node.service)
+    services = [node.service for node in cluster.nodes if node.service]
+    return sum(_used(pid) for service in services for pid in service.processes())
 
 
 def _used(process: int) -> float:

@@ -64,8 +64,8 @@ def mounted(folder: Path, size: str) -> Iterator[Path]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 12 MiB."""
-    with mounted(tmp_path / "small", "12m") as folder:
+    """A file system of 24 MiB: the message log and the queue both have each message for a time."""
+    with mounted(tmp_path / "small", "24m") as folder:
         yield folder
 
 
@@ -133,10 +133,10 @@ def test_files_may_not_grow(house: House) -> None:
     """EFBIG: the service refuses at a file size limit, and recovers after kill -9 and a restart."""
     house.make()
     service = house.start()
-    pid = service.process.pid
     sizes = [file.stat().st_size for file in house.home.glob("*.db*")]
-    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (max(sizes) + 2**20, hard))
+    for pid in service.processes():
+        _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (max(sizes) + 2**20, hard))
     accepted, refused = fill(house, 1)
     house.kill()
     house.start()

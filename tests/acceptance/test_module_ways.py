@@ -1,6 +1,7 @@
 """An order and its result enter few modules."""
 
 import json
+import os
 import signal
 
 import pytest
@@ -30,8 +31,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
             house.destination("ris", receiver.port)
             house.make()
             service = house.start(env={FILE: str(file), TEXT: "|ORDER-CONTROL-ID|"})
-            service.process.send_signal(signal.SIGUSR1)
-            eventually(file.exists)
+            for process in (service.process.pid, service.child()):
+                os.kill(process, signal.SIGUSR1)
+            eventually(lambda: len([*folder.glob("modules.json.*")]) == 2)
             house.send(order(7, msh10="ORDER-CONTROL-ID"))
             house.draft("M7", "A7", "Zebra crossing.")
             house.sign("M7", "A7")
@@ -39,8 +41,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
             assert house.stop() == 0
     finally:
         house.kill()
-    modules: dict[str, list[str]] = json.loads(file.read_text("utf-8"))
-    return modules
+    ways: dict[str, list[str]] = {}
+    for written in folder.glob("modules.json.*"):
+        ways |= json.loads(written.read_text("utf-8"))
+    return ways
 
 
 @pytest.mark.parametrize("way", MOST)

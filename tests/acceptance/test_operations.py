@@ -82,6 +82,7 @@ def test_a_paused_listener_reads_nothing(watched: tuple[House, Sink]) -> None:
         )
         sender.post(order(6002))
         assert sender.reply(1.5) is None
+        eventually(lambda: notifications("paused:listener orders"))
         house.kill()
         house.start()
     with Sender(house.mllp_port) as sender:
@@ -91,7 +92,6 @@ def test_a_paused_listener_reads_nothing(watched: tuple[House, Sink]) -> None:
         assert rows[0]["state"] == "paused"
         assert "is running" in house.bridge("listeners", "resume", "orders")
         assert verdict(sender.reply(PATIENCE)) == ("AA", "C6003")
-    eventually(lambda: notifications("paused:listener orders"))
     eventually(lambda: notifications("paused:listener orders", "cleared"))
     assert len(notifications("paused:listener orders")) == 1, "notified once, despite a restart"
     house.bridge("listeners", "pause", "unknown", expect=1)

@@ -31,6 +31,7 @@ SENT = "from its release to the reply to its result"
 Point = tuple[str, str]
 """A module and one of its functions."""
 STORED: Point = ("bridge/intake/receive/handler.py", "_on_stored")
+TOLD: Point = ("bridge/runtime/applying.py", "more")
 CHANGED: Point = ("bridge/delivery/change_feed.py", "process")
 REPLIED: Point = ("bridge/delivery/reply_policy.py", "read_reply")
 
@@ -60,10 +61,12 @@ class Trace:
         point = (module, code.co_name)
         if event == "return":
             if point == STORED and self._way == ACKNOWLEDGED:
-                self._begin(APPLIED)
+                self._way = ""  # the service process goes on
             return
         if not self.found and module.startswith("mllp/") and self._has_text(frame):
             self._begin(ACKNOWLEDGED)
+        elif not self.found and point == TOLD:
+            self._begin(APPLIED)
         elif self._way == APPLIED and module.startswith("bridge/engine/"):
             self._way = ""
         elif self._way in {"", SENT} and point == CHANGED and APPLIED in self.found:
@@ -103,7 +106,7 @@ class Trace:
 
 def main() -> None:
     """Run `bridge` in this process."""
-    trace, file = Trace(os.environ[TEXT]), Path(os.environ[FILE])
+    trace, file = Trace(os.environ[TEXT]), Path(f"{os.environ[FILE]}.{os.getpid()}")
     threading.setprofile(trace)
     signal.signal(signal.SIGUSR1, lambda *_: trace.begin(file))
     atexit.register(trace.write, file)

@@ -16,13 +16,14 @@ from sqlalchemy import make_url
 
 from tests.acceptance.forked import started
 from tests.acceptance.house import House
+from tests.acceptance.serving import Serving
 from tests.conftest import start_server
 
 DIALECTS = ("SQLite", "PostgreSQL")
 WHOLE: Sequence[Sequence[str]] = ((),)
 APART: Sequence[Sequence[str]] = (("engine",), ("intake", "delivery"))
 """The engine in one process and the bridge in another, for two cores."""
-ARRANGEMENTS = {"engine apart": APART, "one process": WHOLE}
+ARRANGEMENTS = {"engine apart": APART, "all roles": WHOLE}
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _numbers = itertools.count()
@@ -72,24 +73,31 @@ class Installation:
         self._postgres = postgres
 
     @property
-    def processes(self) -> list[int]:
-        services = [self.house.service, *self.house.others]
-        return [service.process.pid for service in services if service is not None]
+    def _services(self) -> list[Serving]:
+        return [each for each in (self.house.service, *self.house.others) if each is not None]
+
+    @property
+    def started(self) -> list[int]:
+        """The processes that were started; the others are below them."""
+        return [service.process.pid for service in self._services]
+
+    @property
+    def _main_processes(self) -> list[int]:
+        return [pid for service in self._services for pid in service.processes()]
 
     def cpu(self) -> float:
-        """CPU seconds of all processes and their children."""
+        """CPU seconds of all processes."""
         database = self._postgres.pids() if self._postgres is not None else []
-        ours = [child for pid in self.processes for child in (pid, *_children(pid))]
-        return sum(cpu_seconds(pid) for pid in (*ours, *database))
+        return sum(map(cpu_of_tree, self.started)) + sum(map(cpu_seconds, database))
 
     def memory(self) -> float:
-        """Peak memory of the largest process of the service, in MiB."""
-        return max(most_resident(pid) for pid in self.processes)
+        """Peak memory of the processes of the service, without worker processes, in MiB."""
+        return sum(map(most_resident, self._main_processes))
 
     def beside(self) -> float:
-        """Peak memory of the largest child process, in MiB."""
-        started = [child for pid in self.processes for child in _children(pid)]
-        return max((most_resident(pid) for pid in started), default=0.0)
+        """Peak memory of the largest worker process, in MiB."""
+        below = {pid for started in self.started for pid in tree(started)}
+        return max(map(most_resident, below - {*self._main_processes}), default=0.0)
 
 
 @contextmanager
@@ -133,26 +141,41 @@ def cpu_seconds(pid: int) -> float:
     return sum(int(field) for field in fields[11:15]) / _TICKS
 
 
-def cpu_of_tree(pid: int) -> float:
-    """CPU seconds of a process, its ended children, and all its running descendants."""
+def tree(pid: int) -> list[int]:
+    """Return a process and all its running descendants."""
     try:
         below = _children(pid)
     except OSError:
         below = []
-    return cpu_seconds(pid) + sum(cpu_of_tree(child) for child in below)
+    return [pid, *(found for child in below for found in tree(child))]
+
+
+def cpu_of_tree(pid: int) -> float:
+    """CPU seconds of a process, its ended children, and all its running descendants."""
+    return sum(map(cpu_seconds, tree(pid)))
 
 
 def resident(pid: int) -> float:
-    """Resident memory of a process in MiB."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+    """Resident memory of a process and its descendants in MiB. Shared pages count for each."""
+    return sum(_memory(process, "status", "VmRSS") for process in tree(pid))
+
+
+def proportional(pid: int) -> float:
+    """Memory of a process and its descendants in MiB. Shared pages count once (PSS)."""
+    return sum(_memory(process, "smaps_rollup", "Pss") for process in tree(pid))
 
 
 def most_resident(pid: int) -> float:
-    """Peak resident memory of a process in MiB."""
-    status = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
-    (line,) = (each for each in status if each.startswith("VmHWM"))
-    return int(line.split()[1]) / 1024
+    """Peak resident memory of a process in MiB; 0 if it has ended."""
+    return _memory(pid, "status", "VmHWM")
+
+
+def _memory(pid: int, file: str, field: str) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/{file}").read_text("ascii").splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) for line in lines if line.startswith(f"{field}:")) / 1024
 
 
 def _children(pid: int) -> list[int]:

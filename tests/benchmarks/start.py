@@ -12,8 +12,9 @@ from tests.benchmarks.installation import (
     DIALECTS,
     WHOLE,
     Postgres,
-    cpu_seconds,
+    cpu_of_tree,
     installed,
+    proportional,
     resident,
 )
 from tests.benchmarks.load import drive
@@ -40,13 +41,13 @@ def _turn(folder: Path, postgres: Postgres | None, stock: int) -> tuple[float, .
         before = time.perf_counter()
         at.house.start()
         ready = time.perf_counter() - before
-        (pid,) = at.processes
-        started = cpu_seconds(pid)
+        (pid,) = at.started
+        started = cpu_of_tree(pid)
         time.sleep(3)  # until start-up work is finished
-        first = cpu_seconds(pid)
+        first = cpu_of_tree(pid)
         time.sleep(IDLE)
-        idle = (cpu_seconds(pid) - first) / IDLE
-        return ready, started, 100 * idle, resident(pid)
+        idle = (cpu_of_tree(pid) - first) / IDLE
+        return ready, started, 100 * idle, resident(pid), proportional(pid)
 
 
 def main(folder: Path, options: Options) -> None:
@@ -69,5 +70,8 @@ def main(folder: Path, options: Options) -> None:
         )
         for dialect, turns in found.items()
     ]
-    columns = ("database", "messages", "ready s", "CPU s", "idle CPU %", "idle MiB", "--help s")
+    columns = [
+        "database", "messages", "ready s", "CPU s", "idle CPU %",
+        "idle RSS MiB", "idle PSS MiB", "--help s",
+    ]  # fmt: skip
     show(f"start, medians of {options.rounds} rounds", columns, rows)

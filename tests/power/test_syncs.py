@@ -1,9 +1,10 @@
 """Data whose storage was confirmed survives a power cut directly after the confirmation."""
 
+import asyncio
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,13 +13,14 @@ from sqlalchemy import text
 from typing_extensions import override
 
 from bridge.admin.retention import Archive, last_lines
-from bridge.queue.ledger.arrivals import Arrival
-from bridge.queue.ledger.writer import ArrivalGroup, ArrivalWriter
+from bridge.queue.arrivals import Arrival
+from bridge.queue.message_log import MessageLog
 from bridge.queue.outbox import Outbox
 from bridge.queue.queries import message
 from bridge.store.database import Database
 from bridge.transports.folders import DONE, Folder
 from config import private_files
+from tests.bridge.queue.conftest import accept
 from tests.bridge.queue.samples import NOW, arrival, release
 from tests.databases import fresh_file
 from tests.power.change_log import Change, changes
@@ -97,10 +99,15 @@ def test_a_message(new: Arrival, tmp_path: Path) -> None:
 
     def store(disk: Path, later: ExitStack) -> None:
         database = later.enter_context(opened(disk))
-        writer = later.enter_context(closing(ArrivalWriter(database)))
-        group = ArrivalGroup([new], print, len(new.payload))
-        answer = writer.write_large(group) if new is LARGE else writer.write([group])[0]
-        assert not isinstance(answer, BaseException)
+        runner = later.enter_context(asyncio.Runner())
+        log = MessageLog(database)
+        log.start(runner.get_loop())
+        later.callback(lambda: runner.run(log.stop()))
+
+        async def receive() -> None:
+            await accept(log, new)
+
+        runner.run(receive())
 
     for image in cut_after(store, tmp_path):
         with opened(image) as database:

@@ -1,32 +1,47 @@
 """
 The story of intake: senders, several nodes that store and apply, and a report service.
 
-Senders repeat a message to any node until it is acknowledged. The nodes run `ArrivalWriter`,
+Senders repeat a message to any node until it is acknowledged. The nodes run `LogTables`,
 `Inbox` and `Worker`. The report service keeps the last step of each order. An operator replays
 parked messages.
 """
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
+
+from typing_extensions import override
 
 from bridge.engine_client.client import DEADLINE, no_answer, unreachable
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from bridge.executors import Threads
 from bridge.intake.process.job_context import failure_outcome, interrupted_outcome
+from bridge.queue.arrivals import Arrival, Receipt
 from bridge.queue.claims import ClaimedMessage, MessageOutcome, no_heartbeat_session
+from bridge.queue.deduplication import StoredMessage
 from bridge.queue.errors import LeaseEnded, QueueError
 from bridge.queue.inbox import Inbox
-from bridge.queue.ledger.acknowledgment_notes import AcknowledgmentNotes
-from bridge.queue.ledger.arrivals import Receipt
-from bridge.queue.ledger.writer import ArrivalGroup, ArrivalWriter
+from bridge.queue.log_tables import (
+    COLUMNS,
+    SQLITE_BODY,
+    SQLITE_KNOWN,
+    SQLITE_LAST_ID,
+    SQLITE_MESSAGE,
+    SQLITE_RETRANSMITTED,
+    SQLITE_STORED_ACKS,
+    LogTables,
+    Row,
+)
 from bridge.queue.operations import replay_message
+from bridge.queue.statements import INBOX, SET_ENTERED_UP_TO
 from bridge.queue.states import QueueEvent, RetryPolicy
-from bridge.queue.worker.worker import Worker
-from bridge.store.errors import StoreError
+from bridge.queue.worker import Worker
+from bridge.store.errors import Conflict, Lost, StoreError, StoreUnavailable
 from bridge.store.postgresql.dedicated_connections import GRACE_SECONDS
 from tests.bridge.queue.samples import arrival
 from tests.history import Kind
@@ -111,27 +126,53 @@ class ReportService:
             self.world.note(f"service: {order} step {step}")
 
 
+class QueueLog(LogTables):
+    """The log in the tables of the queue, as on PostgreSQL, with the statements of SQLite."""
+
+    @override
+    def known(self, cursor: Any, identities: list[int]) -> list[StoredMessage]:
+        cursor.execute(SQLITE_KNOWN.sqlite, {"ids": json.dumps(identities)})
+        return [StoredMessage(*row) for row in cursor.fetchall()]
+
+    @override
+    def insert(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
+        cursor.execute(SQLITE_LAST_ID)
+        first = cursor.fetchone()[0] + 1
+        ids = range(first, first + len(rows))
+        width = len(COLUMNS)
+        for number, row in zip(ids, rows, strict=True):
+            cursor.execute(SQLITE_MESSAGE, (number, *row[:width]))
+            cursor.execute(SQLITE_BODY, (number, *row[width:]))
+        cursor.execute(INBOX.enter_range.sqlite, {"entered": first - 1, "upto": ids[-1]})
+        cursor.execute(SET_ENTERED_UP_TO.sqlite, {"upto": ids[-1]})
+        return ids
+
+    @override
+    def retransmitted(self, cursor: Any, ids: list[int]) -> dict[int, tuple[bytes, str]]:
+        cursor.executemany(SQLITE_RETRANSMITTED, [(number,) for number in ids])
+        cursor.execute(SQLITE_STORED_ACKS.sqlite, {"ids": json.dumps(ids)})
+        return {number: (bytes(ack), code) for number, ack, code in cursor.fetchall()}
+
+
 class IntakeParts:
     def __init__(
         self, node: Node, service: ReportService, claims: Claims, server: LockServer | None
     ) -> None:
         self._node, self._service, self._claims = node, service, claims
-        self._notes = AcknowledgmentNotes(node.database)
-        self._writer = ArrivalWriter(node.database)
-        self._waiting: list[ArrivalGroup] = []
+        self._log = QueueLog(node.database)
+        self._waiting: list[tuple[Arrival, Callable[[Receipt | BaseException], object]]] = []
         self._is_writing = False
         self._member = None if server is None else Membership(node, server)
         self._lease_ms = LEASE_MS if server is None else CLUSTER_LEASE_MS
-        inbox = Inbox(
+        self._inbox = Inbox(
             node.database,
             node.name,
             lease=self._lease_ms,
             timer=node.timer,
-            acknowledgments=self._notes,
             session=no_heartbeat_session if self._member is None else self._member.session,
         )
         self.worker = Worker(
-            inbox,
+            self._inbox,
             self._apply,
             clock=node.clock,
             batch=4,
@@ -157,26 +198,37 @@ class IntakeParts:
             received_at=self._node.clock(),
         )
 
-        def on_stored(answer: Sequence[Receipt] | BaseException) -> None:
+        def on_stored(answer: Receipt | BaseException) -> None:
             if isinstance(answer, BaseException):
                 reply("AE")
                 return
-            self._notes.add(answer[0].message_id)
-            reply(answer[0].ack_code)
+            self._inbox.acknowledged([answer.message_id])
+            reply(answer.ack_code)
 
-        self._waiting.append(ArrivalGroup((made,), on_stored, len(made.payload)))
+        self._waiting.append((made, on_stored))
         if not self._is_writing:
             asyncio.get_running_loop().create_task(self._write())
 
     async def _write(self) -> None:
         self._is_writing = True
         while self._waiting:
-            groups, self._waiting = self._waiting, []
-            answers = await Threads.LEDGER.run(self._writer.write, groups)
-            for group, answer in zip(groups, answers, strict=True):
-                group.on_stored(answer)
+            waiting, self._waiting = self._waiting, []
+            answers = await Threads.LEDGER.run(self._store, [arrival for arrival, _ in waiting])
+            for (_, on_stored), answer in zip(waiting, answers, strict=True):
+                on_stored(answer)
             self.worker.notify()
         self._is_writing = False
+
+    def _store(self, arrivals: Sequence[Arrival]) -> Sequence[Receipt | BaseException]:
+        for _ in range(3):
+            with suppress(Conflict, Lost):
+                try:
+                    return self._log.store(arrivals)
+                except (Conflict, Lost):
+                    raise
+                except StoreError as error:
+                    return [error] * len(arrivals)
+        return [StoreUnavailable("conflict")] * len(arrivals)
 
     async def _apply(
         self, claimed: Sequence[ClaimedMessage]

@@ -116,8 +116,6 @@ class Storage:
             size=2,
             lease_clock=True,
             boot_clock=self._boot_clock,
-            short_work_on_loop=False,
-            commit_delay=False,
         )
         self.links = [Link() for _ in range(NODES)]
         self.databases = [_linked(Database(url, options), link) for link in self.links]

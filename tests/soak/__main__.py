@@ -20,6 +20,7 @@ from tests.acceptance.cluster import Cluster
 from tests.acceptance.forked import started
 from tests.acceptance.house import House
 from tests.acceptance.wire import Sink, sink
+from tests.benchmarks.installation import resident
 from tests.conftest import start_server
 from tests.eventually import eventually
 from tests.programs import HAPROXY, exit_without
@@ -137,7 +138,7 @@ def disturb(world: World, options: argparse.Namespace, *, own_disk: bool) -> lis
     )
     while time.monotonic() < ends:
         time.sleep(1)
-        samples.append(resident(world.cluster.nodes[0]))
+        samples.append(memory_of(world.cluster.nodes[0]))
         if time.monotonic() >= due:
             fault = faults[turn % len(faults)]
             show(f"{time.strftime('%H:%M:%S')} {fault.__name__.replace('_', ' ')}")
@@ -146,13 +147,11 @@ def disturb(world: World, options: argparse.Namespace, *, own_disk: bool) -> lis
     return samples
 
 
-def resident(node: House) -> int:
-    """Return the resident memory of a running node in bytes."""
+def memory_of(node: House) -> int:
+    """Return the resident memory of a running node's processes in bytes."""
     if node.service is None or node.service.process.poll() is not None:
         raise AssertionError("the node that was not killed has ended")
-    status = Path(f"/proc/{node.service.process.pid}/status").read_text("ascii")
-    line = next(each for each in status.splitlines() if each.startswith("VmRSS"))
-    return int(line.split()[1]) * 1024
+    return int(resident(node.service.process.pid) * 2**20)
 
 
 if __name__ == "__main__":

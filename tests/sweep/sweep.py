@@ -46,9 +46,9 @@ class Installation:
     disk: Mounted
     ris: RecordingReceiver
 
-    def pid(self) -> int:
+    def processes(self) -> list[int]:
         assert self.house.service is not None
-        return self.house.service.process.pid
+        return self.house.service.processes()
 
     def revive(self) -> bool:
         """Start the service again unless it is ready; tell whether it had ended."""

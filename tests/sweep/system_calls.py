@@ -5,7 +5,7 @@ Fail the k-th system call of one kind in the running service: sockets, descripto
 """
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,12 +27,25 @@ FAULTS = {
 
 
 @contextmanager
-def traced(pid: int, log: Path, *options: str) -> Iterator[None]:
-    """Trace a process and its threads until the block ends."""
-    command = [STRACE.require(), "-f", "-qq", "-o", str(log), *options, "-p", str(pid)]
+def traced(pids: Sequence[int], log: Path, *options: str) -> Iterator[None]:
+    """Trace processes and their threads until the block ends."""
+    command = [
+        STRACE.require(),
+        "-f",
+        "-qq",
+        "-o",
+        str(log),
+        *options,
+        "-p",
+        ",".join(map(str, pids)),
+    ]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    status = Path(f"/proc/{pid}/status")
-    eventually(lambda: "TracerPid:\t0" not in status.read_text() or process.poll() is not None)
+
+    def is_tracing() -> bool:
+        states = [Path(f"/proc/{pid}/status").read_text() for pid in pids]
+        return not any("TracerPid:\t0" in state for state in states)
+
+    eventually(lambda: is_tracing() or process.poll() is not None)
     assert process.poll() is None, "strace does not trace"
     try:
         yield
@@ -47,7 +60,7 @@ def sweep_calls(
     """Run a scenario once for each call of each kind and each of its errors."""
     swept, observed, house = Swept(), Observations(), installation.house
     run_scenario, number = SCENARIOS[scenario], first
-    with traced(installation.pid(), log, "-e", f"trace={','.join(FAULTS)}"):
+    with traced(installation.processes(), log, "-e", f"trace={','.join(FAULTS)}"):
         run_scenario(house, observed, number)
         house.settle()
     printed = log.read_text()
@@ -58,7 +71,7 @@ def sweep_calls(
             for error in errors:
                 number += 1
                 inject = f"inject={name}:error={error}:when={call}"
-                with traced(installation.pid(), log, "-e", f"trace={name}", "-e", inject):
+                with traced(installation.processes(), log, "-e", f"trace={name}", "-e", inject):
                     run_scenario(house, observed, number)
                 swept.faults += 1
                 try:

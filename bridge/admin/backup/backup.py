@@ -41,6 +41,7 @@ from bridge import __version__
 from bridge.admin.audit_events import audited
 from bridge.admin.progress import NOT_SHOWN, Report
 from bridge.errors import BridgeError
+from bridge.queue.log_tables import pull_new
 from bridge.store import migration
 from bridge.store.database import Database
 from bridge.store.databases import (
@@ -50,6 +51,7 @@ from bridge.store.databases import (
     open_bridge_database,
 )
 from bridge.store.postgresql import partitions
+from bridge.store.sqlite import message_log_of
 from config import Settings, load
 from config.private_files import FILE_MODE, create_empty, make_folder, open_private, sync_folder
 from config.settings import FILE_NAME, paths_in
@@ -498,6 +500,7 @@ def _recorded(settings: Settings, name: str) -> Iterator[None]:
         if not bridge_is_ready(database):
             yield  # a newer release backs up before it migrates
             return
+        pull_new(database)  # so that the copy has the messages of the log
         with audited(settings.home, database, "backup", ("backup", name)):
             yield
     finally:
@@ -552,8 +555,9 @@ def _secret_paths(settings: Settings) -> set[Path]:
 def _database_files(settings: Settings) -> Iterator[Path]:
     for url in (settings.database_url(), settings.engine_database_url()):
         if url.startswith("sqlite:///"):
-            base = Path(url.removeprefix("sqlite:///")).resolve()
-            yield from (Path(f"{base}{end}") for end in ("", "-wal", "-shm", "-journal"))
+            database = Path(url.removeprefix("sqlite:///")).resolve()
+            for base in (database, message_log_of(database)):
+                yield from (Path(f"{base}{end}") for end in ("", "-wal", "-shm", "-journal"))
 
 
 def _write_archive(

@@ -40,7 +40,7 @@ from bridge.store.errors import NotSynchronous, WrongIndexKey
 from bridge.store.migration import current, heads, is_ready
 from bridge.store.options import DatabaseOptions
 from bridge.store.postgresql.requirements import server_problems
-from bridge.store.sqlite import damage
+from bridge.store.sqlite import damage, message_log_of
 from bridge.workers.confinement import ALL_PROTECTIONS, FILTER, NAMESPACES
 from bridge.workers.host import WorkerError
 from bridge.workers.pool import HOOKS
@@ -339,6 +339,7 @@ def exposures(settings: Settings) -> Iterator[Exposure]:
     """Find files of the installation that other accounts can access."""
     urls = dict.fromkeys([settings.database_url(), settings.engine_database_url()])
     databases = [sqlite_file(url) for url in urls if url.startswith("sqlite:///")]
+    databases += [message_log_of(file) for file in databases]
     others = [Path(f"{file}{end}") for file in databases for end in _DATABASE_SUFFIXES]
     others += [settings.path(file) for file in settings.engine.tokens.values()]
     others += [settings.path(settings.engine.token_file)]
@@ -441,6 +442,7 @@ def _build_parts(place: str, parts: Sequence[Callable[[], object]]) -> Iterator[
 _LOST = "the content of {} large messages is missing; restore {} from the same backup"
 
 _DAMAGED = "the file is damaged ({}); restore it from a backup"
+_DAMAGED_LOG = "the message log is damaged ({}): see docs/reference/alerts.md"
 
 
 def unreadable_databases(settings: Settings) -> dict[str, str]:
@@ -479,6 +481,10 @@ def check_databases(settings: Settings, unreadable: Mapping[str, str]) -> Iterat
         yield from _durability(settings, place, bridge_url)
         yield from _large_messages(place, bridge_url)
         yield from _pages(place, bridge_url)
+        if bridge_url.startswith("sqlite:///"):
+            log = message_log_of(sqlite_file(bridge_url))
+            if log.exists():
+                yield from _pages(place, f"sqlite:///{log}", _DAMAGED_LOG)
         yield from _index_key(settings, bridge_url, migration.BRIDGE_TABLE)
     url = settings.engine_database_url()
     if not settings.engine.is_internal:
@@ -592,14 +598,14 @@ def _large_messages(place: str, url: str) -> Iterator[CheckFinding]:
     yield from _checked(place, url, check)
 
 
-def _pages(place: str, url: str) -> Iterator[CheckFinding]:
+def _pages(place: str, url: str, text: str = _DAMAGED) -> Iterator[CheckFinding]:
     """Check that the pages of a SQLite file are intact. Reads the whole file."""
 
     def check(database: Database) -> Iterator[CheckFinding]:
         with database.read() as connection:
             problem = damage(connection) if database.dialect == "sqlite" else ""
         if problem:
-            yield CheckFinding(CheckSeverity.ERROR, place, _DAMAGED.format(problem))
+            yield CheckFinding(CheckSeverity.ERROR, place, text.format(problem))
 
     yield from _checked(place, url, check)
 

@@ -116,9 +116,7 @@ class EngineState:
         self.operator = operator
         self.clock = clock
         self.random = secrets.token_bytes
-        self.work = DatabaseExecutor(
-            database, settings.threads, may_block_loop=settings.may_block_loop
-        )
+        self.work = DatabaseExecutor(database, settings.threads)
         self.audit_buffer = AuditBuffer(self.work, clock)
         self.keys = KeyRing(settings.link_keys, self.random, settings.changed_link_keys)
         self.quotas = QuotaMeter()

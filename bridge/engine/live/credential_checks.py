@@ -29,7 +29,7 @@ class TokenAuthenticator:
     async def bearer(self, secret: str) -> Caller | None:
         """Return the bearer of a token, and record once a minute that the token is used."""
         now = self._clock()
-        caller = await self._executor.read_inline(
+        caller = await self._executor.read(
             lambda connection: tokens.authenticate(connection, secret, now)
         )
         if caller is not None and now - self._use_recorded_at.get(caller.token_id, 0) >= (

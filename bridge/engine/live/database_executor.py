@@ -18,7 +18,6 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -38,7 +37,6 @@ from bridge.engine.service.work import (
 from bridge.executors import set_outcome
 from bridge.store.database import Database
 from bridge.store.errors import Busy, Conflict, StoreUnavailable
-from bridge.store.short_work import ShortWork
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -63,11 +61,6 @@ class Batcher(Generic[Item, Result]):
         self._concurrency = concurrency
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
         self._running: set[asyncio.Task[None]] = set()
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether an item waits or is being processed."""
-        return bool(self._waiting or self._running)
 
     async def submit(self, item: Item) -> Result:
         """Submit an item; return its result or raise its error."""
@@ -244,10 +237,8 @@ async def wait_notified(notification: asyncio.Future[None], seconds: float) -> b
 class DatabaseExecutor:
     """The only access of the event loop to the database."""
 
-    def __init__(self, database: Database, threads: int, *, may_block_loop: bool = False) -> None:
-        """`may_block_loop`: the event loop serves the engine only, so short writes may block it."""
+    def __init__(self, database: Database, threads: int) -> None:
         self.database = database
-        self._may_block_loop = may_block_loop
         self.changed = ChangeNotifier()
         self.poll_seconds = POLL_SECONDS[database.dialect]
         self._watch = database.reader()
@@ -267,22 +258,6 @@ class DatabaseExecutor:
             with self.database.read() as connection:
                 return work(connection)
 
-        return await self.run(reading)
-
-    async def read_inline(self, work: Callable[[Connection], Result]) -> Result:
-        """
-        Read a few rows; on SQLite without a thread, which would take longer than the read.
-
-        PostgreSQL is read in a thread, without a transaction. The event loop never waits for a
-        connection: if none is free, a thread waits for one.
-        """
-
-        def reading() -> Result:
-            with self.database.read_committed() as connection:
-                return work(connection)
-
-        with suppress(Busy), self.database.read_on_loop() as connection:
-            return work(connection)
         return await self.run(reading)
 
     def change_mark(self) -> int | None:
@@ -333,39 +308,15 @@ class DatabaseExecutor:
             lambda: self._notified(self._retry(lambda c: self._execute(c, use_case)))
         )
 
-    def _change_inline(self, short_work: ShortWork, use_case: PendingUseCase) -> Any:
-        """Execute a use case on the event loop. Raises Busy if that would delay others."""
-        return short_work.run(
-            lambda: self._notified(self._write(lambda c: self._execute(c, use_case)))
-        )
-
     def _notified(self, done: tuple[Result, frozenset[str]]) -> Result:
         """Notify the waiters of a commit, still in the thread that committed."""
         result, events = done
         self.changed.notify(events)
         return result
 
-    async def change(
-        self,
-        actor: ActorRef,
-        now: int,
-        action: Callable[[Work], Result],
-        *,
-        brief: bool = False,
-        urgent: bool = False,
-    ) -> Result:
-        """
-        Run a use case in one transaction; its changes go into the feed.
-
-        `brief`: it takes a few milliseconds. `urgent`: it is brief and so rare that it may also
-        block an event loop that serves listeners.
-        """
+    async def change(self, actor: ActorRef, now: int, action: Callable[[Work], Result]) -> Result:
+        """Run a use case in one transaction; its changes go into the feed."""
         use_case = PendingUseCase(actor, now, action)
-        short = urgent or (brief and self._may_block_loop)
-        if short and self.database.short_work is not None and not self._changes.is_busy:
-            with suppress(Busy, Conflict):  # a thread repeats it
-                done: Result = self._change_inline(self.database.short_work, use_case)
-                return done
         try:
             result: Result = await self._changes.submit(use_case)
         except RetryAlone:

@@ -86,6 +86,6 @@ class ReleaseScheduler:
         """Read the next due time, unless no database write happened since it was read."""
         mark = self._executor.change_mark()
         if mark is None or mark != self._mark:
-            self._due = await self._executor.read_inline(next_due)
+            self._due = await self._executor.read(next_due)
             self._mark = mark
         return self._due

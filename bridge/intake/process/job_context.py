@@ -22,7 +22,6 @@ from bridge.orders.visits import OTHER_PATIENT, VisitReference, VisitTransfer
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.states import QueueEvent
 from bridge.store.records.exceptions import MERGE_UNDONE
-from bridge.store.short_work import SHORT
 from mappings.inbound.events import OrderEvent
 
 ORDER_MOVED = "order_moved"
@@ -76,13 +75,6 @@ class MessageChanges:
     """Patients whose name changed: parked orders may match them now."""
     removed: Sequence[OrderKey] = ()
     """Orders that were combined with another one."""
-
-    @property
-    def is_small(self) -> bool:
-        """Whether it changes only a few rows, each by its key."""
-        rows = len(self.orders) + len(self.reports) + len(self.demographics) + len(self.removed)
-        others = self.merges or self.undone_merges or self.moves or self.renamed_patients
-        return rows <= SHORT and not others
 
 
 @dataclass(slots=True)
@@ -155,8 +147,8 @@ class JobContext:
     def change(self) -> MessageChanges:
         """Return the changes to store, with report ids."""
         orders = [
-            replace(each, report_id=self.report_ids.get(each.key, each.report_id))
-            for each in self.changed.values()
+            replace(order, report_id=self.report_ids.get(order.key, order.report_id))
+            for order in self.changed.values()
         ]
         others = {key: each for key, each in self.report_ids.items() if key not in self.changed}
         return MessageChanges(

@@ -19,21 +19,18 @@ from bridge.orders.patients import KnownDemographics, MergePointer
 from bridge.orders.rules import SourceMessage
 from bridge.orders.times import MessageTime, Resolution, clock
 from bridge.orders.visits import VisitTransfers
+from bridge.queue.arrivals import part_number
 from bridge.queue.claims import ClaimedMessage
-from bridge.queue.ledger.arrivals import part_number
 from config.listeners import MergedPatients, PatientConflict
 from mappings.hl7 import lines
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.path import Path
-from mappings.hl7.refusals import MessageRefusal
 from mappings.hl7.times import Precision, parse_timestamp
 from mappings.inbound.definition import InboundMapping
-from mappings.inbound.events import OrderAction, OrderEvent
+from mappings.inbound.events import OrderEvent
 from mappings.inbound.order_mapping import PatientNames
 from mappings.language.code_tables import UnmappedCode
-from mappings.language.conditions import PatternsTakeLong, bounded_patterns
-from mappings.language.diagnostics import RuleFailed
 from mappings.language.scope import ListenerDefaults
 
 _SENT_AT = Path.parse("MSH-7.1")
@@ -45,15 +42,6 @@ _RESOLUTIONS = {
     Precision.SECOND: Resolution.SECOND,
     Precision.FRACTION: Resolution.MILLISECOND,
 }
-_INLINE_BYTES = 16 * 2**10  # larger messages are read on a thread
-_PATIENT_ACTIONS = frozenset(
-    {
-        OrderAction.PATIENT_UPDATE,
-        OrderAction.PATIENT_MERGE,
-        OrderAction.PATIENT_UNMERGE,
-        OrderAction.VISIT_MOVE,
-    }
-)
 _DIGITS = re.compile(rb"[0-9]*")
 
 
@@ -151,31 +139,6 @@ def read(claimed: ClaimedMessage, listeners: Mapping[str, ListenerPolicy]) -> Me
     return _job(claimed, policy, definition, events, unmapped)
 
 
-def read_inline(
-    claimed: ClaimedMessage, listeners: Mapping[str, ListenerPolicy]
-) -> MessageJob | None:
-    """Map a short message as `read` does; None if this would block, take long or fail."""
-    # `in` loads no definitions.
-    if claimed.listener not in listeners or not 0 < len(claimed.payload) <= _INLINE_BYTES:
-        return None
-    policy = listeners[claimed.listener]
-    definition = _active_version(policy, claimed.mapping, claimed.mapping_version)
-    if definition is None or definition.needs_thread:
-        return None
-    unmapped: list[UnmappedCode] = []
-    defaults = _defaults(claimed, policy, unmapped)
-    try:
-        with bounded_patterns():
-            events = policy.read(definition, claimed.payload, defaults)
-    except (MessageRefusal, RuleFailed, PatternsTakeLong):  # the caller uses `read` instead
-        return None
-    if unmapped or part_number(claimed.flags) is not None:
-        return None  # `read` must be the only one that counts unmapped codes
-    if not _PATIENT_ACTIONS.isdisjoint([event.action for event in events]):
-        return None  # a patient may have thousands of orders
-    return _job(claimed, policy, definition, events, unmapped)
-
-
 def _defaults(
     claimed: ClaimedMessage, policy: ListenerPolicy, unmapped: list[UnmappedCode]
 ) -> ListenerDefaults:
@@ -263,19 +226,13 @@ def _parse_sent_at(value: str, time_zone: str) -> tuple[int, Resolution, str] | 
 
 
 def _definition(policy: ListenerPolicy, name: str, version: str) -> InboundMapping:
-    if found := _active_version(policy, name, version):
-        return found
+    active = [definition for definition in policy.definitions if definition.name == name]
+    for definition in active:
+        if definition.version == version:
+            return definition
     earlier = policy.find_version(name, version) if version else None
     if earlier is not None:
         return earlier
-    for definition in policy.definitions:
-        if definition.name == name:
-            return definition
+    if active:
+        return active[0]
     raise DefinitionMissingError("mapping")
-
-
-def _active_version(policy: ListenerPolicy, name: str, version: str) -> InboundMapping | None:
-    for definition in policy.definitions:
-        if definition.name == name and definition.version == version:
-            return definition
-    return None

@@ -243,11 +243,8 @@ class OrderProcessor:
         ready: list[MessageJob] = []
         prepared: PreparedBatch | None = None
         try:
-            prepared = self._repository.prepare_inline(claimed, self._listeners)
-            if prepared is None:
-                prepared = await Threads.INTAKE.run(
-                    self._repository.prepare, claimed, self._listeners
-                )
+            prepare = self._repository.prepare
+            prepared = await Threads.INTAKE.run(prepare, claimed, self._listeners)
             ready, deferred = self._patient_locks.lock(prepared.jobs, begun)
             outcomes = await self._apply_jobs(ready, prepared)
             yield outcomes
@@ -460,7 +457,7 @@ def _outcome_of(context: JobContext) -> MessageOutcome:
 def _with_changes(outcome: MessageOutcome, context: JobContext, now: int) -> MessageOutcome:
     change = context.change()
     fallback = unsaved_outcome(context.job.claimed, now)
-    return replace(outcome, records=OutcomeRecords(change, fallback, is_short=change.is_small))
+    return replace(outcome, records=OutcomeRecords(change, fallback))
 
 
 _PARKED_EXCEPTIONS = frozenset(
@@ -473,6 +470,4 @@ def _with_exception(outcome: MessageOutcome, claimed: ClaimedMessage, now: int) 
     if outcome.code not in _PARKED_EXCEPTIONS:
         return outcome
     change = MessageChanges(claimed.message_id, (), exception_code=outcome.code)
-    return replace(
-        outcome, records=OutcomeRecords(change, unsaved_outcome(claimed, now), is_short=True)
-    )
+    return replace(outcome, records=OutcomeRecords(change, unsaved_outcome(claimed, now)))

@@ -13,8 +13,9 @@ from sqlalchemy import Connection
 from bridge.contract import OrderKey
 from bridge.contract.errors import ErrorCode
 from bridge.intake.process.job_context import MessageChanges, unread_outcome
-from bridge.intake.process.jobs import MessageJob, read, read_inline
+from bridge.intake.process.jobs import MessageJob, read
 from bridge.intake.receive.listener_policy import ListenerPolicy
+from bridge.intake.receive.patient_check import identified_event
 from bridge.orders.addressing import (
     MERGE_CONTRADICTED,
     PATIENT_CONFLICT,
@@ -31,9 +32,7 @@ from bridge.orders.addressing import (
     numbers_by_order,
     numbers_to_look_up,
     orders_of_others,
-    patients_in_identifiers,
     with_known_accession,
-    with_number,
 )
 from bridge.orders.hierarchy import numbers_of
 from bridge.orders.order import Order, OrderState, Patient, key_of, merged_hash, parent_hash
@@ -65,8 +64,8 @@ from bridge.orders.visits import (
     orders_to_read,
     redirected_events,
 )
+from bridge.queue.arrivals import lane
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
-from bridge.queue.ledger.arrivals import lane
 from bridge.queue.operations import replay_parked
 from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
@@ -78,7 +77,6 @@ from bridge.store.records import (
     patient_records,
 )
 from bridge.store.records.exceptions import MERGE_UNDONE, ExceptionSubject
-from bridge.store.short_work import SHORT
 from bridge.workers.host import WorkerError
 from config.listeners import MergedPatients, PatientConflict
 from mappings.inbound.events import OrderAction, OrderEvent
@@ -107,17 +105,6 @@ def read_redirects(connection: Connection, jobs: Sequence[MessageJob]) -> Redire
     return Redirects(survivors, moves)
 
 
-def names_several_patients(
-    connection: Connection, events: Sequence[OrderEvent], survivors: Mapping[Patient, str]
-) -> bool:
-    """True if PID-3 of an event has the numbers of several patients."""
-    return any(
-        _identified_event(connection, event, survivors) is None
-        for event in events
-        if event.other_mrns
-    )
-
-
 def identified_job(
     connection: Connection, job: MessageJob, survivors: Mapping[Patient, str]
 ) -> MessageJob | None:
@@ -128,39 +115,9 @@ def identified_job(
     """
     if not any(event.other_mrns for event in job.events):
         return job
-    events = [_identified_event(connection, event, survivors) for event in job.events]
+    events = [identified_event(connection, event, survivors) for event in job.events]
     identified = [event for event in events if event is not None]
     return replace(job, events=identified) if len(identified) == len(events) else None
-
-
-def _identified_event(
-    connection: Connection, event: OrderEvent, survivors: Mapping[Patient, str]
-) -> OrderEvent | None:
-    """
-    Return an event with the number of its known patient; None if it names several patients.
-
-    The first number in PID-3 may be new. It is the known patient's if name, date of birth and sex
-    do not contradict that.
-    """
-    patients = patients_in_identifiers(event, survivors)
-    known = patient_records.known_patients(connection, patients) if patients else set()
-    if len(known) > 1:
-        return None
-    own = (event.site, survivors.get((event.site, event.mrn), event.mrn))
-    if not known or own in known:
-        return event
-    (patient,) = known
-    if is_of_other_person(event, MergedIdentity(_known_tags(connection, patient))):
-        return None
-    return with_number(event, patient[1])
-
-
-def _known_tags(connection: Connection, patient: Patient) -> Sequence[Mapping[str, Any]]:
-    """Read what is known of a patient: the last correction, and else the orders."""
-    demographics = patient_records.demographics(connection, [patient])
-    tags = demographics[patient].tags if patient in demographics else {}
-    orders = order_index.find_by_patient(connection, [patient])
-    return survivor_tags(tags, {}, [order.tags for order in orders if not order.moved_away])
 
 
 def redirect_jobs(
@@ -469,24 +426,6 @@ class OrderRepository:
         return MessageOutcome(
             number, QueueEvent.POSTPONED, code=ORDER_IN_PROGRESS, retry_at=retry_at
         )
-
-    def prepare_inline(
-        self, claimed: Sequence[ClaimedMessage], listeners: Mapping[str, ListenerPolicy]
-    ) -> PreparedBatch | None:
-        """As `prepare`, within a few milliseconds on the event loop; None if it may take longer."""
-        if len(claimed) > SHORT or self._database.short_work is None:
-            return None
-        jobs: list[MessageJob] = []
-        for message in claimed:
-            job = read_inline(message, listeners)
-            if job is None:
-                return None
-            jobs.append(job)
-        try:
-            with self._database.read_on_loop() as connection:
-                return self._look_up(connection, jobs)
-        except StoreError:
-            return None
 
     def _look_up(self, connection: Connection, jobs: Sequence[MessageJob]) -> PreparedBatch:
         """Redirect the jobs to the current patients, and read the known orders."""

@@ -20,13 +20,13 @@ from typing import NamedTuple
 from bridge.index_key import signed64
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import Verdict
-from bridge.queue.digests import digest
-from bridge.queue.ledger.arrivals import (
+from bridge.queue.arrivals import (
     Arrival,
     MessageFlag,
     flags_of_part,
     sequential64,
 )
+from bridge.queue.digests import digest
 from bridge.queue.states import AcknowledgmentState, QueueState
 from config.listeners import Replies, ReusedControlId
 from mappings.hl7.acknowledgment import as_order_reply, build_ack, unframed_nak

@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol
 
 from bridge.queue.claims import MessageOutcome
 from bridge.queue.states import QueueEvent, QueueState, next_state
@@ -12,6 +13,13 @@ UNFINISHED = frozenset({QueueState.QUEUED, QueueState.CLAIMED})
 
 POLL_SECONDS = 0.25
 """Interval at which the database is read: another node may have applied the message."""
+
+
+class Completions(Protocol):
+    """Waits for messages that this process or its service process applies."""
+
+    def wait(self, message_id: int, limit: float) -> "asyncio.Future[QueueState]":
+        """Resolve when the message is finished, or with its state after `limit` seconds."""
 
 
 class CompletionWaiter:

@@ -26,7 +26,7 @@ from bridge.intake.receive.acknowledgments import (
     required_codes,
     split_replies,
 )
-from bridge.intake.receive.completion import APPLIED, CompletionWaiter, all_applied
+from bridge.intake.receive.completion import APPLIED, Completions, all_applied
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.sequence_numbers import Sequencer
 from bridge.intake.receive.statistics import AckCounter
@@ -40,8 +40,8 @@ from bridge.intake.receive.verdict import (
     with_refusal,
     with_rule,
 )
-from bridge.queue.ledger.arrivals import Arrival, Receipt
-from bridge.queue.ledger.ledger import ArrivalStore
+from bridge.queue.arrivals import Arrival, Receipt
+from bridge.queue.message_log import ArrivalStore
 from bridge.queue.states import QueueState
 from bridge.redaction import describe, stack_frames
 from bridge.workers.offload import LARGE
@@ -131,7 +131,7 @@ class IntakeHandler:
         self,
         policy: ListenerPolicy,
         ledger: ArrivalStore,
-        completions: CompletionWaiter,
+        completions: Completions,
         counter: AckCounter,
         *,
         clock: Clock,

@@ -12,22 +12,25 @@ database could not be read, is parked then. Reads the database: call it on a thr
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import structlog
 from sqlalchemy import Connection
 
-from bridge.intake.process.order_repository import names_several_patients
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import Router
 from bridge.orders.addressing import (
     names_merged_patient,
     numbers_by_order,
     orders_of_others,
+    patients_in_identifiers,
     redirected_to_survivor,
+    with_number,
 )
-from bridge.orders.order import Survivors
+from bridge.orders.order import Patient, Survivors
+from bridge.orders.patients import MergedIdentity, is_of_other_person, survivor_tags
 from bridge.orders.rules import CREATING_ACTIONS, ORDER_ACTIONS
 from bridge.redaction import describe
 from bridge.store.database import Database
@@ -177,3 +180,44 @@ def merged_patient_check(policy: ListenerPolicy, database: Database) -> PatientC
     """Return the check for merged patients; None if the listener only stores."""
     checks = policy.acknowledge is not Acknowledge.STORED
     return PatientCheck(policy, database) if checks else None
+
+
+def names_several_patients(
+    connection: Connection, events: Sequence[OrderEvent], survivors: Mapping[Patient, str]
+) -> bool:
+    """True if PID-3 of an event has the numbers of several patients."""
+    return any(
+        identified_event(connection, event, survivors) is None
+        for event in events
+        if event.other_mrns
+    )
+
+
+def identified_event(
+    connection: Connection, event: OrderEvent, survivors: Mapping[Patient, str]
+) -> OrderEvent | None:
+    """
+    Return an event with the number of its known patient; None if it names several patients.
+
+    The first number in PID-3 may be new. It is the known patient's if name, date of birth and sex
+    do not contradict that.
+    """
+    patients = patients_in_identifiers(event, survivors)
+    known = patient_records.known_patients(connection, patients) if patients else set()
+    if len(known) > 1:
+        return None
+    own = (event.site, survivors.get((event.site, event.mrn), event.mrn))
+    if not known or own in known:
+        return event
+    (patient,) = known
+    if is_of_other_person(event, MergedIdentity(_known_tags(connection, patient))):
+        return None
+    return with_number(event, patient[1])
+
+
+def _known_tags(connection: Connection, patient: Patient) -> Sequence[Mapping[str, Any]]:
+    """Read what is known of a patient: the last correction, and else the orders."""
+    demographics = patient_records.demographics(connection, [patient])
+    tags = demographics[patient].tags if patient in demographics else {}
+    orders = order_index.find_by_patient(connection, [patient])
+    return survivor_tags(tags, {}, [order.tags for order in orders if not order.moved_away])

@@ -16,8 +16,8 @@ from twisted.internet.defer import Deferred
 from bridge.executors import Threads, set_outcome
 from bridge.index_key import signed64
 from bridge.intake.receive.verdict import SequenceCheck, Verdict, looks_like_batch, split_batch
-from bridge.queue.ledger.arrivals import Arrival, Receipt, part_number
-from bridge.queue.ledger.ledger import ArrivalStore
+from bridge.queue.arrivals import Arrival, Receipt, part_number
+from bridge.queue.message_log import ArrivalStore
 from bridge.store.errors import StoreError
 from bridge.store.records.sequence_numbers import Links, SequenceLinks
 from config.listeners import SequenceNumbers

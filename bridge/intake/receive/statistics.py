@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from bridge.intake.receive.verdict import Verdict
 from bridge.metrics import Metrics
-from bridge.queue.ledger.arrivals import Receipt
+from bridge.queue.arrivals import Receipt
 from mappings.hl7.refusals import AckCode, MessageRefusal
 from mllp.contract import Handler, Peer, ReplyCallback, ServerObserver
 from mllp.errors import FrameMemoryExhausted, FramingError

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from bridge.intake.receive.listener_policy import ListenerPolicy
-from bridge.queue.ledger.arrivals import MAX_LANES, lane, part_number
+from bridge.queue.arrivals import MAX_LANES, lane, part_number
 from config.listeners import Acknowledge
 from mappings.hl7.batch import find_stray_lines, find_wrong_count, split
 from mappings.hl7.header import Header, peek

@@ -179,24 +179,6 @@ def autocommit(connection: Connection) -> Iterator[None]:
             connection.invalidate()
 
 
-class PostgreSQLTransactionStart:
-    """Start of transactions on PostgreSQL: psycopg begins with the first statement."""
-
-    def __init__(self, synchronous_commit: SynchronousCommit) -> None:
-        self._synchronous_commit = synchronous_commit
-
-    def __call__(self, cursor: Any, wait: bool) -> None:
-        """Check that writing is allowed. Raises NotSynchronous."""
-        self.allow()
-
-    def allow(self) -> None:
-        """Raise NotSynchronous if nothing may be written now."""
-        self._synchronous_commit.require()
-
-    def restore(self, driver: Any) -> None:
-        """Do nothing: no setting was changed."""
-
-
 def force_index_scans(driver: Any) -> None:
     """
     Let the statements of a hot path use indexes regardless of table statistics.

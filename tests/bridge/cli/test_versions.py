@@ -15,8 +15,7 @@ from bridge.cli.application import application
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, ControlIds
 from bridge.intake.receive.listener_policy import make_listeners
 from bridge.intake.receive.verdict import FrameEvaluator
-from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
-from bridge.queue.ledger.writer import admit
+from bridge.queue import log_tables
 from bridge.store.databases import bridge_database
 from bridge.store.records.mapping_versions import MappingDraft
 from config import load
@@ -247,8 +246,8 @@ def store(home: MappingHome, *messages: str) -> None:
         builder.arrival(evaluator.evaluate(Frame(each), moment), each, moment)
         for each in map(str.encode, messages)
     ]
-    with bridge_database(home.folder) as database, database.write() as connection:
-        admit(LEDGER_DIALECTS["sqlite"], database.driver_connection(connection).cursor(), arrivals)
+    with bridge_database(home.folder) as database:
+        log_tables.store(database, arrivals)
 
 
 def test_large_messages_are_compared_until_a_limit(

@@ -37,10 +37,11 @@ from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.statistics import AckCounter
 from bridge.metrics import Metrics
 from bridge.queue.inbox import Inbox
-from bridge.queue.ledger.ledger import Ledger
+from bridge.queue.log_tables import pull_new
+from bridge.queue.message_log import MessageLog
 from bridge.queue.outbox import Outbox
 from bridge.queue.states import QueueState
-from bridge.queue.worker.worker import Worker
+from bridge.queue.worker import Worker
 from bridge.store.database import Database
 from mappings.hl7.acknowledgment import ReceivedAck, read_ack
 from mllp.contract import as_deferred
@@ -116,6 +117,7 @@ class Hospital:
         return {state for (state,) in self.rows("SELECT state FROM message")}
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
+        pull_new(self.database)
         with self.database.read() as connection:
             return [tuple(row) for row in connection.execute(text(query))]
 
@@ -204,7 +206,7 @@ async def open_hospital(
         )
         client = ReportClient(http, TOKEN)
         listening = ListenerPolicy("ris", inbound(), site=SITE)
-        ledger = Ledger(database)
+        ledger = MessageLog(database)
         ledger.start(asyncio.get_running_loop())
         stack.push_async_callback(ledger.stop)
 

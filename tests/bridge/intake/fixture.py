@@ -17,8 +17,9 @@ from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.sequence_numbers import Sequencer
 from bridge.intake.receive.statistics import AckCounter
 from bridge.metrics import Metrics
-from bridge.queue.ledger.arrivals import Arrival, Receipt
-from bridge.queue.ledger.ledger import Ledger
+from bridge.queue.arrivals import Arrival, Receipt
+from bridge.queue.log_tables import pull_new
+from bridge.queue.message_log import MessageLog
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
@@ -107,7 +108,7 @@ class FixedCompletion:
 @dataclass
 class IntakeFixture:
     handler: IntakeHandler
-    ledger: Ledger
+    ledger: MessageLog
     sequencer: Sequencer | None
     front: Callable[[Handler], Handler]
     database: Database
@@ -129,6 +130,7 @@ class IntakeFixture:
         table: str = "message",
         key: str = "id",
     ) -> Sequence[Any]:
+        pull_new(self.database)
         with self.database.read() as connection:
             rows = connection.execute(text(f"SELECT {columns} FROM {table} ORDER BY {key}"))  # noqa: S608
             return [tuple(row) for row in rows]
@@ -156,7 +158,7 @@ async def open_intake(
     **changes: Any,
 ) -> AsyncIterator[IntakeFixture]:
     upgrade(database)
-    ledger = Ledger(database)
+    ledger = MessageLog(database)
     ledger.start(asyncio.get_running_loop())
     metrics = Metrics()
     listening = replace(listening, **changes)
@@ -166,7 +168,7 @@ async def open_intake(
     handler = IntakeHandler(
         listening,
         ledger,
-        completion or FixedCompletion(),  # type: ignore[arg-type]  # a fixed result
+        completion or FixedCompletion(),
         AckCounter(metrics, listening.name),
         clock=lambda: NOW,
         new_id=lambda: f"ACK{next(IDS)}",

@@ -42,8 +42,8 @@ from bridge.monitoring.conditions import (
     format_duration,
 )
 from bridge.monitoring.node_files import NodeAddress
-from bridge.queue.ledger.arrivals import Arrival
-from bridge.queue.ledger.ledger import Ledger
+from bridge.queue.arrivals import Arrival
+from bridge.queue.message_log import MessageLog
 from bridge.queue.states import QueueState
 from bridge.runtime.delivery import CircuitRecorder
 from bridge.runtime.schedule import Job, Schedule
@@ -286,7 +286,7 @@ def test_renewed_differences(database: Database) -> None:
 
 async def test_the_snapshot(database: Database) -> None:
     """The monitor reads circuits, refused messages and exceptions from the database."""
-    ledger = Ledger(database)
+    ledger = MessageLog(database)
     ledger.start(asyncio.get_running_loop())
     for number in range(3):
         arrival = Arrival(

@@ -6,9 +6,10 @@ from typing import Any, TypeVar
 
 import pytest
 
+from bridge.queue.arrivals import Arrival, Receipt
 from bridge.queue.inbox import Inbox
-from bridge.queue.ledger.arrivals import Arrival, Receipt
-from bridge.queue.ledger.ledger import Ledger
+from bridge.queue.log_tables import pull_new
+from bridge.queue.message_log import MessageLog
 from bridge.store.database import Database
 
 Result = TypeVar("Result")
@@ -19,7 +20,7 @@ def store(database: Database) -> Database:
     return database
 
 
-def accept(ledger: Ledger, arrival: Arrival) -> asyncio.Future[Receipt]:
+def accept(ledger: MessageLog, arrival: Arrival) -> asyncio.Future[Receipt]:
     future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
 
     def settle(receipt: Receipt | BaseException) -> None:
@@ -39,7 +40,8 @@ class Intake:
 
     def __init__(self, database: Database, runner: asyncio.Runner) -> None:
         self._runner = runner
-        self.ledger = Ledger(database)
+        self._database = database
+        self.ledger = MessageLog(database)
 
     def enqueue(self, *arrivals: Arrival) -> list[Receipt]:
         """Accept arrivals at once, each independently. Raise the first error."""
@@ -47,7 +49,13 @@ class Intake:
         async def work() -> list[Receipt]:
             return await asyncio.gather(*(accept(self.ledger, arrival) for arrival in arrivals))
 
-        return self._runner.run(work())
+        return self._run(work())
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run work, and let the queue have what it has stored: tests change stored rows."""
+        done = self._runner.run(work)
+        pull_new(self._database)
+        return done
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         return self._runner.run(work)
@@ -59,13 +67,13 @@ class Intake:
             futures = (accept(self.ledger, arrival) for arrival in arrivals)
             return await asyncio.gather(*futures, return_exceptions=True)
 
-        return self._runner.run(work())
+        return self._run(work())
 
     def enqueue_together(self, *arrivals: Arrival) -> Sequence[Receipt]:
         async def work() -> Sequence[Receipt]:
             return await self.ledger.accept_many(arrivals)
 
-        return self._runner.run(work())
+        return self._run(work())
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ from typing import Any
 from sqlalchemy import text
 
 from bridge import index_key
-from bridge.queue import queries
+from bridge.queue import arrivals, queries
+from bridge.queue.arrivals import Arrival
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.deliveries import DeliveryRequest
 from bridge.queue.digests import digest
 from bridge.queue.inbox import Inbox
-from bridge.queue.ledger import arrivals
-from bridge.queue.ledger.arrivals import Arrival
+from bridge.queue.log_tables import pull_new
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
@@ -100,5 +100,6 @@ def state_of(store: Database, message_id: int) -> QueueState:
 
 
 def count_of(store: Database) -> int:
+    pull_new(store)
     with store.read() as connection:
         return int(connection.execute(text("SELECT count(*) FROM message")).scalar_one())

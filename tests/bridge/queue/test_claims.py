@@ -16,7 +16,7 @@ from bridge.queue.inbox import ClaimedBatch, Inbox
 from bridge.queue.lanes import Lanes
 from bridge.queue.statements import INBOX
 from bridge.queue.states import QueueEvent, QueueState
-from bridge.queue.worker.worker import Worker
+from bridge.queue.worker import Worker
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from tests.bridge.queue.conftest import Intake
@@ -61,7 +61,7 @@ def test_a_locked_message_is_skipped(intake: Intake, store: Database, impatient:
         with store.write() as claimer:
             assert claimed(claimer, store) == []
             locker.rollback()
-            batch = inbox.claim_without_blobs(NOW, 10)
+            batch = inbox.claim_batch(NOW, 10)
             assert (batch.messages, batch.undecided) == ([], True)
     assert ids_of(inbox.claim(NOW, 10)) == [first]
     assert inbox.claim(NOW, 10) == []
@@ -80,7 +80,7 @@ def test_a_locked_lane_of_a_merge(
     inbox = Inbox(impatient, "node")
     with other_transaction(store) as claimer:
         claimer.execute(_LOOK, {"id": both, "lane": merge.lanes[held]})
-        batch = inbox.claim_without_blobs(NOW, 10)
+        batch = inbox.claim_batch(NOW, 10)
         assert (ids_of(batch.messages), batch.undecided) == ([other], True)
     with store.read() as connection:
         marked = text("SELECT message_id FROM message_lane WHERE claimed = 1")
@@ -137,8 +137,8 @@ class UnconfirmingInbox(Inbox):
     settlements = 0
 
     @override
-    def claim_without_blobs(self, now: int, limit: int) -> ClaimedBatch:
-        batch = super().claim_without_blobs(now, 1)
+    def claim_batch(self, now: int, limit: int) -> ClaimedBatch:
+        batch = super().claim_batch(now, 1)
         self.claims += 1
         if self.claims == 3 and self.lost == "claim":
             raise StoreUnavailable(LOST)
@@ -160,7 +160,7 @@ def test_an_unconfirmed_claim_is_applied_once(
     store: Database, intake: Intake, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     """Each message is applied once, long before the lease expires."""
-    monkeypatch.setattr("bridge.queue.worker.worker._STORE_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("bridge.queue.worker._STORE_RETRY_SECONDS", 0.01)
     runner = WorkerRunner(store, intake)
     inbox = runner.inbox = UnconfirmingInbox(store, "node", lease=60_000)
     inbox.lost = lost
@@ -185,19 +185,19 @@ class UnavailableInbox(Inbox):
     claims = 0
 
     @override
-    def claim_without_blobs(self, now: int, limit: int) -> ClaimedBatch:
+    def claim_batch(self, now: int, limit: int) -> ClaimedBatch:
         """Fail once."""
         self.claims += 1
         if self.claims == 1:
             raise StoreUnavailable(LOST)
-        return super().claim_without_blobs(now, limit)
+        return super().claim_batch(now, limit)
 
 
 def test_a_failed_claim_is_repeated(
     store: Database, intake: Intake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message is applied although no notification and no poll follows the failed claim."""
-    monkeypatch.setattr("bridge.queue.worker.worker._STORE_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("bridge.queue.worker._STORE_RETRY_SECONDS", 0.01)
     runner = WorkerRunner(store, intake)
     inbox = runner.inbox = UnavailableInbox(store, "node", lease=60_000)
     runner.enqueue("1")
@@ -237,7 +237,7 @@ def test_settle_and_claim(
     runner: WorkerRunner, monkeypatch: pytest.MonkeyPatch, away: bool
 ) -> None:
     """The worker claims new messages with its outcomes, or separately if that fails."""
-    monkeypatch.setattr("bridge.queue.worker.worker._STORE_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("bridge.queue.worker._STORE_RETRY_SECONDS", 0.01)
     runner.enqueue("1")
     inbox = CountingInbox(runner.store, "node")
     inbox.away = away

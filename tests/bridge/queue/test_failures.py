@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from sqlalchemy import event, text
 
-from bridge.queue.ledger.ledger import Ledger
+from bridge.queue.log_tables import file_of_log, pull_new
+from bridge.queue.message_log import MessageLog
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from bridge.store.migration import upgrade
@@ -42,6 +43,7 @@ def _whole_lines(output: str) -> list[str]:
 
 
 def _stored(store: Database) -> dict[int, str]:
+    pull_new(store)
     statement = "SELECT message_id, payload FROM message_body"
     with store.read() as connection:
         rows = connection.execute(text(statement)).all()
@@ -55,7 +57,7 @@ def test_a_killed_ledger(store: Database) -> None:
     """Each order reported as stored is stored once, with the reported id."""
     reported: dict[int, int] = {}
     for round_number in range(3):
-        process = _start("ledger_process", store, str(round_number * 10**6))
+        process = _start("log_process", store, str(round_number * 10**6))
         for line in _lines_until_killed(process, 300 + 77 * round_number):
             number, message_id = map(int, line.split())
             reported[number] = message_id
@@ -88,6 +90,7 @@ BIG = "x" * 20_000
 
 
 def _count(store: Database) -> int:
+    pull_new(store)
     with store.read() as connection:
         return int(connection.execute(text("SELECT count(*) FROM message")).scalar_one())
 
@@ -113,7 +116,7 @@ def _until_full(intake: Intake) -> int:
 
 
 class TestPageLimit:
-    """A SQLite file with a page limit, which SQLite reports as a full disk."""
+    """A log with a page limit, which SQLite reports as a full disk."""
 
     @pytest.fixture
     def limit(self) -> dict[str, int]:
@@ -122,11 +125,12 @@ class TestPageLimit:
     @pytest.fixture
     def database(self, tmp_path: Path, limit: dict[str, int]) -> Database:
         database = Database(f"sqlite:///{tmp_path / 'small.db'}")
+        upgrade(database)
 
         def limit_pages(connection: Any, record: object, proxy: object) -> None:
             connection.execute(f"PRAGMA max_page_count = {limit['pages']}")
 
-        event.listen(database.engine, "checkout", limit_pages)
+        event.listen(file_of_log(database).engine, "checkout", limit_pages)
         return database
 
     @pytest.fixture
@@ -167,10 +171,10 @@ def test_a_full_file_system(tiny_disk: Path) -> None:
     database = Database(f"sqlite:///{tiny_disk / 'bridge.db'}")
     for intake in _intake(database):
         stored = _until_full(intake)
-        assert _count(database) == stored
         (outcome,) = intake.outcomes(arrival(content=BIG))
         assert isinstance(outcome, StoreUnavailable)
         ballast.unlink()
+        assert _count(database) == stored
         intake.enqueue(arrival(content=BIG))
         assert _count(database) == stored + 1
         with database.read() as connection:
@@ -182,7 +186,7 @@ def test_an_unreachable_database(tmp_path: Path) -> None:
     database = Database(f"postgresql+psycopg:///x?host={tmp_path}")
 
     async def scenario() -> list[object]:
-        ledger = Ledger(database)
+        ledger = MessageLog(database)
         ledger.start(asyncio.get_running_loop())
         outcomes = await asyncio.gather(
             accept(ledger, arrival()), accept(ledger, arrival()), return_exceptions=True

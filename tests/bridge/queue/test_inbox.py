@@ -7,13 +7,11 @@ import pytest
 from sqlalchemy import text
 
 from bridge.errors import FailureKind
-from bridge.queue import queries
+from bridge.queue import arrivals, queries
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.inbox import Inbox
-from bridge.queue.ledger import arrivals
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
-from bridge.store.errors import Busy
 from bridge.store.postgresql.dedicated_connections import Presence
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW, arrival, enqueue, ids_of, refused, settle_all, state_of
@@ -75,7 +73,7 @@ class TestClaiming:
     def test_a_claim_tells_whether_more_is_free(self, intake: Intake, inbox: Inbox) -> None:
         """Messages beyond the limit are free, and those behind a claimed one are not."""
         first, other, _ = enqueue(intake, "1", "2", "1")
-        batches = [inbox.claim_without_blobs(NOW, 1) for _ in range(2)]
+        batches = [inbox.claim_batch(NOW, 1) for _ in range(2)]
         assert [ids_of(batch.messages) for batch in batches] == [[first], [other]]
         assert [each.more for each in batches] == [True, False]
 
@@ -87,7 +85,7 @@ class TestClaiming:
         inbox = Inbox(store, "node-1", session=lambda: session[0])
         presence = Presence(store, ("node-1",))
         presence.start()
-        batch = inbox.claim_without_blobs(NOW, 10)
+        batch = inbox.claim_batch(NOW, 10)
         assert (batch.messages, batch.undecided) == ([], True)
         session[0] = 1
         assert ids_of(inbox.claim(NOW, 10)) == [number]
@@ -319,15 +317,11 @@ def test_workers_side_by_side(intake: Intake, store: Database) -> None:
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_a_claim_at_once_is_one_transaction(store: Database, intake: Intake) -> None:
-    """If many messages wait for one blocked patient, a thread orders them."""
+def test_a_long_backlog_of_a_blocked_patient(store: Database, intake: Intake) -> None:
+    """It does not hide the message of another patient."""
     inbox = Inbox(store, "node")
     intake.enqueue(arrival(patient="1"))
     (first,) = inbox.claim(NOW, 25)
     intake.enqueue(*(arrival(patient="1") for _ in range(LONG_BACKLOG)), arrival(patient="2"))
-
-    with pytest.raises(Busy), store.write_lock.hold_without_waiting():
-        inbox.claim_without_blobs(NOW, 25)
-
     (free,) = inbox.claim(NOW, 25)
     assert free.message_id == first.message_id + LONG_BACKLOG + 1

@@ -16,12 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sqlalchemy import Connection, TextClause, text
 from typing_extensions import override
 
-from bridge.queue import operations
+from bridge.queue import log_tables, operations
 from bridge.queue.claims import MessageOutcome
 from bridge.queue.deliveries import DeliveryOutcome
 from bridge.queue.inbox import Inbox
-from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
-from bridge.queue.ledger.writer import admit
 from bridge.queue.outbox import Outbox
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
@@ -221,10 +219,9 @@ class InboxLanes(Lanes):
 
     @rule(patients=st.lists(LANES, min_size=1, max_size=5))
     def arrive(self, patients: list[tuple[str, ...]]) -> None:
-        with self.database.write() as connection:
-            arrivals = [arrival(patient=patient) for patient in patients]
-            cursor = self.database.driver_connection(connection).cursor()
-            receipts = admit(LEDGER_DIALECTS[self.database.dialect], cursor, arrivals)
+        receipts = log_tables.store(
+            self.database, [arrival(patient=patient) for patient in patients]
+        )
         for receipt, each in zip(receipts, patients, strict=True):
             self.items[receipt.message_id] = Item(each)
 
@@ -253,7 +250,6 @@ class InboxLanes(Lanes):
 
     @override
     def _entered_up_to(self, connection: Connection) -> int:
-        """Return the stored id: newer messages enter their lanes at a claim or a replay."""
         return int(connection.execute(text("SELECT message_id FROM lane_watermark")).scalar_one())
 
 

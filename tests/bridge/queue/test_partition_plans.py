@@ -11,9 +11,8 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import text
 
-from bridge.queue import inbox
+from bridge.queue import inbox, log_tables
 from bridge.queue import statements as sql
-from bridge.queue.ledger import deduplication as arrivals
 from bridge.queue.retention.rows import id_at
 from bridge.queue.statements import MESSAGE
 from bridge.store.database import Database
@@ -87,13 +86,13 @@ def test_settling(store: Database) -> None:
 
 def test_the_ledger(store: Database) -> None:
     """Deduplication reads no partition, an acknowledgment the partition of its message."""
-    plan = _explained(store, arrivals.POSTGRES_KNOWN, ([1, 2],))
+    plan = _explained(store, log_tables.POSTGRES_KNOWN, ([1, 2],))
     assert "message_identity_pkey" in plan
     assert _touched(plan) == set()
     for statement in (
-        arrivals.POSTGRES_RETRANSMITTED,
-        arrivals.POSTGRES_STORED_ACKS,
-        arrivals.POSTGRES_ACKNOWLEDGED,
+        log_tables.POSTGRES_RETRANSMITTED,
+        log_tables.POSTGRES_STORED_ACKS,
+        sql.ACKNOWLEDGED.postgres,
     ):
         plan = _explained(store, statement, {"ids": IDS})
         assert _touched(plan) == {f"from_{LAST - SIZE}", f"from_{LAST}"}

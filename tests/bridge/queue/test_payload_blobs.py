@@ -13,9 +13,9 @@ from bridge.intake.process.jobs import ContentUnreadableError
 from bridge.intake.process.jobs import read as read_job
 from bridge.intake.process.order_processor import outcome_of_error
 from bridge.queue import queries
+from bridge.queue.arrivals import Arrival
 from bridge.queue.claims import MessageOutcome
 from bridge.queue.inbox import Inbox
-from bridge.queue.ledger.arrivals import Arrival
 from bridge.queue.payload_blobs import (
     CHUNK,
     ORPHAN_AGE_MS,
@@ -155,7 +155,7 @@ def test_other_writers_run_between_chunks(store: Database) -> None:
     other, turns = store.writer(), []
 
     def others_turn(_seconds: float) -> None:
-        with store.write_lock.hold_without_waiting(), other.transaction() as cursor:
+        with other.transaction() as cursor:
             cursor.execute("SELECT count(*) FROM payload_blob")
             turns.append(cursor.fetchone()[0])
 

@@ -19,11 +19,11 @@ from bridge.admin.search import queue_search
 from bridge.admin.search.message_index import NumberKind
 from bridge.admin.search.queue_search import DeliveryQuery, MessageQuery, search_messages
 from bridge.console import dashboard
-from bridge.queue import queries
+from bridge.queue import log_tables, queries
 from bridge.queue import statements as sql
 from bridge.queue.claims import MessageOutcome
 from bridge.queue.inbox import Inbox
-from bridge.queue.ledger import deduplication as arrivals
+from bridge.queue.log_tables import pull_new
 from bridge.queue.queries import Filter
 from bridge.queue.retention.policy import prune
 from bridge.queue.states import QueueEvent, QueueState
@@ -81,6 +81,7 @@ def _fill(store: Database, rows: int, lane: str) -> None:
         connection.execute(text(_DELIVERY_LANES))
     with store.write() as connection:
         connection.execute(text("ANALYZE"))
+    pull_new(store)  # the ids of the log follow those of the queue
 
 
 def _plan(store: Database, connection: Connection, statement: str, values: Any) -> str:
@@ -211,7 +212,7 @@ def test_lanes_of_settled_messages(filled: Database, step: BulkStatement) -> Non
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_deduplication_without_statistics(store: Database) -> None:
     """Without statistics, as after a restore, identities are searched one by one."""
-    kinds = (*dict(arrivals.COLUMNS).values(), "bytea", "bytea")
+    kinds = (*dict(log_tables.COLUMNS).values(), "bytea", "bytea")
     empty = {"text": "", "bytea": b"", "bigint": 0, "integer": 0}
     message = tuple(empty[kind] for kind in kinds)
     with store.write() as connection:
@@ -222,7 +223,7 @@ def test_deduplication_without_statistics(store: Database) -> None:
         force_index_scans(driver)
         for count in (1, 10, 320):
             statement = (
-                f"EXPLAIN {arrivals.POSTGRES_INSERT_NEW}",
+                f"EXPLAIN {log_tables.POSTGRES_INSERT_NEW}",
                 binary_arrays(kinds, [message] * count),
             )
             plan = "\n".join(row[0] for row in driver.execute(*statement).fetchall())
@@ -262,11 +263,11 @@ def test_deduplication(filled: Database) -> None:
     with filled.write() as connection:
         if filled.dialect == "sqlite":
             plans = [
-                _plan(filled, connection, arrivals.SQLITE_KNOWN, (json.dumps([1, 2]),)),
-                _plan(filled, connection, arrivals.SQLITE_LAST_ID, ()),
+                _plan(filled, connection, log_tables.SQLITE_KNOWN.sqlite, {"ids": "[1, 2]"}),
+                _plan(filled, connection, log_tables.SQLITE_LAST_ID, ()),
             ]
         else:
-            plans = [_plan(filled, connection, arrivals.POSTGRES_KNOWN, ([1, 2],))]
+            plans = [_plan(filled, connection, log_tables.POSTGRES_KNOWN, ([1, 2],))]
     assert "message_identity" in plans[0]
     assert not any("SCAN m" in plan.replace("SCAN lane_watermark", "") for plan in plans)
 

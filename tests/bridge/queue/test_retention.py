@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 from sqlalchemy import text
@@ -10,6 +11,7 @@ from bridge.queue import queries
 from bridge.queue.claims import MessageOutcome
 from bridge.queue.deliveries import DeliveryOutcome
 from bridge.queue.inbox import Inbox
+from bridge.queue.log_tables import log_tables
 from bridge.queue.outbox import Outbox
 from bridge.queue.retention.policy import PruneResult, prune
 from bridge.queue.retention.rows import BATCH, HOLD_SECONDS, MIN_BATCH, PAUSE_FACTOR, next_batch
@@ -93,6 +95,8 @@ def test_a_later_message_with_the_same_control_id_is_still_known(
     intake.enqueue(old)
     intake.enqueue(recent)
     assert prune(store, NOW - 5000).messages == 1
+    with closing(log_tables(store)) as log:
+        log.prune()
     assert [receipt.duplicate for receipt in intake.enqueue(recent)] == [True]
     assert [receipt.duplicate for receipt in intake.enqueue(old)] == [False]
 

@@ -13,7 +13,7 @@ from bridge.queue import queries
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.states import QueueEvent
-from bridge.queue.worker.worker import Worker
+from bridge.queue.worker import Worker
 from bridge.store.database import Database
 
 

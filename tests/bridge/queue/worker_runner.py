@@ -9,7 +9,7 @@ from bridge.queue import queries
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.states import QueueEvent, QueueState, RetryPolicy
-from bridge.queue.worker.worker import Apply, Worker
+from bridge.queue.worker import Apply, Worker
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW, arrival

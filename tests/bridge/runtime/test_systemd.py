@@ -42,3 +42,26 @@ async def test_without_systemd(tmp_path: Path) -> None:
         await notifier.begin()
         notifier.stopping()
         await notifier.end()
+
+
+async def test_without_an_answer_of_the_service_process(tmp_path: Path) -> None:
+    """The watchdog is not notified while the other process does not answer."""
+    asked: asyncio.Queue[None] = asyncio.Queue()
+
+    def is_alive() -> bool:
+        asked.put_nowait(None)
+        return False
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.setblocking(False)
+        environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "20000"}
+        notifier = SystemdNotifier(environment, Schedule(Metrics()), is_alive)
+        await notifier.begin()
+        for _ in range(3):
+            await asyncio.wait_for(asked.get(), PATIENCE)
+        notifier.stopping()
+        await notifier.end()
+        received = [systemd.recv(99) for _ in range(2)]
+
+    assert received == [READY, STOPPING]

@@ -149,7 +149,6 @@ async def change_as_administrator(
     site: RequestSite,
     apply: Callable[[Work], Any],
     *,
-    urgent: bool = False,
     target: tuple[str, str] | None = None,
     state: StateReader | None = None,
     command: Mapping[str, Any] = MappingProxyType({}),
@@ -159,8 +158,7 @@ async def change_as_administrator(
 
     `apply` returns the changed report (no body), the JSON of the body, both with warnings
     (`ReportResult`), or a refusal that is raised after the commit. `state` reads the audited
-    members before and after the change. `urgent`: a receiver waits for the result
-    (`DatabaseExecutor.change`). `command` are further details of the event of a command.
+    members before and after the change. `command` are further details of the event of a command.
     """
     engine, caller = engine_of(request), request.state.caller
     request.state.audited = (action, site.site_id, target)
@@ -190,7 +188,7 @@ async def change_as_administrator(
         return response
 
     answer: StoredResponse = await engine.work.change(
-        actor_of(caller), engine.clock(), check_and_apply, urgent=urgent
+        actor_of(caller), engine.clock(), check_and_apply
     )
     if isinstance(answer.body, CommittedRefusal):
         raise answer.body.error
@@ -207,13 +205,10 @@ async def change_report(
     apply: Callable[[Work, OrderKey], Any],
     *,
     within: str = "/clinicalInfo/",
-    urgent: bool = False,
 ) -> Response:
     """Change the report of one order; `within` is the order's place in the request body."""
     order_id, site = order_id_of(identity), site_of(identity, within)
-    return await change_as_administrator(
-        request, action, site, lambda work: apply(work, order_id), urgent=urgent
-    )
+    return await change_as_administrator(request, action, site, lambda work: apply(work, order_id))
 
 
 def _report_result(result: Any) -> ReportResult:

@@ -36,9 +36,8 @@ from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, Control
 from bridge.intake.receive.listener_policy import make_listeners
 from bridge.intake.receive.verdict import FrameEvaluator
 from bridge.orders.order import Order, OrderState
+from bridge.queue import log_tables
 from bridge.queue.deliveries import DeliveryRequest
-from bridge.queue.ledger.deduplication import LEDGER_DIALECTS
-from bridge.queue.ledger.writer import admit
 from bridge.queue.outbox import Outbox
 from bridge.report_engine import engine_application, engine_http, engine_tokens
 from bridge.runtime.web_server import Probes, Readiness
@@ -199,9 +198,7 @@ class RunningConsole:
         moment = datetime.now(UTC)
         verdict = FrameEvaluator(listening, print).evaluate(Frame(payload), moment)
         arrival = AcknowledgmentBuilder(listening, ControlIds()).arrival(verdict, payload, moment)
-        with self.database.write() as connection:
-            cursor = self.database.driver_connection(connection).cursor()
-            return admit(LEDGER_DIALECTS[self.database.dialect], cursor, [arrival])[0].message_id
+        return log_tables.store(self.database, [arrival])[0].message_id
 
     def index(self) -> None:
         subjects = MessageSubjects(self.settings, self.database)

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import RootModel
 from sqlalchemy import text
 from starlette.responses import Response
 
@@ -262,8 +263,8 @@ def test_text_and_records(length: int) -> None:
     _, bodies = sent(response_bodies.text_json_response("html", text))
     assert b"".join(bodies) == expected
     assert len(bodies) >= length // CHUNK
-    record = {"a": None, "list": [{"b": 1, "text": text}], "yes": True}
-    _, bodies = sent(response_bodies.json_response(record))
+    record: dict[str, Any] = {"a": None, "list": [{"b": 1, "text": text}], "yes": True}
+    _, bodies = sent(response_bodies.json_response(RootModel(record)))
     assert json.loads(b"".join(bodies)) == record
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from bridge.intake.receive.listener_policy import ListenerPolicy
-from bridge.queue.ledger.arrivals import lane
+from bridge.queue.arrivals import lane
 from bridge.store.database import Database
 from bridge.store.records import patient_records
 from config.listeners import MergedPatients

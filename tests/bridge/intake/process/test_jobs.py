@@ -1,26 +1,17 @@
 """Messages are mapped with the definition version that accepted them, on each node."""
 
-import asyncio
-import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bridge.intake.process.jobs import DefinitionMissingError, MessageJob, read, read_inline
-from bridge.intake.process.order_processor import OrderProcessor, outcome_of_error
-from bridge.intake.process.order_repository import OrderRepository
-from bridge.intake.receive.completion import CompletionWaiter
+from bridge.intake.process.jobs import DefinitionMissingError, MessageJob, read
+from bridge.intake.process.order_processor import outcome_of_error
 from bridge.intake.receive.listener_policy import ListenerPolicy
-from bridge.metrics import Metrics
 from bridge.queue.claims import ClaimedMessage
-from bridge.queue.inbox import Inbox
-from bridge.queue.states import QueueEvent, QueueState
-from bridge.runtime.listener_definitions import ListenerDefinitions
-from bridge.store.database import Database
+from bridge.queue.states import QueueEvent
 from bridge.workers.hooks import WorkerHookRunner, install
 from bridge.workers.pool import WorkerPool
 from mappings.compiler import DEFINITIONS, compile_sources, read_folder
@@ -28,9 +19,6 @@ from mappings.inbound.definition import InboundMapping
 from mappings.language.code_tables import UnmappedCode
 from mappings.language.diagnostics import HookNotCalled
 from mappings.language.hooks import set_hook_executor
-from tests.bridge.delivery.fixtures import SITE, inbound
-from tests.bridge.delivery.whole_bridge import open_hospital
-from tests.bridge.intake.fixture import order
 
 RAW = (
     b"MSH|^~\\&|RISA|NORTH|BRIDGE|SITE1|20260302080500||ORM^O01|C1|P|2.5.1\r"
@@ -115,51 +103,7 @@ def claimed_of(listening: ListenerPolicy, payload: bytes = RAW, **changes: Any) 
     )
 
 
-def test_a_short_message_is_read_at_once() -> None:
-    """The result is that of `read`."""
-    listening = known()
-    message = claimed_of(listening)
-    assert read_inline(message, {"ris": listening}) == read(message, {"ris": listening})
-
-
-def test_a_message_with_slow_patterns_is_not_read_at_once() -> None:
-    """Many small patterns together would hold up the event loop."""
-    rules = "".join(f"    k{n}: {{from: NTE-3, extract: 'a(a|b){{30}}c{n}'}}\n" for n in range(50))
-    text = f"include: orders.yaml\nmetadata:\n  values:\n{rules}"
-    made = compile_sources({**SHIPPED, "mine.yaml": text}, "mine")
-    assert isinstance(made, InboundMapping)
-    listening = ListenerPolicy("ris", (made,), "SITE1")
-    slow = claimed_of(listening, RAW + b"NTE|1||" + b"ab" * 2000 + b"\r")
-    assert read_inline(claimed_of(listening), {"ris": listening}) is not None
-    assert read_inline(slow, {"ris": listening}) is None
-    assert read(slow, {"ris": listening})
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"listener": "gone"},
-        {"mapping": "gone"},
-        {"mapping_version": "0123456789abcdef"},  # may need a query
-        {"payload": b""},
-        {"payload": RAW + b"NTE|1||" + b"x" * 2**15 + b"\r"},
-        {"payload": RAW.replace(b"ORC|NW", b"ORC|QQ")},
-    ],
-)
-def test_messages_that_are_not_read_at_once(changes: dict[str, Any]) -> None:
-    """`read` handles these messages on a thread."""
-    listening = known()
-    assert read_inline(claimed_of(listening, **changes), {"ris": listening}) is None
-
-
-def test_slow_definitions_are_not_read_at_once() -> None:
-    """A hook waits for another process, and a large pattern computes for long."""
-    slow = ListenerPolicy("ris", (replace(version("slow"), needs_thread=True),), "SITE1")
-    assert read_inline(claimed_of(slow), {"ris": slow}) is None
-
-
-def test_unmapped_codes_are_counted_once() -> None:
-    """A thread reads a message with an unmapped code, and counts the code once."""
+def test_unmapped_codes_are_counted_with_each_message() -> None:
     missing_codes: list[Collection[UnmappedCode]] = []
 
     def missing(_name: str, _version: str, missed: Collection[UnmappedCode]) -> None:
@@ -170,41 +114,3 @@ def test_unmapped_codes_are_counted_once() -> None:
     for _ in range(4):
         read(claimed_of(listening, unknown), {"ris": listening})
     assert len(missing_codes) == 4
-    assert read_inline(claimed_of(listening, unknown), {"ris": listening}) is None
-    assert len(missing_codes) == 4
-
-
-@pytest.mark.parametrize("adopts", [False, True], ids=["start", "activation"])
-async def test_a_listener_that_is_not_loaded_yet(
-    tmp_path: Path, database: Database, adopts: bool
-) -> None:
-    """Its definitions are loaded on a thread, and the order is registered."""
-    loaded_on: list[threading.Thread] = []
-
-    def load_newer() -> Mapping[str, ListenerPolicy]:
-        loaded_on.append(threading.current_thread())
-        return {"ris": ListenerPolicy("ris", inbound(), SITE)}
-
-    async with open_hospital(tmp_path, database) as hospital:
-        await hospital.worker.stop()
-        await hospital.hand_over(order("ID1", "A1"))
-        repository = OrderRepository(database, hospital.time)
-        inbox = Inbox(database, "one", write_records=repository.write)
-        definitions = ListenerDefinitions({}, load_newer)
-        node = OrderProcessor(
-            hospital.client,
-            repository,
-            {} if adopts else definitions,
-            CompletionWaiter(lambda _: asyncio.sleep(0, QueueState.DONE)),
-            Metrics(),
-        )
-        if adopts:
-            node.use(definitions)
-        events = []
-        async for outcomes in node.apply(inbox.claim(hospital.time(), 1)):
-            events += [outcome.event for outcome in outcomes]
-            inbox.settle(outcomes, hospital.time())
-        assert events == [QueueEvent.ACCEPTED]
-        assert loaded_on
-        assert threading.main_thread() not in loaded_on
-        assert await hospital.report("A1", "M1") is not None

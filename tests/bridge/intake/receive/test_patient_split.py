@@ -10,8 +10,8 @@ from bridge.executors import Threads
 from bridge.intake.process.jobs import read
 from bridge.intake.receive import handler, verdict
 from bridge.intake.receive.handler import FrameOffload
+from bridge.queue.arrivals import lane
 from bridge.queue.inbox import Inbox
-from bridge.queue.ledger.arrivals import lane
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.workers.offload import LARGE

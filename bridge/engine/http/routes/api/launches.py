@@ -5,8 +5,8 @@ The rules of a launch are in `bridge.engine.service.launch`. Files are parsed an
 in worker threads, not on the event loop.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Body, Request
@@ -42,21 +42,11 @@ from bridge.engine.service.launch.launches import LaunchContext, audit_events_of
 from bridge.engine.service.launch.links import InitLink, InitRequest, issue_init_link
 from bridge.engine.service.work import Work
 from bridge.executors import Threads
-from bridge.store.short_work import SHORT
 from bridge.workers.pool import ParsingBudget
 
 router = APIRouter(prefix="/api/report", tags=["Launch"], route_class=LaunchRoute)
 
 _DEFAULT_QR_OPTIONS = QrCodeOptions()
-
-INLINE_BATCH = SHORT
-"""
-A batch of at most this many launches, without files and QR codes, is handled on the event loop.
-
-The work takes about as long as a hand-over to a worker thread and back.
-"""
-
-Result = TypeVar("Result")
 
 
 def _launch_context(request: Request) -> LaunchContext:
@@ -81,10 +71,7 @@ async def launch(body: LaunchBody, request: Request) -> Response:
         )
         return outcome
 
-    brief = not launch_request.attachments
-    launched = await engine.work.change(
-        actor_of(context.caller), engine.clock(), apply, brief=brief
-    )
+    launched = await engine.work.change(actor_of(context.caller), engine.clock(), apply)
     outcome = await with_follow_outcome(engine, launched)
     base, kind = engine.base_url(request), body.response.type
     if kind is ResponseType.LINK:
@@ -126,15 +113,12 @@ async def launch_batch(
         detail = f"at most {limit} launches in one request"
         raise EngineError(ErrorCode.BATCH_TOO_LARGE, detail, errors=[("", detail)])
     has_slow = any(map(_is_slow, bodies))
-    inline = len(bodies) <= INLINE_BATCH and not has_slow
     budget = ParsingBudget()
 
     def parse_all() -> list[_ParsedLaunch | EngineError | ValidationError]:
         return [_parse_item(engine, body, budget) for body in bodies]
 
-    parsed = await (
-        Threads.DOCUMENTS.run(parse_all) if has_slow else _run(engine, parse_all, inline=inline)
-    )
+    parsed = await Threads.DOCUMENTS.run(parse_all) if has_slow else parse_all()
     launches = [item[1] for item in parsed if isinstance(item, tuple)]
 
     def apply(work: Work) -> list[LaunchOutcome | EngineError]:
@@ -142,9 +126,7 @@ async def launch_batch(
         work.audit_events += audit_events_of(context, launches, outcomes, request_origin(request))
         return outcomes
 
-    outcomes = await engine.work.change(
-        actor_of(context.caller), engine.clock(), apply, brief=inline
-    )
+    outcomes = await engine.work.change(actor_of(context.caller), engine.clock(), apply)
     base, request_id = engine.base_url(request), request.state.request_id
 
     def responses() -> list[LaunchResponse | ProblemBody]:
@@ -154,11 +136,7 @@ async def launch_batch(
             for index, item in enumerate(parsed)
         ]
 
-    return FastJsonResponse(await _run(engine, responses, inline=not has_slow))
-
-
-async def _run(engine: EngineState, compute: Callable[[], Result], *, inline: bool) -> Result:
-    return compute() if inline else await engine.work.run(compute)
+    return FastJsonResponse(await engine.work.run(responses) if has_slow else responses())
 
 
 def _is_slow(body: object) -> bool:

@@ -277,10 +277,6 @@ async def changes(
     return FastJsonResponse({"changes": changes, "cursor": page.cursor})
 
 
-INLINE_LIMIT = 20
-"""At most so many changes are read on the event loop after a wake-up."""
-
-
 async def _wait_for_changes(
     request: Request,
     after: int,
@@ -307,7 +303,7 @@ async def _wait_for_changes(
             engine, sites, after, limit, seconds, without, texts=texts
         )
     if seconds > 0:
-        await engine.work.read_inline(lambda c: _require_still_permitted(c, caller, site_id, sites))
+        await engine.work.read(lambda c: _require_still_permitted(c, caller, site_id, sites))
     if page.changes and not caller.service:
         shown = [(_site_of(change), str(change["reportId"])) for change in page.changes]
         engine.audit_buffer.add(
@@ -340,12 +336,11 @@ async def _read_when_changed(
 ) -> tuple[FeedPage, Mapping[str, Any]]:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
-    read = engine.work.read
     cursor = after
     while True:
         notification = engine.work.changed.notification(without)
         change_mark = engine.work.change_mark()
-        page, texts_by_report = await read(
+        page, texts_by_report = await engine.work.read(
             lambda c: _read(c, sites, cursor, limit, without, texts=texts)  # noqa: B023  # awaited before they change
         )
         cursor = page.cursor
@@ -354,7 +349,6 @@ async def _read_when_changed(
             notification.cancel()
             return page, texts_by_report
         await engine.work.wait_for_change(notification, change_mark, left)
-        read, limit = engine.work.read_inline, min(limit, INLINE_LIMIT)
 
 
 def _read(

@@ -79,7 +79,7 @@ async def sign_report(body: SignBody, request: Request) -> Response:
         count = open_brackets(report.content_text)
         return ReportResult(report, warnings=(OpenBracketsWarning(count),) if count else ())
 
-    return await change_report(request, "sign", body.clinicalInfo, apply, urgent=True)
+    return await change_report(request, "sign", body.clinicalInfo, apply)
 
 
 @signing_router.post("/unsign", response_class=Response, responses=BUSINESS)
@@ -92,7 +92,7 @@ async def unsign_report(body: OneReport, request: Request) -> Response:
 async def release_addendum(body: AddendumSignBody, request: Request) -> Response:
     """Release the most recently signed addendum now."""
     release = addenda.release_addendum
-    return await change_report(request, "addendum-sign", body.clinicalInfo, release, urgent=True)
+    return await change_report(request, "addendum-sign", body.clinicalInfo, release)
 
 
 @signing_router.post("/addendum/unsign", response_class=Response, responses=BUSINESS)

@@ -2,22 +2,16 @@
 
 import asyncio
 import dataclasses
-import threading
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import text
 
 from bridge import index_key
 from bridge.index_key import signed64
 from bridge.queue import queries
-from bridge.queue.digests import digest, stored_digest
-from bridge.queue.errors import LedgerClosed, NoSuchRow
-from bridge.queue.inbox import Inbox
-from bridge.queue.ledger.acknowledgment_notes import AcknowledgmentNotes
-from bridge.queue.ledger.arrivals import (
+from bridge.queue.arrivals import (
     PART_NUMBER_SHIFT,
     Arrival,
     MessageFlag,
@@ -25,22 +19,22 @@ from bridge.queue.ledger.arrivals import (
     lane,
     sequential64,
 )
-from bridge.queue.ledger.deduplication import (
+from bridge.queue.deduplication import (
     AdmissionDecision,
     StoredMessage,
     decide,
 )
-from bridge.queue.ledger.ledger import CommitDelay, Ledger
+from bridge.queue.digests import digest, stored_digest
+from bridge.queue.errors import LogClosed, NoSuchRow
+from bridge.queue.inbox import Inbox
+from bridge.queue.message_log import MessageLog
 from bridge.queue.queries import Filter
 from bridge.queue.states import AcknowledgmentState, QueueState
 from bridge.store.database import Database
 from bridge.store.errors import StatementRefused, StoreError
-from bridge.store.migration import upgrade
-from bridge.store.options import DatabaseOptions
-from bridge.store.short_work import ShortWork
 from tests.bridge.queue.conftest import Intake, accept
 from tests.bridge.queue.samples import NOW, arrival, count_of, refused
-from tests.eventually import PATIENCE, eventually, eventually_async
+from tests.eventually import PATIENCE, eventually_async
 
 
 def test_an_arrival_is_stored_as_it_came(intake: Intake, store: Database) -> None:
@@ -76,7 +70,9 @@ def test_a_retransmit_gets_the_stored_ack(intake: Intake, store: Database) -> No
     assert queries.message(store, first.message_id).row.retransmits == 1
 
 
-def test_a_retransmit_must_be_acknowledged_again(intake: Intake, store: Database) -> None:
+def test_a_retransmit_must_be_acknowledged_again(
+    intake: Intake, store: Database, inbox: Inbox
+) -> None:
     """Each retransmit is counted, and its acknowledgment is pending until it was sent."""
     (first,) = intake.enqueue(arrival("A"))
 
@@ -85,8 +81,9 @@ def test_a_retransmit_must_be_acknowledged_again(intake: Intake, store: Database
 
     states = []
     for _ in range(2):
-        intake.ledger.acknowledged(first.message_id)
-        eventually(lambda: state() is AcknowledgmentState.DELIVERED)
+        inbox.acknowledged([first.message_id])
+        inbox.store_acknowledged()
+        assert state() is AcknowledgmentState.DELIVERED
         intake.enqueue(arrival("A"))
         states.append(state())
     assert states == [AcknowledgmentState.PENDING] * 2
@@ -205,37 +202,12 @@ def test_a_settle_that_raises(intake: Intake) -> None:
     assert not receipt.duplicate
 
 
-def test_sent_acknowledgments_are_recorded(store: Database) -> None:
-    """A sent acknowledgment is recorded soon. A retransmit makes it pending again."""
-    given = arrival("A")
-
-    def state_of(message_id: int) -> AcknowledgmentState:
-        return queries.message(store, message_id).row.acknowledgment
-
-    async def scenario() -> list[AcknowledgmentState]:
-        ledger = Ledger(store)
-        ledger.start(asyncio.get_running_loop())
-        number = (await accept(ledger, given)).message_id
-        states = [state_of(number)]
-        ledger.acknowledged(number)
-        await eventually_async(lambda: state_of(number) is AcknowledgmentState.DELIVERED)
-        states.append(state_of(number))
-        await accept(ledger, given)
-        states.append(state_of(number))
-        ledger.acknowledged(number)
-        await ledger.stop()
-        return [*states, state_of(number)]
-
-    pending, delivered = AcknowledgmentState.PENDING, AcknowledgmentState.DELIVERED
-    assert asyncio.run(scenario()) == [pending, delivered, pending, delivered]
-
-
 def test_copies_on_two_nodes_at_once(store: Database) -> None:
     """A message sent to two nodes at once is stored once, and both replies are equal."""
     orders = [arrival() for _ in range(200)]
 
     async def scenario() -> list[list[Receipt]]:
-        nodes = [Ledger(store), Ledger(store)]
+        nodes = [MessageLog(store), MessageLog(store)]
         for node in nodes:
             node.start(asyncio.get_running_loop())
         futures = [[accept(node, order) for order in orders] for node in nodes]
@@ -254,7 +226,7 @@ def test_stop_stores_waiting_messages(store: Database) -> None:
     """Messages accepted before stop() are stored. Later ones fail, and are not stored."""
 
     async def scenario() -> tuple[int, BaseException]:
-        ledger = Ledger(store)
+        ledger = MessageLog(store)
         ledger.start(asyncio.get_running_loop())
         futures = [accept(ledger, arrival()) for _ in range(50)]
         await ledger.stop()
@@ -265,14 +237,14 @@ def test_stop_stores_waiting_messages(store: Database) -> None:
 
     kept, late = asyncio.run(scenario())
     assert (kept, count_of(store)) == (50, 50)
-    assert isinstance(late, LedgerClosed)
+    assert isinstance(late, LogClosed)
 
 
 def test_a_disconnected_sender(store: Database) -> None:
     """A cancelled future affects no others, and its message is stored."""
 
     async def scenario() -> None:
-        ledger = Ledger(store)
+        ledger = MessageLog(store)
         ledger.start(asyncio.get_running_loop())
         accept(ledger, arrival()).cancel()
         await accept(ledger, arrival())
@@ -284,9 +256,8 @@ def test_a_disconnected_sender(store: Database) -> None:
 
 def test_callback_of_a_batch(store: Database) -> None:
     """The callback of a batch runs once, after the callbacks of its arrivals."""
-    ledger = Ledger(store)
     calls: list[str] = []
-    ledger.call_after_batch(lambda: calls.append("batch"))
+    ledger = MessageLog(store, lambda _: calls.append("batch"))
 
     async def scenario() -> None:
         ledger.start(asyncio.get_running_loop())
@@ -296,13 +267,13 @@ def test_callback_of_a_batch(store: Database) -> None:
 
     asyncio.run(scenario())
     assert calls[0] == "Receipt"
-    assert 1 <= calls.count("batch") <= 2
+    assert 1 <= calls.count("batch") <= 3
     assert calls[-1] == "batch"
 
 
 def test_a_closed_ledger(store: Database) -> None:
     """A closed ledger refuses an arrival at once."""
-    ledger = Ledger(store)
+    ledger = MessageLog(store)
     replies: list[Receipt | BaseException] = []
 
     async def scenario() -> None:
@@ -311,69 +282,7 @@ def test_a_closed_ledger(store: Database) -> None:
         ledger.submit(arrival("A"), replies.append)
 
     asyncio.run(scenario())
-    assert [type(reply) for reply in replies] == [LedgerClosed]
-
-
-class SlowDisk:
-    def __init__(self, takes: float) -> None:
-        self._takes = takes
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        self.now += self._takes
-        return self.now
-
-
-class Commits:
-    def __init__(self, database: Database) -> None:
-        self.threads: list[str] = []
-        event.listen(database.engine, "checkout", self._watch)
-
-    def _watch(self, connection: Any, _record: object, _proxy: object) -> None:
-        connection.set_trace_callback(self._note)
-
-    def _note(self, statement: str) -> None:
-        if statement.startswith("INSERT INTO message "):
-            self.threads.append(threading.current_thread().name)
-
-
-@pytest.mark.parametrize(
-    ("on_loop", "commit_takes", "threads"),
-    [
-        (True, 0.0001, {"MainThread"}),
-        (True, 0.01, {"MainThread", "ledger_0"}),
-        (False, 0.0001, {"ledger_0"}),
-    ],
-    ids=["quick disk", "slow disk", "plain"],
-)
-def test_committing_thread(
-    tmp_path: Path, on_loop: bool, commit_takes: float, threads: set[str]
-) -> None:
-    """The loop commits while the disk is fast. The order is the same for each thread."""
-    database = Database(
-        f"sqlite:///{tmp_path / 'bridge.db'}", DatabaseOptions(short_work_on_loop=on_loop)
-    )
-    upgrade(database)
-    if database.short_work is not None:
-        database.short_work = ShortWork(database.write_lock, SlowDisk(commit_takes), lambda: 0.0)
-    database.dispose()
-    commits = Commits(database)
-
-    async def scenario() -> list[int]:
-        ledger = Ledger(database)
-        ledger.start(asyncio.get_running_loop())
-        ids = []
-        for _ in range(30):
-            receipts = await asyncio.gather(*(accept(ledger, arrival()) for _ in range(4)))
-            ids += [receipt.message_id for receipt in receipts]
-        await ledger.stop()
-        return ids
-
-    ids = asyncio.run(scenario())
-    assert ids == sorted(set(ids))
-    assert set(commits.threads) == threads
-    assert commits.threads.count("MainThread") < 60 or commit_takes < 0.001
-    database.dispose()
+    assert [type(reply) for reply in replies] == [LogClosed]
 
 
 def _stored(original: Arrival, message_id: int, edition: int = 0) -> StoredMessage:
@@ -489,38 +398,6 @@ def test_the_parts_of_a_corrected_refusal() -> None:
     ]
 
 
-def test_no_wait_on_a_fast_disk() -> None:
-    """The ledger does not wait if a commit takes less than a millisecond."""
-    delay = CommitDelay()
-    delay.committed(0.0005, size=5, waiting=5)
-    assert delay.seconds(1) == 0
-
-
-def test_wait_on_a_slow_disk() -> None:
-    """The ledger waits for as many arrivals as before, at most a share of a commit."""
-    delay = CommitDelay()
-    delay.committed(0.005, size=25, waiting=25)
-    assert 0 < delay.seconds(25) <= 0.4 * 0.005
-    assert delay.seconds(50) == 0
-
-
-def test_no_wait_for_a_single_sender() -> None:
-    """The ledger does not wait for a single sender, which waits for its reply."""
-    delay = CommitDelay()
-    delay.committed(0.005, size=1, waiting=0)
-    assert delay.seconds(1) == 0
-
-
-def test_one_slow_commit_is_forgotten() -> None:
-    """An occasional checkpoint does not count as a slow disk."""
-    delay = CommitDelay()
-    delay.committed(0.0002, 1, 9)
-    delay.committed(0.02, 1, 9)
-    for _ in range(20):
-        delay.committed(0.0002, 1, 9)
-    assert delay.seconds(1) == 0
-
-
 def test_boundaries_of_parts() -> None:
     """Moving a character to the next part changes the hash."""
     assert signed64(b"ab", b"c") != signed64(b"a", b"bc")
@@ -565,73 +442,65 @@ def states(store: Database) -> list[AcknowledgmentState]:
     return [row.acknowledgment for row in queries.messages(store, queries.Filter())][::-1]
 
 
-@pytest.fixture
-def notes(store: Database) -> AcknowledgmentNotes:
-    """Notes that are not written: their thread is not started."""
-    return AcknowledgmentNotes(store)
-
-
 def stored(intake: Intake, *arrivals: Arrival) -> list[int]:
     return [receipt.message_id for receipt in intake.enqueue(*arrivals)]
 
 
-def test_a_claim_records_acknowledgments(
-    store: Database, intake: Intake, notes: AcknowledgmentNotes
-) -> None:
-    """A claim records the acknowledgments of its messages only, and removes their notes."""
-    first, second = stored(intake, arrival("A"), arrival("B"))
-    notes.add(first)
-    notes.add(second)
-    (claimed,) = Inbox(store, "node-1", acknowledgments=notes).claim(NOW, 1)
+def test_a_claim_records_acknowledgments(store: Database, intake: Intake, inbox: Inbox) -> None:
+    """A claim that leaves messages records the acknowledgments of its own messages only."""
+    first, second = stored(intake, arrival("A"), arrival("B", patient="2"))
+    inbox.acknowledged([first, second])
+    (claimed,) = inbox.claim(NOW, 1)
     assert claimed.message_id == first
     assert states(store) == [DELIVERED, PENDING]
-    assert not notes.contains_all([first])
-    assert notes.contains_all([second])
+    assert inbox.claim(NOW, 1)
+    assert states(store) == [DELIVERED, DELIVERED]
 
 
-@pytest.mark.parametrize("acknowledgments", [[], [0], [1]])
-def test_one_unsent_acknowledgment_leaves_the_batch_to_the_notes(
-    store: Database, intake: Intake, notes: AcknowledgmentNotes, acknowledgments: list[int]
+@pytest.mark.parametrize("acknowledged", [[], [0], [1]])
+def test_one_unsent_acknowledgment(
+    store: Database, intake: Intake, inbox: Inbox, acknowledged: list[int]
 ) -> None:
-    """A claim records acknowledgments only if each of its messages has one."""
+    """A claim records the acknowledgments that were sent, and no others."""
     ids = stored(intake, arrival(patient="A"), arrival(patient="B"))
-    for acknowledgment in acknowledgments:
-        notes.add(ids[acknowledgment])
-    assert len(Inbox(store, "node-1", acknowledgments=notes).claim(NOW, 10)) == 2
-    assert states(store) == [PENDING, PENDING]
-    assert all(notes.contains_all([ids[each]]) for each in acknowledgments)
+    inbox.acknowledged([ids[number] for number in acknowledged])
+    assert len(inbox.claim(NOW, 10)) == 2
+    expected = [DELIVERED if number in acknowledged else PENDING for number in range(2)]
+    assert states(store) == expected
+
+
+def test_the_acknowledgment_of_a_refusal(store: Database, intake: Intake, inbox: Inbox) -> None:
+    """It is recorded by a claim that finds nothing."""
+    inbox.acknowledged(stored(intake, refused()))
+    assert inbox.claim(NOW, 10) == []
+    assert states(store) == [DELIVERED]
 
 
 def test_acknowledgments_that_are_not_required(
-    store: Database, intake: Intake, notes: AcknowledgmentNotes
+    store: Database, intake: Intake, inbox: Inbox
 ) -> None:
-    """A message without a required acknowledgment keeps its state, also if a note exists."""
-    (number,) = stored(intake, arrival("A", acknowledgment=NOT_OWED))
-    notes.add(number)
-    assert Inbox(store, "node-1", acknowledgments=notes).claim(NOW, 1)
+    """A message without a required acknowledgment keeps its state."""
+    inbox.acknowledged(stored(intake, arrival("A", acknowledgment=NOT_OWED)))
+    assert inbox.claim(NOW, 1)
     assert states(store) == [NOT_OWED]
 
 
 def test_settle_and_claim_records_acknowledgments(
-    store: Database, intake: Intake, notes: AcknowledgmentNotes
+    store: Database, intake: Intake, inbox: Inbox
 ) -> None:
     """A worker settles a batch and claims the next in one transaction."""
-    inbox = Inbox(store, "node-1", acknowledgments=notes)
     (number,) = stored(intake, arrival("A"))
-    notes.add(number)
+    inbox.acknowledged([number])
     _, batch = inbox.settle_and_claim([], NOW, 10)
     assert [message.message_id for message in batch.messages] == [number]
     assert states(store) == [DELIVERED]
-    assert not notes.contains_all([number])
 
 
-def test_a_rolled_back_claim_keeps_the_notes(
-    store: Database, intake: Intake, notes: AcknowledgmentNotes
+def test_a_rolled_back_claim_keeps_acknowledgments(
+    store: Database, intake: Intake, inbox: Inbox
 ) -> None:
-    """After the rollback the note is still pending."""
-    (number,) = stored(intake, arrival("A"))
-    notes.add(number)
-    inbox = Inbox(store, "node-1", acknowledgments=notes)
+    """After the rollback the next claim records them."""
+    inbox.acknowledged(stored(intake, arrival("A")))
 
     def claim_and_fail() -> None:
         with store.write() as connection:
@@ -641,35 +510,33 @@ def test_a_rolled_back_claim_keeps_the_notes(
     with pytest.raises(ZeroDivisionError):
         claim_and_fail()
     assert states(store) == [PENDING]
-    assert notes.contains_all([number])
+    assert inbox.claim(NOW, 10)
+    assert states(store) == [DELIVERED]
 
 
-def test_stop_writes_the_remaining_notes(store: Database) -> None:
-    """The stop writes all notes, however early."""
+def test_stop_passes_on_the_remaining_acknowledgments(store: Database) -> None:
+    passed: list[int] = []
+
+    async def scenario() -> int:
+        log = MessageLog(store, passed.extend)
+        log.start(asyncio.get_running_loop())
+        receipt = await accept(log, arrival())
+        log.acknowledged(receipt.message_id)
+        await log.stop()
+        return receipt.message_id
+
+    assert [asyncio.run(scenario())] == passed
+
+
+def test_acknowledgments_between_batches_are_passed_on(store: Database) -> None:
+    """Without a further arrival."""
+    passed: list[int] = []
 
     async def scenario() -> None:
-        for patient in "ABC":
-            ledger = Ledger(store)
-            ledger.start(asyncio.get_running_loop())
-            receipt = await accept(ledger, arrival(patient))
-            unowed = await accept(ledger, arrival(acknowledgment=NOT_OWED))
-            ledger.acknowledged(receipt.message_id)
-            ledger.acknowledged(unowed.message_id)
-            await ledger.stop()
+        log = MessageLog(store, passed.extend)
+        log.start(asyncio.get_running_loop())
+        log.acknowledged((await accept(log, arrival())).message_id)
+        await eventually_async(lambda: bool(passed))
+        await log.stop()
 
     asyncio.run(scenario())
-    assert states(store) == [DELIVERED, NOT_OWED] * 3
-
-
-def test_a_stop_is_never_missed(store: Database) -> None:
-    """The thread ends at each time of the stop, also just before it waits for notes."""
-    for number in range(300):
-        notes = AcknowledgmentNotes(
-            store, interval=number * 1e-6
-        )  # ends at about the time of the stop
-        notes.start()
-        notes.add(0)
-        stopping = threading.Thread(target=notes.stop, daemon=True)
-        stopping.start()
-        stopping.join(PATIENCE)
-        assert not stopping.is_alive()

@@ -1,16 +1,15 @@
 """
 Accepts orders without a pause, and prints the number of each stored order. The test kills it.
 
-Run as `python -m tests.bridge.queue.ledger_process URL FIRST`. Numbers count up from FIRST.
+Run as `python -m tests.bridge.queue.log_process URL FIRST`. Numbers count up from FIRST.
 """
 
 import asyncio
 import sys
 from itertools import count
 
-from bridge.queue.ledger.ledger import Ledger
+from bridge.queue.message_log import MessageLog
 from bridge.store.database import Database
-from tests import plain
 from tests.bridge.queue.conftest import accept
 from tests.bridge.queue.samples import arrival
 
@@ -19,7 +18,7 @@ SENDERS = 20
 
 async def main(url: str, first: int) -> None:
     """Submit orders until the process is killed."""
-    ledger = Ledger(Database(url))
+    ledger = MessageLog(Database(url))
     ledger.start(asyncio.get_running_loop())
     numbers = count(first)
 
@@ -34,5 +33,4 @@ async def main(url: str, first: int) -> None:
 
 
 if __name__ == "__main__":
-    plain.follow()
     asyncio.run(main(sys.argv[1], int(sys.argv[2])))

@@ -3,6 +3,10 @@ The worker: claim stored messages, apply them, and settle the outcomes.
 
 It knows neither HL7 nor the report engine: the caller passes the function that applies messages.
 Each claimed message gets an outcome, and an outcome that cannot be stored now is stored later.
+
+When the connection breaks during the commit of a claim, this process may own messages that no batch
+holds. Without correction their patients would wait until the lease ends. Deliveries do wait for
+their lease: sending late is better than sending twice.
 """
 
 import asyncio
@@ -18,8 +22,6 @@ from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.inbox import ClaimedBatch, Inbox
 from bridge.queue.states import QueueEvent, RetryPolicy
 from bridge.queue.wakeup import PollTimer
-from bridge.queue.worker.batches import AsyncInbox, Batch, InFlightBatches, UnconfirmedClaims
-from bridge.queue.worker.throttle import SMALL_BATCH, ProcessingThrottle, unthrottled
 from bridge.redaction import describe
 from bridge.store.errors import StoreError, StoreUnavailable
 
@@ -30,6 +32,9 @@ Applies messages of different lanes, oldest first; yields an outcome for each, i
 Each yielded list is stored before the generator continues.
 """
 
+Batch = asyncio.Task[None]
+"""The task that applies a batch."""
+
 POLL = 0.25
 """Seconds between polls of the inbox without notifications."""
 
@@ -39,13 +44,97 @@ ENGINE_BACKOFF = RetryPolicy(first=0.25, maximum=5.0)
 GATHER_SECONDS = 0.025
 """Longest time in seconds that a new batch waits for the previous one, to be claimed with it."""
 
-_CHECK_SECONDS = 0.02  # seconds between checks of the throttle
-_LONG_BATCH_SECONDS = 0.25  # seconds; a batch that takes longer is waiting, not computing
+_CHECK_SECONDS = 0.02  # seconds between checks of the back-off
+_SMALL_BATCH = 10  # messages of a batch while the engine is unavailable
 _STORE_RETRY_SECONDS = 1.0  # seconds, while the database is unavailable
 
 _EMPTY = ClaimedBatch([], more=False, undecided=False)
 
 _log = logging.getLogger(__name__)
+
+
+class InFlightBatches:
+    """
+    The batches that are being applied, at most `slots` at a time.
+
+    A batch that claims the next one passes its slot on.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self._slots = asyncio.Semaphore(slots)
+        self._messages: dict[Batch, Sequence[ClaimedMessage]] = {}
+        self._passed_on: set[Batch] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._messages)
+
+    async def acquire_slot(self) -> None:
+        """Wait for a free slot and take it."""
+        await self._slots.acquire()
+
+    def release_slot(self) -> None:
+        self._slots.release()
+
+    def add(self, task: Batch, messages: Sequence[ClaimedMessage], after: Batch | None) -> None:
+        """Register a task with its messages. It takes over the slot of `after`, if given."""
+        self._messages[task] = messages
+        if after is not None:
+            self._passed_on.add(after)
+
+    def remove(self, task: Batch) -> None:
+        del self._messages[task]
+        if task in self._passed_on:
+            self._passed_on.remove(task)
+        else:
+            self._slots.release()
+
+    def tasks(self) -> list[Batch]:
+        return list(self._messages)
+
+    async def cancel(self) -> None:
+        """Cancel all tasks and wait for them."""
+        ending = self.tasks()
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+
+    def messages(self) -> list[ClaimedMessage]:
+        return [each for batch in self._messages.values() for each in batch]
+
+    def message_ids(self) -> list[int]:
+        return [message.message_id for message in self.messages()]
+
+    async def wait_until_empty(self, seconds: float) -> None:
+        """Wait until no batch is in progress, at most `seconds`."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while self._messages and (left := until - loop.time()) > 0:
+            await asyncio.wait(self.tasks(), timeout=left)
+            await asyncio.sleep(0)  # done callbacks run in the next iteration of the loop
+
+
+class UnconfirmedClaims:
+    """Whether unconfirmed claims may exist, and how they are requeued."""
+
+    def __init__(self, inbox: Inbox, batches: InFlightBatches, clock: Callable[[], int]) -> None:
+        self.possible = False
+        """Whether a claim has failed since the last requeue. No claim runs at the same time."""
+        self._inbox = inbox
+        self._batches = batches
+        self._clock = clock
+
+    async def requeue(self) -> None:
+        """
+        Requeue messages that this node owns and no batch holds. Raises StoreError.
+
+        Must not run during a claim: its messages are owned, but not yet registered.
+        """
+        if self.possible:
+            in_progress = frozenset(self._batches.message_ids())
+            now, requeue = self._clock(), self._inbox.requeue_expired_claims
+            if await Threads.LEASES.run(requeue, now, include_own=True, except_ids=in_progress):
+                self._inbox.expect_old_messages()
+            self.possible = False
 
 
 class Worker:
@@ -66,18 +155,15 @@ class Worker:
         policy: RetryPolicy | None = None,
         random: Random | None = None,
         poll: float = POLL,
-        throttle: ProcessingThrottle | None = None,
         gather_seconds: float = GATHER_SECONDS,
     ) -> None:
         self._inbox = inbox
-        self._async_inbox = AsyncInbox(inbox)
         self._apply = apply
         self._clock = clock
         self._batch = batch
         self._policy = policy or RetryPolicy()
         self._random = random or SystemRandom()
         self._poll_timer = PollTimer(poll)
-        self._throttle = throttle or unthrottled()
         self._gather_seconds = gather_seconds
         self._newest: Batch | None = None
         self._more = False  # whether the last claim left messages that are free
@@ -107,9 +193,10 @@ class Worker:
         await self._batches.wait_until_empty(drain)
         ids = self._batches.message_ids()
         await self._batches.cancel()
-        if ids:
-            with suppress(StoreUnavailable):  # the leases will expire
+        with suppress(StoreUnavailable):  # the leases will expire
+            if ids:
                 await Threads.INTAKE.run(self._inbox.release, ids, self._clock())
+            await Threads.INTAKE.run(self._inbox.store_acknowledged)
 
     def notify(self) -> None:
         """Wake the worker: there may be something to claim. On the event loop's thread."""
@@ -144,7 +231,6 @@ class Worker:
     async def _run(self) -> None:
         while not self._stopping:
             await self._batches.acquire_slot()
-            await self._wait_for_throttle()
             await self._wait_for_engine()
             due = await self._gather()
             batch = await self._claim() if due else _EMPTY
@@ -165,32 +251,11 @@ class Worker:
         task.add_done_callback(self._batch_ended)
         return True
 
-    async def _wait_for_throttle(self) -> None:
-        """
-        Wait for the batch in progress while batches are limited, and pause. Both are bounded.
-
-        A batch that takes long waits for the engine or for a lock: others start beside it.
-        """
-        loop = asyncio.get_running_loop()
-        since = loop.time()
-        while not self._stopping:  # load has no event to wait for
-            waited = loop.time() - since
-            if self._throttle.is_limited and self._batches and waited < _LONG_BATCH_SECONDS:
-                await asyncio.wait(
-                    self._batches.tasks(),
-                    timeout=_CHECK_SECONDS,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-            elif (left := self._throttle.pause - waited) > 0:
-                await asyncio.sleep(min(left, _CHECK_SECONDS))
-            else:
-                return
-
     async def _wait_for_engine(self) -> None:
         """Back off while the report engine is unavailable."""
         loop = asyncio.get_running_loop()
         until = loop.time() + ENGINE_BACKOFF.delay(self._failed_batches, self._random)
-        while self._failed_batches and not self._stopping and loop.time() < until:  # noqa: ASYNC110  # as in `_wait_for_throttle`
+        while self._failed_batches and not self._stopping and loop.time() < until:  # noqa: ASYNC110  # the stop has no event
             await asyncio.sleep(_CHECK_SECONDS)
 
     async def _gather(self) -> bool:
@@ -220,7 +285,8 @@ class Worker:
         try:
             if not self._claiming:
                 await self._unconfirmed.requeue()
-            batch = await self._async_inbox.claim(self._clock(), self._size())
+            claim = self._inbox.claim_batch
+            batch = await Threads.INTAKE.run(claim, self._clock(), self._size())
         except StoreError as error:
             _log.warning("no messages claimed: %s", error)
             self._unconfirmed.possible = True
@@ -232,8 +298,7 @@ class Worker:
 
     def _size(self) -> int:
         """Return the number of messages to claim."""
-        small = self._throttle.is_limited or self._failed_batches
-        return min(self._batch, SMALL_BATCH) if small else self._batch
+        return min(self._batch, _SMALL_BATCH) if self._failed_batches else self._batch
 
     def _note(self, batch: ClaimedBatch) -> None:
         self._undecided, self._more = batch.undecided, batch.more
@@ -244,7 +309,6 @@ class Worker:
                 await self._notified.wait()
 
     async def _work(self, claimed: Sequence[ClaimedMessage]) -> None:
-        began = asyncio.get_running_loop().time()
         unsettled = {message.message_id: message for message in claimed}
         engine_reached = False
         try:
@@ -259,7 +323,6 @@ class Worker:
         unknown = [_unknown(message_id) for message_id in unsettled]
         self._failed_batches = 0 if engine_reached or unknown else self._failed_batches + 1
         await self._settle_known(unknown, unsettled)
-        self._throttle.worked(asyncio.get_running_loop().time() - began)
 
     async def _settle_known(
         self,
@@ -283,12 +346,7 @@ class Worker:
 
     def _can_claim_next(self, left: int) -> bool:
         """True if a batch with `left` unsettled messages claims the next one."""
-        held_up = (
-            self._stopping
-            or self._failed_batches
-            or self._throttle.pause > 0
-            or self._unconfirmed.possible
-        )
+        held_up = self._stopping or self._failed_batches or self._unconfirmed.possible
         if left or held_up:
             return False
         return self._more or (self._notified.is_set() and self._newest is asyncio.current_task())
@@ -320,7 +378,7 @@ class Worker:
                 if claim_next:
                     await self._settle_and_claim(outcomes)
                     return
-                settled = await self._async_inbox.settle(outcomes, now)
+                settled = await Threads.INTAKE.run(self._inbox.settle, outcomes, now)
             except StoreUnavailable as error:
                 _log.warning("%d outcomes not stored, trying again: %s", len(outcomes), error)
                 self._unconfirmed.possible |= claim_next
@@ -339,7 +397,8 @@ class Worker:
         self._claiming.add(done)
         batch = ClaimedBatch([], more=True, undecided=False)
         try:
-            batch = await self._async_inbox.settle_and_claim(outcomes, self._clock(), self._size())
+            work = self._inbox.settle_and_claim
+            _, batch = await Threads.INTAKE.run(work, outcomes, self._clock(), self._size())
         finally:
             self._claiming.remove(done)
             if (batch.more and not batch.messages) or _any_postponed(outcomes):

@@ -1,1 +1,0 @@
-"""The ledger: store arrivals before they are acknowledged, and detect retransmits."""

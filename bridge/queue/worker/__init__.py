@@ -1,1 +1,0 @@
-"""The worker: claim stored messages, apply them, and settle the outcomes."""

@@ -1,0 +1,382 @@
+"""
+The service process, and the channel between it and the process that receives messages.
+
+The process of `bridge serve` receives messages and acknowledges them. Its child, the service
+process, does everything else: it applies and delivers messages and serves HTTP. So nothing that the
+service does can delay an acknowledgment. Both use the same database; the channel only saves
+polling, and no message depends on it. Its lines are JSON arrays, whose first element is the kind:
+
+    to the service: go NODE, start, listening, closing, stop, more IDS, wait ID SECONDS, ping,
+                    metrics FAMILIES
+    to the intake:  assembled, started, ready, finished ID STATE, pong, metrics
+
+The service creates its parts after `go`, starts them after `start`, and is ready after `listening`.
+If it ends, it is started again. At the end of the channel without `stop` the intake was killed, and
+the service ends at once. Until then it holds the slot of the node, so that no other process claims
+messages under its name.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, Protocol
+
+import structlog
+
+from bridge.errors import BridgeError
+from bridge.executors import Threads
+from bridge.intake.receive.completion import Completions
+from bridge.metrics import Metrics
+from bridge.queue.states import QueueState
+from bridge.redaction import describe
+from bridge.runtime.node_slot import NodeSlot, take_slot
+from bridge.runtime.schedule import ServicePart
+
+CHANNEL: Final = "BRIDGE_CHANNEL"
+"""The environment variable with the descriptors of the channel and of the slot."""
+
+NICE = 10
+"""What the service adds to its nice value: acknowledgments go first when processors are busy."""
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_MAX_LINE: Final = 64 * 2**20
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_GRACE: Final = 2.0  # seconds after the limit of a wait until the intake answers it by itself
+_METRICS_SECONDS: Final = 1.5
+
+Action = Callable[..., object]
+
+
+class ServiceProcessEnded(BridgeError):
+    """The service process ended before it was ready; it has written the reason."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"the service process ended with status {status}")
+        self.status = max(status, 1)  # negative after a signal
+
+
+class Child(Protocol):
+    """The interface of the service process to its parent, a part of that of `subprocess.Popen`."""
+
+    def poll(self) -> int | None:
+        """Return the exit status, or minus the signal; None while it runs."""
+
+    def kill(self) -> None:
+        """Kill -9."""
+
+    def wait(self) -> int:
+        """Wait for the end; return the status."""
+
+
+def _execute(environment: Mapping[str, str], inherited: Sequence[int]) -> Child:
+    return subprocess.Popen(  # noqa: S603  # our own command line
+        [sys.executable, *sys.orig_argv[1:]], env=environment, pass_fds=inherited
+    )
+
+
+start_child: Callable[[Mapping[str, str], Sequence[int]], Child] = _execute
+"""Runs this command in an environment with inherited descriptors. Tests fork the process first."""
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing; unlike SIG_IGN, this does not pass on to worker processes."""
+
+
+class Channel:
+    """One end of the channel; `actions` are called on the event loop's thread with a line."""
+
+    def __init__(self, end: socket.socket, actions: Mapping[str, Action], ended: Action) -> None:
+        self._log = structlog.get_logger("service")
+        self._end, self._actions, self._ended = end, actions, ended
+        self._writer: asyncio.StreamWriter | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        reader, self._writer = await asyncio.open_connection(sock=self._end, limit=_MAX_LINE)
+        self._task = asyncio.create_task(self._read(reader), name="channel")
+
+    def send(self, *line: object) -> None:
+        """Send a line; nothing happens while the other end is closed."""
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(json.dumps(line).encode() + b"\n")
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        if self._writer is not None:
+            self._writer.close()
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        with suppress(ConnectionError):
+            while (line := await reader.readline()).endswith(b"\n"):
+                kind, *values = json.loads(line)
+                try:
+                    self._actions[kind](*values)
+                except Exception as error:  # noqa: BLE001  # the other lines must be read
+                    self._log.error("channel", job=kind, error=describe(error))
+        self._ended()
+
+
+class ServiceProcess:
+    """The supervised child of the intake, and the intake's end of the channel."""
+
+    def __init__(self, home: Path, metrics: Metrics) -> None:
+        """Start the child, which loads its modules and waits. `metrics` are those of the intake."""
+        self._log = structlog.get_logger("service")
+        self._slot: NodeSlot = take_slot(home)
+        self._metrics = metrics
+        self._waits: dict[int, tuple[float, asyncio.Future[QueueState]]] = {}
+        self._pause = _FIRST_PAUSE
+        self._ready_once = self._listening = self._stopping = False
+        self._answered = True
+        self._restart: asyncio.Task[None] | None = None
+        self._spawn()
+
+    @property
+    def node(self) -> str:
+        """The name of this node."""
+        return self._slot.name
+
+    def _spawn(self) -> None:
+        self._end, theirs = socket.socketpair()
+        inherited = (theirs.fileno(), self._slot.descriptor)
+        environment = {**os.environ, CHANNEL: " ".join(map(str, inherited))}
+        for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC"):
+            environment.pop(name, None)
+        # The child begins with blocked signals, so that none ends it while it loads.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            self._process = start_child(environment, inherited)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        theirs.close()
+
+    async def open(self) -> None:
+        """Open the channel; return when the service has created its parts."""
+        await self._connect()
+        await self._await_first(self._assembled)
+
+    async def start(self) -> None:
+        """Start the parts of the service. Raises ServiceProcessEnded."""
+        self._channel.send("start")
+        await self._await_first(self._started)
+
+    async def listen(self) -> None:
+        """Report that the listeners are open; return when the service is ready."""
+        self._listening = True
+        self._channel.send("listening")
+        await self._await_first(self._ready)
+        self._ready_once = True
+
+    async def close(self) -> None:
+        """Report that the listeners close: the service is not ready any more."""
+        self._listening = False
+        self._channel.send("closing")
+
+    async def stop(self) -> None:
+        """Stop the service, and wait for its end."""
+        self._stopping = True
+        if self._restart is not None:
+            self._restart.cancel()
+        if not self._started.is_set():
+            self.kill()  # it is being started again
+        self._channel.send("stop")
+        try:
+            await self._exit_status()
+        finally:
+            self.kill()  # it took too long
+            self._channel.close()
+
+    def kill(self) -> None:
+        """End the child at once, if it still runs."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def more(self, acknowledged: Sequence[int]) -> None:
+        """Report stored messages, and the ids of those whose acknowledgments were sent."""
+        self._channel.send("more", acknowledged)
+
+    def wait(self, message_id: int, limit: float) -> "asyncio.Future[QueueState]":
+        """Resolve when the message is finished, or with its state after `limit` seconds."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[QueueState] = loop.create_future()
+        self._waits[message_id] = loop.time() + limit, future
+        self._channel.send("wait", message_id, limit)
+        # The service answers at the limit, unless it is being started again.
+        timer = loop.call_later(limit + _GRACE, self._finished, message_id, QueueState.QUEUED.value)
+        future.add_done_callback(lambda _: timer.cancel())
+        return future
+
+    def is_alive(self) -> bool:
+        """True if the service has answered since the last call, or is being started again."""
+        if not self._started.is_set():
+            return True
+        answered, self._answered = self._answered, False
+        self._channel.send("ping")
+        return answered
+
+    async def _connect(self) -> None:
+        self._end.setblocking(False)
+        self._assembled, self._started, self._ready, self._over = (
+            asyncio.Event() for _ in range(4)
+        )
+        self._answered = True
+        actions: dict[str, Action] = {
+            "assembled": self._assembled.set,
+            "started": self._started.set,
+            "ready": self._ready.set,
+            "finished": self._finished,
+            "pong": self._note_answer,
+            "metrics": lambda: self._channel.send("metrics", self._metrics.samples()),
+        }
+        self._channel = Channel(self._end, actions, self._ended)
+        await self._channel.open()
+        self._channel.send("go", self.node)
+
+    async def _await_first(self, event: asyncio.Event) -> None:
+        """Wait for an event. Raises ServiceProcessEnded."""
+        tasks = [asyncio.create_task(each.wait()) for each in (event, self._over)]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        if not event.is_set():
+            raise ServiceProcessEnded(await self._exit_status())
+
+    async def _exit_status(self) -> int:
+        """Wait for the end of the child, which closes the channel."""
+        await self._over.wait()
+        return await Threads.MAINTENANCE.run(self._process.wait)
+
+    def _finished(self, message_id: int, state: str) -> None:
+        waiting = self._waits.pop(message_id, None)
+        if waiting is not None and not waiting[1].done():
+            waiting[1].set_result(QueueState(state))
+
+    def _note_answer(self) -> None:
+        self._answered = True
+
+    def _ended(self) -> None:
+        self._over.set()
+        if not self._stopping and self._ready_once:
+            self._restart = asyncio.create_task(self._start_again(), name="service process")
+
+    async def _start_again(self) -> None:
+        status = await self._exit_status()
+        self._channel.close()
+        self._log.error("service process ended, starting it again", status=status)
+        await asyncio.sleep(self._pause)
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        self._spawn()
+        await self._connect()
+        with suppress(ServiceProcessEnded):  # `_ended` starts it again
+            await self._await_first(self._assembled)
+            await self.start()
+            now = asyncio.get_running_loop().time()
+            for message_id, (until, _) in self._waits.items():
+                self._channel.send("wait", message_id, max(0.0, until - now))
+            self._channel.send("more", [])
+            if self._listening:
+                await self.listen()
+            self._pause = _FIRST_PAUSE
+
+
+class IntakeChannel:
+    """The service's end of the channel."""
+
+    def __init__(self, descriptors: str) -> None:
+        end, slot = map(int, descriptors.split())
+        os.set_inheritable(end, False)
+        os.set_inheritable(slot, False)
+        self._end = socket.socket(fileno=end)
+        self._actions: dict[str, Action] = {}
+        self._channel = Channel(self._end, self._actions, self._ended)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._metrics: asyncio.Future[object] | None = None
+
+    async def open(self, stop: asyncio.Event) -> str:
+        """Open the channel; return the name of the node when the databases are migrated."""
+        for number in _SIGNALS:
+            # systemd and terminals signal both processes; the intake decides when this one stops.
+            asyncio.get_running_loop().remove_signal_handler(number)
+            signal.signal(number, _ignore)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        os.nice(NICE)
+        self._stop = stop
+        self._end.setblocking(False)
+        node: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._begin, self._listening, self._closing = (asyncio.Event() for _ in range(3))
+        self._actions |= {
+            "go": node.set_result,
+            "start": self._begin.set,
+            "listening": self._listening.set,
+            "closing": self._closing.set,
+            "stop": self._end_all,
+            "ping": lambda: self._channel.send("pong"),
+            "metrics": self._take_metrics,
+        }
+        await self._channel.open()
+        return await node
+
+    def connect(self, more: Action, completions: Completions) -> None:
+        """Connect the worker: `more` is called with the ids of sent acknowledgments."""
+
+        async def answer(message_id: int, limit: float) -> None:
+            state = await completions.wait(message_id, limit)
+            self._channel.send("finished", message_id, state.value)
+
+        self._actions |= {"more": more, "wait": lambda *wait: self._run(answer(*wait))}
+
+    async def begin(self) -> None:
+        """Report that all parts are created; return when they are to be started."""
+        self._channel.send("assembled")
+        await self._begin.wait()
+
+    def readiness(self, ready: ServicePart) -> ServicePart:
+        """Return the last part: the process is ready while the listeners are open."""
+
+        async def end() -> None:
+            await self._closing.wait()
+            await ready.stop()
+
+        async def start() -> None:
+            self._channel.send("started")
+            await self._listening.wait()
+            await ready.start()
+            self._channel.send("ready")
+            self._run(end())
+
+        return ServicePart(ready.name, start, ready.stop)
+
+    def _end_all(self) -> None:
+        for event in (self._stop, self._begin, self._listening, self._closing):
+            event.set()
+
+    async def metrics(self) -> Any:
+        """Return the samples of the intake's metrics; None if it does not send them in time."""
+        if self._metrics is None or self._metrics.done():
+            self._metrics = asyncio.get_running_loop().create_future()
+            self._channel.send("metrics")
+        await asyncio.wait([self._metrics], timeout=_METRICS_SECONDS)
+        return self._metrics.result() if self._metrics.done() else None
+
+    def _take_metrics(self, families: object) -> None:
+        if self._metrics is not None and not self._metrics.done():
+            self._metrics.set_result(families)
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _ended(self) -> None:
+        if not self._stop.is_set():
+            os._exit(1)  # the intake was killed: end as if this were one process
