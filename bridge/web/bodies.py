@@ -30,6 +30,9 @@ MAX_VALUES: Final = JSON.count
 SMALL: Final = 64 * 2**10
 """The budget refuses no body of at most this many bytes: the connection limit bounds the total."""
 
+SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
+"""The methods of requests that change nothing, so that a page of any origin may send them."""
+
 IN_PROCESS: Final = "bridge.in_process"
 """The key of the ASGI scope's extensions that marks a call of this process to itself."""
 

@@ -40,6 +40,7 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.errors import BridgeError
 from bridge.executors import PoolFull, Threads
 from bridge.web.bodies import (
+    SAFE_METHODS,
     BodyTooLarge,
     BoundedRequest,
     BoundedRoute,
@@ -51,7 +52,6 @@ from parsers.limits import DocumentRefused
 
 T = TypeVar("T")
 
-_SAFE_METHODS = frozenset({"GET", "HEAD"})
 _MAX_NAME = 64  # characters of a name in an event's target
 
 
@@ -144,7 +144,7 @@ async def authenticate(request: Request) -> ConsoleUser:
     if user is None:
         raise SignInRequired
     request.state.user_email = user.email
-    if request.method not in _SAFE_METHODS and not is_own_page(
+    if request.method not in SAFE_METHODS and not is_own_page(
         request.headers, request.headers.get("host", "").lower()
     ):
         raise ForeignOrigin
@@ -231,7 +231,7 @@ async def record_refusal(request: Request, code: str) -> None:
     user, leave no event.
     """
     email = getattr(request.state, "user_email", "")
-    if not email or request.method in _SAFE_METHODS or hasattr(request.state, "is_recorded"):
+    if not email or request.method in SAFE_METHODS or hasattr(request.state, "is_recorded"):
         return
     context, action = context_of(request), action_of(CONSOLE, request.scope, " ")
     event = _event(request, email, action, _target(request), code=code)

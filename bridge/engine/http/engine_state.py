@@ -64,6 +64,10 @@ class PublicAddresses:
         """Whether the main public address is https."""
         return self._public.startswith("https:")
 
+    def cookie(self, name: str) -> str:
+        """Return the name of a cookie; with https the prefix binds it to the host."""
+        return f"__Host-{name}" if self.secure else name
+
     def base(self, scheme: str, headers: Mapping[str, str], peer: str) -> str:
         """Return the public address without a trailing slash."""
         host, schemes = headers.get("host", ""), [scheme]

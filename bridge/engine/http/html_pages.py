@@ -19,6 +19,7 @@ from fastapi import Request
 from starlette.responses import HTMLResponse, Response
 
 from bridge import banner
+from bridge.engine.http.engine_state import PublicAddresses
 from bridge.engine.http.static_files import AppEntry, asset, entry
 from bridge.engine.launch import DEFAULT_LANGUAGE, supported_language
 from bridge.engine.service.launch.link_visits import OpenedReport
@@ -30,7 +31,6 @@ REPORT_WINDOW = "src/report/embedding/ReportWindow.svelte"
 _MODE_ENTRIES = {"report": REPORT_WINDOW, "waiting": REPORT_WINDOW}
 """The further entry of each page mode; its files are preloaded."""
 COOKIE = "report_session"
-_SECURE_COOKIE = "__Host-report_session"
 PERMISSIONS = ("microphone", "screen-wake-lock", "clipboard-read", "clipboard-write", "hid")
 
 
@@ -186,23 +186,17 @@ def docs_page(settings: EngineSettings) -> Response:
     return HTMLResponse(filled, headers=page_headers(()))
 
 
-def session_cookie(secret: str, *, secure: bool, framed: bool) -> str:
+def session_cookie(addresses: PublicAddresses, secret: str, *, framed: bool) -> str:
     """
     Return the Set-Cookie header of a session.
 
     In a frame of another site browsers keep only a partitioned cookie. The header is written
     here because the framework supports Partitioned only on newer versions of Python.
     """
-    name = cookie_name(secure=secure)
-    cookie = f"{name}={secret}; Path=/; HttpOnly"
-    if not secure:
+    cookie = f"{addresses.cookie(COOKIE)}={secret}; Path=/; HttpOnly"
+    if not addresses.secure:
         return f"{cookie}; SameSite=Lax"
     return f"{cookie}; Secure; " + ("SameSite=None; Partitioned" if framed else "SameSite=Lax")
-
-
-def cookie_name(*, secure: bool) -> str:
-    """Return the name of the cookie; with https the prefix binds it to the host."""
-    return _SECURE_COOKIE if secure else COOKIE
 
 
 def _script_json(value: Any) -> str:

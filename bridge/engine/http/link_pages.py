@@ -97,8 +97,7 @@ _NOTICES_BY_STATUS: Final[Mapping[int, NoticeKey]] = {
 
 
 async def cookie_session(engine: EngineState, request: Request) -> BrowserSession | None:
-    name = html_pages.cookie_name(secure=engine.addresses.secure)
-    secret = request.cookies.get(name, "")
+    secret = request.cookies.get(engine.addresses.cookie(html_pages.COOKIE), "")
     if not secret:
         return None
     now, life = engine.clock(), engine.settings.lifetimes
@@ -187,9 +186,7 @@ def _refusal(request: Request, refusal: EngineError, handle: str) -> Response:
 
 def _set_cookie(engine: EngineState, response: Response, secret: str, request: Request) -> None:
     # In a frame of another site the browser keeps only a partitioned cookie.
-    cookie = html_pages.session_cookie(
-        secret, secure=engine.addresses.secure, framed=is_framed(request)
-    )
+    cookie = html_pages.session_cookie(engine.addresses, secret, framed=is_framed(request))
     response.headers.append("Set-Cookie", cookie)
 
 

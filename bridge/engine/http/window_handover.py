@@ -104,6 +104,6 @@ async def follow(page: ReportPage, request: Request, sequence: int) -> Response:
         opened = await engine.work.change(actor, engine.clock(), again)
     response = JSONResponse(html_pages.report_boot(opened))
     framed = bool(session.details.get("in_frame"))
-    cookie = html_pages.session_cookie(opened.secret, secure=engine.addresses.secure, framed=framed)
+    cookie = html_pages.session_cookie(engine.addresses, opened.secret, framed=framed)
     response.headers.append("Set-Cookie", cookie)
     return response

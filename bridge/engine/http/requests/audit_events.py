@@ -14,10 +14,10 @@ from bridge.audit.route_actions import ENGINE, action_of
 from bridge.email import is_email
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.service.caller import Caller
+from bridge.web.bodies import SAFE_METHODS
 
 _MAX_SITE = 128  # characters
 _MAX_ACCOUNT = 20  # digits of an account id
-_READ_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 def audit_event(
@@ -93,7 +93,7 @@ def record_refused_request(request: Request, code: str, *, forbidden: bool) -> N
     A request that was refused before its use case started has the action of its route.
     """
     state = request.state
-    harmless = request.method in _READ_METHODS and not forbidden
+    harmless = request.method in {*SAFE_METHODS, "OPTIONS"} and not forbidden
     if harmless or getattr(state, "refusal_recorded", False):
         return
     page = getattr(state, "report_page", None)

@@ -151,8 +151,11 @@ async def read_form(request: Request) -> dict[str, str]:
 class EngineRoute(BoundedRoute):
     """A route of the engine; its body, if there is one, is JSON."""
 
+    body_limit: int | None = TEXT_BODY
+    """Bytes of a body; the settings limit it further, or alone (None)."""
+
     def max_body_bytes(self, sizes: SizeLimits) -> int:
-        return min(sizes.body, TEXT_BODY)
+        return sizes.body if self.body_limit is None else min(sizes.body, self.body_limit)
 
     @override
     def bounded(self, request: Request) -> AbstractContextManager[StrictRequest]:
@@ -168,10 +171,7 @@ class GuardedRoute(EngineRoute):
 
     quota = QuotaName.READS
     scope = TokenScope.READ
-
-    @override
-    def max_body_bytes(self, sizes: SizeLimits) -> int:
-        return min(sizes.body, SMALL_BODY)
+    body_limit: int | None = SMALL_BODY
 
     @override
     async def admit(self, request: Request) -> None:
@@ -189,9 +189,7 @@ class WriteRoute(GuardedRoute):
 
 
 class FileRoute(WriteRoute):
-    @override
-    def max_body_bytes(self, sizes: SizeLimits) -> int:
-        return sizes.body
+    body_limit = None
 
 
 class LaunchRoute(GuardedRoute):
@@ -199,10 +197,7 @@ class LaunchRoute(GuardedRoute):
 
     quota = QuotaName.LAUNCHES
     scope = TokenScope.LAUNCH
-
-    @override
-    def max_body_bytes(self, sizes: SizeLimits) -> int:
-        return sizes.body
+    body_limit = None
 
 
 class ExportRoute(GuardedRoute):
@@ -213,10 +208,7 @@ class AdminRoute(GuardedRoute):
     """A route that administers sites."""
 
     scope = TokenScope.ADMIN
-
-    @override
-    def max_body_bytes(self, sizes: SizeLimits) -> int:
-        return min(sizes.body, TEXT_BODY)
+    body_limit = TEXT_BODY
 
     @override
     async def read_body(self, request: StrictRequest) -> None:

@@ -19,28 +19,23 @@ from bridge.engine.http.requests.guard import EngineRoute, require_same_origin
 from bridge.engine.service.accounts.own_account import AccountSession, signed_in
 from bridge.engine.service.accounts.sessions import SEEN_EVERY_MS, BrowserSession, keep_alive
 from bridge.engine.service.caller import Caller
+from bridge.web.bodies import SAFE_METHODS
 
 COOKIE = "report_account"
-_SECURE_COOKIE = "__Host-report_account"
 NO_TOKEN = 0
 """The token id of a caller who has signed in without a token."""
 
 
-def cookie_name(engine: EngineState) -> str:
-    """Return the name of the account cookie; with https the prefix binds it to the host."""
-    return _SECURE_COOKIE if engine.addresses.secure else COOKIE
-
-
 def account_cookie(engine: EngineState, secret: str) -> str:
     """Return the Set-Cookie header of an account session; an empty secret deletes the cookie."""
-    cookie = f"{cookie_name(engine)}={secret}; Path=/; HttpOnly; SameSite=Lax"
+    cookie = f"{engine.addresses.cookie(COOKIE)}={secret}; Path=/; HttpOnly; SameSite=Lax"
     cookie += "; Secure" if engine.addresses.secure else ""
     return cookie if secret else f"{cookie}; Max-Age=0"
 
 
 async def signed_in_account(engine: EngineState, request: Request) -> AccountSession | None:
     """Return the session of the account cookie, if there is one, and keep it alive."""
-    secret = request.cookies.get(cookie_name(engine), "")
+    secret = request.cookies.get(engine.addresses.cookie(COOKIE), "")
     if not secret:
         return None
     now, life = engine.clock(), engine.settings.lifetimes
@@ -72,7 +67,7 @@ class AccountRoute(EngineRoute):
         request.state.signed = signed
         account = signed.account
         request.state.caller = Caller(NO_TOKEN, account.id, account.email)
-        if request.method not in ("GET", "HEAD"):
+        if request.method not in SAFE_METHODS:
             require_same_origin(engine, request)
 
 

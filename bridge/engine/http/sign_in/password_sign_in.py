@@ -27,7 +27,7 @@ from bridge.engine.http.engine_state import EngineState, engine_of, peer_of
 from bridge.engine.http.html_pages import language_of
 from bridge.engine.http.requests.audit_events import audit_event, record_refusal
 from bridge.engine.http.requests.guard import is_cross_site, is_framed, read_form
-from bridge.engine.http.sign_in.account_session import account_cookie, cookie_name
+from bridge.engine.http.sign_in.account_session import COOKIE, account_cookie
 from bridge.engine.links import Binding, Purpose, link_address
 from bridge.engine.service.accounts import second_factor
 from bridge.engine.service.accounts.own_account import AccountSession, SignInProof, signed_in
@@ -96,7 +96,6 @@ def prove_owner(
 
 
 _COOKIE: Final = "report_device"
-_SECURE_COOKIE: Final = "__Host-report_device"
 _LIFE: Final = 180 * 24 * 3600  # seconds
 _BINDING: Final = Binding("", "", Purpose.DEVICE)
 _MAX_COOKIE: Final = 1024  # characters
@@ -107,21 +106,17 @@ def device_cookie(engine: EngineState, request: Request, email: str) -> str:
     device = known_device(engine, request, email) or engine.random(16).hex()
     payload = json.dumps({"email": email, "device": device}).encode()
     sealed = engine.keys.seal_text(payload, _BINDING)
-    cookie = f"{_cookie_name(engine)}={sealed}; Path=/; HttpOnly; SameSite=Lax"
+    cookie = f"{engine.addresses.cookie(_COOKIE)}={sealed}; Path=/; HttpOnly; SameSite=Lax"
     secure = "; Secure" if engine.addresses.secure else ""
     return f"{cookie}; Max-Age={_LIFE}{secure}"
 
 
 def known_device(engine: EngineState, request: Request, email: str) -> str:
     """Return the device id of a browser that has signed in to the account before, else ''."""
-    cookie = request.cookies.get(_cookie_name(engine), "")
+    cookie = request.cookies.get(engine.addresses.cookie(_COOKIE), "")
     opened = engine.keys.open_text(cookie, _BINDING) if len(cookie) <= _MAX_COOKIE else None
     payload = json.loads(opened or b"{}")
     return str(payload["device"]) if payload.get("email") == email else ""
-
-
-def _cookie_name(engine: EngineState) -> str:
-    return _SECURE_COOKIE if engine.addresses.secure else _COOKIE
 
 
 HOME = "/reporting/worklist"
@@ -235,7 +230,10 @@ async def begin_session(
 async def sign_out(request: Request) -> Response:
     """End the session of the account's cookie."""
     engine = engine_of(request)
-    secret, life = request.cookies.get(cookie_name(engine), ""), engine.settings.lifetimes
+    secret, life = (
+        request.cookies.get(engine.addresses.cookie(COOKIE), ""),
+        engine.settings.lifetimes,
+    )
 
     def apply(work: Work) -> None:
         found = signed_in(work.connection, secret, work.now, life)

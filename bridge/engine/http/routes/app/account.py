@@ -279,7 +279,7 @@ async def report(report_id: str, request: Request) -> Response:
         status, detail = refusal.status, refusal.detail
         return show_notice(request, NoticeKey.CANNOT_OPEN, status=status, detail=detail)
     page = html_pages.report_page(opened, html_pages.page_headers(()))
-    cookie = html_pages.session_cookie(opened.secret, secure=engine.addresses.secure, framed=False)
+    cookie = html_pages.session_cookie(engine.addresses, opened.secret, framed=False)
     page.headers.append("Set-Cookie", cookie)
     return page
 
