@@ -86,7 +86,6 @@ class DeliverySearchBody(_Body):
     limit: int = Field(50, ge=1, le=200)
 
     def query(self, sites: frozenset[str] | None) -> DeliveryQuery:
-        """Return the query for these sites."""
         return DeliveryQuery(**self.model_dump(), sites=sites)
 
 
@@ -128,7 +127,6 @@ class GrantBody(_Body):
         return self
 
     def grant(self, email: str) -> Grant:
-        """Return the grant for an account."""
         sites = None if self.sites is None else frozenset(self.sites)
         return Grant(email, self.role, self.bodies, sites)
 
@@ -145,7 +143,6 @@ class ConsoleEventParameters(_Body):
     limit: int = Field(100, ge=1, le=500)
 
     def query(self, sites: frozenset[str] | None) -> ConsoleEventQuery:
-        """Return the query for these sites."""
         return ConsoleEventQuery(**self.model_dump(), sites=sites)
 
 
@@ -160,7 +157,6 @@ class AcceptedDeliveryParameters(_Body):
     limit: int = Field(100, ge=1, le=500)
 
     def query(self, sites: frozenset[str] | None) -> AcceptedDeliveryQuery:
-        """Return the query for these sites."""
         return AcceptedDeliveryQuery(**self.model_dump(), sites=sites)
 
 
@@ -190,7 +186,6 @@ class OrderSearchBody(_Body):
         return self
 
     def number(self) -> tuple[NumberKind, str]:
-        """Return the kind of the number, and the number."""
         order = self.accession.strip()
         return (NumberKind.ORDER, order) if order else (NumberKind.PATIENT, self.patient.strip())
 
@@ -252,7 +247,6 @@ class SampleMessagesBody(_Body):
 
     @property
     def data(self) -> list[bytes]:
-        """The bytes of the files."""
         return [base64.b64decode(file) for file in self.files]
 
 
@@ -267,7 +261,6 @@ class TrialMessageBody(_Body):
 
     @property
     def data(self) -> bytes:
-        """The message's bytes."""
         return base64.b64decode(self.payload)
 
 
@@ -391,7 +384,6 @@ class PackageBody(_Body):
 
     @property
     def data(self) -> bytes:
-        """The file's bytes."""
         return base64.b64decode(self.zip)
 
 

@@ -109,7 +109,6 @@ def _action(
 
 
 def _detail(database: Database, delivery_id: int) -> DeliveryDetail:
-    """Return a stored delivery. Raises NoSuchItem."""
     try:
         return queries.delivery(database, delivery_id)
     except NoSuchRow:

@@ -81,8 +81,6 @@ class InvalidJson(OperatorError):
 
 
 class RequestTooLarge(OperatorError):
-    """The body exceeds the limit of the route."""
-
     status = 413
     code = "too_large"
 
@@ -106,7 +104,6 @@ class ConsoleUser:
 
 
 def context_of(request: Request) -> ConsoleContext:
-    """Return the context of the application."""
     context: ConsoleContext = request.app.state.context
     return context
 
@@ -317,7 +314,6 @@ def _event(
 
 
 def _client_address(request: Request) -> str:
-    """Return the IP address of the user's browser."""
     peer = request.client.host if request.client else ""
     return context_of(request).proxies.client(request.headers, peer)
 
@@ -385,8 +381,6 @@ class ConsoleRoute(BoundedRoute):
 
 
 class MessageRoute(ConsoleRoute):
-    """A route that receives an edited message."""
-
     large_for = frozenset({Permission.EDIT, Permission.BODIES})
 
 

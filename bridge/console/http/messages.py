@@ -129,7 +129,6 @@ def _action(
 
 
 def _detail(context: ConsoleContext, message_id: int) -> MessageDetail:
-    """Return a stored message. Raises NoSuchItem."""
     try:
         return queries.message(context.database, message_id)
     except NoSuchRow:

@@ -230,10 +230,8 @@ async def begin_session(
 async def sign_out(request: Request) -> Response:
     """End the session of the account's cookie."""
     engine = engine_of(request)
-    secret, life = (
-        request.cookies.get(engine.addresses.cookie(COOKIE), ""),
-        engine.settings.lifetimes,
-    )
+    secret = request.cookies.get(engine.addresses.cookie(COOKIE), "")
+    life = engine.settings.lifetimes
 
     def apply(work: Work) -> None:
         found = signed_in(work.connection, secret, work.now, life)
