@@ -51,6 +51,7 @@ class Chain:
         self.table = AUDIT_EVENTS.to_metadata(MetaData(), name=name)
         newest = select(self.table.c.sequence, self.table.c.hash)
         self._newest = newest.order_by(self.table.c.sequence.desc()).limit(1)
+        self._insert = insert(self.table)
         self._append_one = _append_one(self.table)
 
     def record(
@@ -74,7 +75,7 @@ class Chain:
             statements = [_bind_event(self._append_one, event.members(at)) for at, event in events]
             database.append_at_commit(connection, LOCK, statements)
         else:
-            connection.execute(insert(self.table), self._rows(connection, events))
+            connection.execute(self._insert, self._rows(connection, events))
 
     def _rows(
         self, connection: Connection, events: Sequence[tuple[int, AuditEvent]]

@@ -10,11 +10,10 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import structlog
-from sqlalchemy import Connection, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import Connection, bindparam, select, update
 
 from bridge.contract import OrderKey, split_cursor
 from bridge.contract.errors import ErrorCode
@@ -34,6 +33,7 @@ from bridge.queue.outbox import Outbox
 from bridge.queue.statements import DELIVERY
 from bridge.queue.states import RetryPolicy
 from bridge.redaction import describe, stack_frames
+from bridge.store.columns import one_of
 from bridge.store.database import Database
 from bridge.store.records import exceptions, order_index
 from bridge.store.records.exceptions import ExceptionSubject
@@ -42,6 +42,14 @@ from bridge.store.tables import FEED_CURSORS, KNOWN_REPORTS, upsert
 from mappings.outbound.results import ResultEvent
 
 _CURSOR, _DELIVERY, _KNOWN = FEED_CURSORS.c, DELIVERY.c, KNOWN_REPORTS.c
+
+# Constants, because making a statement costs more than executing it.
+_OF_ORDERS: Final = select(KNOWN_REPORTS).where(
+    _KNOWN.site == bindparam("site"), one_of(_KNOWN.accession, "accessions")
+)
+_SAVE_REPORTS: Final = upsert(KNOWN_REPORTS)
+_READ_CURSOR: Final = select(FEED_CURSORS).where(_CURSOR.feed == bindparam("feed"))
+_SET_CURSOR: Final = upsert(FEED_CURSORS, "cursor", "marked")
 
 NEVER = 2**62
 """`check_at` of a report that needs no further status poll, in ms."""
@@ -83,9 +91,7 @@ def known_reports(connection: Connection, keys: Sequence[OrderKey]) -> dict[Orde
     found = (
         known_report(row)
         for site, accessions in order_index.accessions_by_site(wanted)
-        for row in connection.execute(
-            select(KNOWN_REPORTS).where(_KNOWN.site == site, _KNOWN.accession.in_(accessions))
-        )
+        for row in connection.execute(_OF_ORDERS, {"site": site, "accessions": accessions})
     )
     return {report.key: report for report in found if report.key in wanted}
 
@@ -93,13 +99,10 @@ def known_reports(connection: Connection, keys: Sequence[OrderKey]) -> dict[Orde
 def released_reports(connection: Connection, keys: Sequence[OrderKey]) -> frozenset[str]:
     """Return the ids of these orders' reports whose release is known; the MRN may differ."""
     return frozenset(
-        report_id
+        row.report_id
         for site, accessions in order_index.accessions_by_site(keys)
-        for report_id in connection.scalars(
-            select(_KNOWN.report_id).where(
-                _KNOWN.site == site, _KNOWN.accession.in_(accessions), _KNOWN.final == 1
-            )
-        )
+        for row in connection.execute(_OF_ORDERS, {"site": site, "accessions": accessions})
+        if row.final
     )
 
 
@@ -121,7 +124,7 @@ def save(connection: Connection, reports: Sequence[KnownReport]) -> None:
         for report in last.values()
     ]
     if rows:
-        connection.execute(upsert(KNOWN_REPORTS), rows)
+        connection.execute(_SAVE_REPORTS, rows)
 
 
 class ChangeProcessor:
@@ -148,7 +151,7 @@ class ChangeProcessor:
     def cursor(self, feed: str) -> int:
         """Return the position up to which a feed was read; 0 at first."""
         with self.database.read_committed() as connection:
-            row = connection.execute(select(FEED_CURSORS).where(_CURSOR.feed == feed)).first()
+            row = connection.execute(_READ_CURSOR, {"feed": feed}).first()
         if row is None:
             return 0
         if row.replaced_at is not None:
@@ -186,15 +189,19 @@ class ChangeProcessor:
         # If a power failure undoes this commit, it undoes the cursor, too: the page is read again.
         with self.database.write_without_sync() as connection:
             known = self._lock_feed(connection, feed, changes)
-            read_to = connection.scalar(select(_CURSOR.cursor).where(_CURSOR.feed == feed))
-            if (read_to or 0) < split_cursor(after)[0]:
+            stored = connection.execute(_READ_CURSOR, {"feed": feed}).first()
+            read_to = stored.cursor if stored else 0
+            if read_to < split_cursor(after)[0]:
                 return 0
             requests, reports = self._plan_deliveries(changes, known)
             if feed in self._replaced:
                 requests = _with_unused_keys(connection, requests)
             queued = self._outbox.enqueue(connection, requests, self.clock())
             save(connection, reports)
-            _advance(connection, feed, page.cursor)
+            if (position := split_cursor(page.cursor)[0]) > read_to or stored is None:
+                marked = None if position == page.cursor else page.cursor
+                cursor = {"feed": feed, "cursor": position, "marked": marked}
+                connection.execute(_SET_CURSOR, cursor)
         return queued
 
     def _lock_feed(
@@ -229,20 +236,6 @@ class ChangeProcessor:
         return self._outbox.enqueue(
             connection, plan_deliveries(events, self._destinations), self.clock()
         )
-
-
-def _advance(connection: Connection, feed: str, cursor: int) -> None:
-    position = split_cursor(cursor)[0]
-    marked = None if position == cursor else cursor
-    statement = insert(FEED_CURSORS).values(feed=feed, cursor=position, marked=marked)
-    given = statement.excluded
-    connection.execute(
-        statement.on_conflict_do_update(
-            index_elements=[_CURSOR.feed],
-            set_={"cursor": given.cursor, "marked": given.marked},
-            where=_CURSOR.cursor < given.cursor,
-        )
-    )
 
 
 def _with_unused_keys(

@@ -39,6 +39,7 @@ from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Report, ReportOrder
 from bridge.engine.service.report_status import ReportContext
 from bridge.engine.service.work import CHANGES, ChangeEvent, Work
+from bridge.store.columns import one_of
 
 MAX_PAGE_CHARACTERS: Final = 16_000_000
 """Characters of the changes of a page, as JSON, after which the page ends."""
@@ -55,6 +56,10 @@ _LAST_ASSIGNED: Final[Mapping[str, ColumnElement[int]]] = {
     ),
 }
 """The highest number that was ever assigned, pruned changes included."""
+_HIGHEST: Final = {
+    dialect: select(func.coalesce(_NEWEST.scalar_subquery(), last_assigned, 0))
+    for dialect, last_assigned in _LAST_ASSIGNED.items()
+}
 
 
 @cache
@@ -67,9 +72,9 @@ def _changes(*, of_sites: bool, without: bool) -> Select[Any]:
     size = func.length(cast(CHANGES.c.body, Text)).label("size")
     query = select(CHANGES.c.cursor, size).where(CHANGES.c.cursor > bindparam("after"))
     if of_sites:
-        query = query.where(CHANGES.c.site_id.in_(bindparam("sites", expanding=True)))
+        query = query.where(one_of(CHANGES.c.site_id, "sites"))
     if without:
-        query = query.where(CHANGES.c.event.not_in(bindparam("without", expanding=True)))
+        query = query.where(~one_of(CHANGES.c.event, "without"))
     first = query.order_by(CHANGES.c.cursor).limit(bindparam("limit")).subquery()
     total = func.sum(first.c.size).over(order_by=first.c.cursor)
     page = select(
@@ -101,10 +106,7 @@ def require_cursor(connection: Connection, cursor: int) -> int:
     position, mark = split_cursor(cursor)
     if position == 0:
         return position
-    last_assigned = _LAST_ASSIGNED[connection.dialect.name]
-    highest = connection.execute(
-        select(func.coalesce(_NEWEST.scalar_subquery(), last_assigned, 0))
-    ).scalar_one()
+    highest = connection.execute(_HIGHEST[connection.dialect.name]).scalar_one()
     if position > highest:
         raise EngineError(ErrorCode.CURSOR_BEYOND_END, pointer="/after")
     found = connection.execute(_CHANGE_AT, {"cursor": position}).first()

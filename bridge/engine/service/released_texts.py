@@ -8,7 +8,7 @@ statements read them for all reports of a page.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import BindParameter, Connection, bindparam, func, select
+from sqlalchemy import Connection, func, select
 
 from bridge.engine.records.tables import Addendum, Report, metadata
 from bridge.engine.rules.lifecycle import AddendumState, ReleaseKind
@@ -16,6 +16,7 @@ from bridge.engine.rules.text.document import from_text
 from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.rules.timestamps import iso_or_none
 from bridge.engine.service.change_feed import FeedPage, read_changes
+from bridge.store.columns import one_of
 
 REPORTS = metadata.tables[str(Report.__tablename__)]
 ADDENDA = metadata.tables[str(Addendum.__tablename__)]
@@ -25,7 +26,6 @@ TEXT_RELEASES = frozenset({ReleaseKind.FINAL.value, ReleaseKind.ADDENDUM.value})
 MAX_CHARACTERS: Final = 16_000_000
 """Maximum number of characters of the texts of several reports; the others get no text."""
 
-_REPORT_IDS: Final[BindParameter[str]] = bindparam("reports", expanding=True)
 _IS_SIGNED: Final = ADDENDA.c.state == AddendumState.SIGNED
 _REPORT_TEXTS: Final = select(
     REPORTS.c.pk,
@@ -34,7 +34,7 @@ _REPORT_TEXTS: Final = select(
     REPORTS.c.document.is_(None).label("is_plain"),
     REPORTS.c.signed_at,
     REPORTS.c.signed_by,
-).where(REPORTS.c.report_id.in_(_REPORT_IDS), REPORTS.c.signed_at.is_not(None))
+).where(one_of(REPORTS.c.report_id, "reports"), REPORTS.c.signed_at.is_not(None))
 _ADDENDUM_TEXTS: Final = (
     select(
         ADDENDA.c.report_pk,
@@ -44,7 +44,7 @@ _ADDENDUM_TEXTS: Final = (
         ADDENDA.c.signed_by,
     )
     .join_from(REPORTS, ADDENDA, ADDENDA.c.report_pk == REPORTS.c.pk)
-    .where(REPORTS.c.report_id.in_(_REPORT_IDS), _IS_SIGNED)
+    .where(one_of(REPORTS.c.report_id, "reports"), _IS_SIGNED)
     .order_by(ADDENDA.c.report_pk, ADDENDA.c.signed_at, ADDENDA.c.number)
 )
 _SIZES: Final = select(
@@ -53,7 +53,7 @@ _SIZES: Final = select(
     + select(func.coalesce(func.sum(func.length(ADDENDA.c.content_text)), 0))
     .where(ADDENDA.c.report_pk == REPORTS.c.pk, _IS_SIGNED)
     .scalar_subquery(),
-).where(REPORTS.c.report_id.in_(_REPORT_IDS), REPORTS.c.signed_at.is_not(None))
+).where(one_of(REPORTS.c.report_id, "reports"), REPORTS.c.signed_at.is_not(None))
 
 
 def read_with_texts(

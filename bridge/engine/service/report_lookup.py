@@ -5,7 +5,7 @@ Reports are locked in the order of their primary keys, independent of the order 
 requests for the same reports can therefore never deadlock.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -20,6 +20,7 @@ from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import PatientPointer, Report, ReportOrder, metadata
 from bridge.engine.service.work import Work
+from bridge.store.columns import one_of
 from bridge.store.errors import Busy
 
 SITES = metadata.tables["engine_site"]
@@ -28,23 +29,20 @@ ATTEMPTS = 3
 How often orders are looked up again that moved to another report before their locks were granted.
 """
 
-_CHUNK = 500  # orders in one statement; SQLite accepts 32,766 parameters
-
 REFUSE_MERGED = "refuseMergedIdentifiers"
 """Site setting: if true, requests with a merged patient identifier are refused."""
 
 # Built once: building a statement costs more than executing it.
 _SITE_ID: Final[BindParameter[str]] = bindparam("site_id")
-_MRNS: Final[BindParameter[str]] = bindparam("mrns", expanding=True)
 _POINTERS: Final = select_columns(col(PatientPointer.prior_mrn), col(PatientPointer.mrn)).where(
-    col(PatientPointer.site_id) == _SITE_ID, col(PatientPointer.prior_mrn).in_(_MRNS)
+    col(PatientPointer.site_id) == _SITE_ID, one_of(col(PatientPointer.prior_mrn), "mrns")
 )
 # SQLite scans the whole table for `(a, b, c) IN (VALUES …)` with several rows, and tries each
 # patient with each accession for two INs on indexed columns. `accession || ''` is not indexed.
 _WANTED: Final = (
     col(ReportOrder.site_id) == _SITE_ID,
-    col(ReportOrder.mrn).in_(_MRNS),
-    col(ReportOrder.accession).concat("").in_(bindparam("accessions", expanding=True)),
+    one_of(col(ReportOrder.mrn), "mrns"),
+    one_of(col(ReportOrder.accession).concat(""), "accessions"),
 )
 _REPORT_KEYS: Final = select_columns(
     col(ReportOrder.mrn), col(ReportOrder.accession), col(ReportOrder.report_pk)
@@ -71,7 +69,7 @@ _LOCK_ORDERS: Final = (
 )
 _LOCK_REPORTS: Final = (
     select(Report)
-    .where(col(Report.pk).in_(bindparam("keys", expanding=True)))
+    .where(one_of(col(Report.pk), "keys"))
     .order_by(col(Report.pk))
     .with_for_update()
     .execution_options(populate_existing=True)
@@ -99,17 +97,13 @@ def follow_pointers(connection: Connection, site_id: str, mrns: Iterable[str]) -
     Identifiers that were not merged are absent. Raise EngineError if the site refuses merged
     identifiers.
     """
-    found: dict[str, str] = {}
-    wanted = sorted(set(mrns))
-    for start in range(0, len(wanted), _CHUNK):
-        some = wanted[start : start + _CHUNK]
-        found |= _read_pointers(connection, site_id, some)
+    found = _read_pointers(connection, site_id, set(mrns))
     if found and _refuses_merged(connection, site_id):
         raise EngineError(ErrorCode.IDENTIFIER_MERGED, pointer="/clinicalInfo/PatientMRN")
     return found
 
 
-def _read_pointers(connection: Connection, site_id: str, mrns: Sequence[str]) -> dict[str, str]:
+def _read_pointers(connection: Connection, site_id: str, mrns: Collection[str]) -> dict[str, str]:
     rows = connection.execute(_POINTERS, {"site_id": site_id, "mrns": mrns})
     return {row.prior_mrn: row.mrn for row in rows}
 
@@ -216,20 +210,17 @@ def _stored(session: Session, identities: Sequence[OrderKey]) -> dict[OrderKey, 
 
 def _parameters(identities: Iterable[OrderKey]) -> Iterator[dict[str, Any]]:
     """
-    Split identities into statement parameters.
+    Return the statement parameters of each site.
 
     A statement may also find orders that were not requested.
     """
-    wanted = sorted(identities)
-    for site_id, own in groupby(wanted, key=attrgetter("site")):
+    for site_id, own in groupby(sorted(identities), key=attrgetter("site")):
         here = list(own)
-        for start in range(0, len(here), _CHUNK):
-            some = here[start : start + _CHUNK]
-            yield {
-                "site_id": site_id,
-                "mrns": list(dict.fromkeys(order.mrn for order in some)),
-                "accessions": list(dict.fromkeys(order.accession for order in some)),
-            }
+        yield {
+            "site_id": site_id,
+            "mrns": {order.mrn for order in here},
+            "accessions": {order.accession for order in here},
+        }
 
 
 def lock_reports(work: Work, keys: Iterable[int]) -> dict[int, Report]:

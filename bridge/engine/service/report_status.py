@@ -29,11 +29,12 @@ from bridge.engine.records.tables import (
 from bridge.engine.rules.lifecycle import AddendumState
 from bridge.engine.rules.signing import is_cooling
 from bridge.engine.service.report_lookup import find_orders, find_report_keys, key_of
+from bridge.store.columns import one_of
 
 # Built once: building a statement costs more than executing it.
 _ORDERS = (
     select(ReportOrder)
-    .where(col(ReportOrder.report_pk).in_(bindparam("keys", expanding=True)))
+    .where(one_of(col(ReportOrder.report_pk), "keys"))
     .order_by(col(ReportOrder.position), col(ReportOrder.pk))
 )
 
@@ -151,7 +152,6 @@ def read_report(session: Session, identity: OrderKey) -> Report:
 _BLANK = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
 """The characters that `str.strip` removes: text of these alone is no content."""
 
-_KEYS: Final[BindParameter[int]] = bindparam("keys", expanding=True)
 _RECORDS: Final = (
     select_columns(
         col(Report.pk),
@@ -165,7 +165,7 @@ _RECORDS: Final = (
         col(Account.email),
     )
     .outerjoin(Account, col(Account.id) == col(Report.owner_id))
-    .where(col(Report.pk).in_(_KEYS))
+    .where(one_of(col(Report.pk), "keys"))
 )
 _GROUPS: Final = (
     select_columns(
@@ -174,12 +174,12 @@ _GROUPS: Final = (
         col(ReportOrder.mrn),
         col(ReportOrder.accession),
     )
-    .where(col(ReportOrder.report_pk).in_(_KEYS))
+    .where(one_of(col(ReportOrder.report_pk), "keys"))
     .order_by(col(ReportOrder.position), col(ReportOrder.pk))
 )
 _ADDENDUM_COOLING: Final = (
     select_columns(col(Addendum.report_pk), col(Addendum.cooling_until))
-    .where(col(Addendum.report_pk).in_(_KEYS), col(Addendum.state) == AddendumState.SIGNED)
+    .where(one_of(col(Addendum.report_pk), "keys"), col(Addendum.state) == AddendumState.SIGNED)
     .order_by(col(Addendum.signed_at), col(Addendum.pk))
 )
 

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from sqlalchemy import (
     ARRAY,
-    BindParameter,
     Connection,
     Row,
     Select,
@@ -42,30 +41,26 @@ from bridge.orders.order import (
     merged_hash,
 )
 from bridge.orders.times import MessageTime, comparable_time
+from bridge.store.columns import one_of
 from bridge.store.records import patient_records
 from bridge.store.tables import ORDERS, SIGNALS, upsert
 from mappings.inbound.events import CHILD_OF
 
-_CHUNK: Final = 200  # keys per statement
 _ORDER, _SIGNAL = ORDERS.c, SIGNALS.c
-
-
-def _keys(name: str) -> BindParameter[Any]:
-    return bindparam(name, expanding=True)
 
 
 # Constants, because making a statement costs more than executing it.
 _BY_ACCESSION: Final[Select[Any]] = select(ORDERS).where(
-    _ORDER.site == bindparam("site"), _ORDER.accession.in_(_keys("accessions"))
+    _ORDER.site == bindparam("site"), one_of(_ORDER.accession, "accessions")
 )
 # By the numbers of patients and orders too, because some senders give all orders one accession.
 _NAMED: Final = _BY_ACCESSION.where(
-    or_(*(column.in_(_keys("names")) for column in (_ORDER.mrn, _ORDER.placer, _ORDER.filler)))
+    or_(*(one_of(column, "names") for column in (_ORDER.mrn, _ORDER.placer, _ORDER.filler)))
 )
-_BY_ID: Final[Select[Any]] = select(ORDERS).where(_ORDER.id.in_(_keys("ids")))
-_SIGNALS_OF: Final[Select[Any]] = select(SIGNALS).where(_SIGNAL.order_id.in_(_keys("ids")))
-_WITH_SIGNAL: Final = select(_SIGNAL.order_id).where(_SIGNAL.signal.in_(_keys("signals")))
-_DELETE_SIGNALS: Final = delete(SIGNALS).where(_SIGNAL.order_id.in_(_keys("ids")))
+_BY_ID: Final[Select[Any]] = select(ORDERS).where(one_of(_ORDER.id, "ids"))
+_SIGNALS_OF: Final[Select[Any]] = select(SIGNALS).where(one_of(_SIGNAL.order_id, "ids"))
+_WITH_SIGNAL: Final = select(_SIGNAL.order_id).where(one_of(_SIGNAL.signal, "signals"))
+_DELETE_SIGNALS: Final = delete(SIGNALS).where(one_of(_SIGNAL.order_id, "ids"))
 
 
 def find(connection: Connection, keys: Iterable[OrderKey]) -> dict[OrderKey, Order]:
@@ -87,16 +82,14 @@ def find_with_others(
 
 def accessions_by_site(keys: Iterable[OrderKey]) -> Iterator[tuple[str, list[str]]]:
     """
-    Group keys into a site and chunks of accessions, as the statements need them.
+    Group keys into a site and its accessions, as the statements need them.
 
     SQLite scans the whole table for `(a, b, c) IN (VALUES …)`. The caller removes other patients
     with the same accession.
     """
     wanted = sorted(dict.fromkeys(keys), key=attrgetter("site"))
     for site, own in groupby(wanted, key=attrgetter("site")):
-        accessions = list(dict.fromkeys(key.accession for key in own))
-        for start in range(0, len(accessions), _CHUNK):
-            yield site, accessions[start : start + _CHUNK]
+        yield site, list(dict.fromkeys(key.accession for key in own))
 
 
 def rows_of(connection: Connection, keys: Iterable[OrderKey]) -> list[Row[Any]]:
@@ -191,7 +184,7 @@ def _by_patient(*columns: Any) -> dict[str, Select[Any]]:
     # statistics.
     own = orders.where(_ORDER.mrn == _PATIENTS.c.mrn).offset(0).lateral()
     return {
-        "sqlite": orders.where(_ORDER.mrn.in_(_keys("mrns"))),
+        "sqlite": orders.where(one_of(_ORDER.mrn, "mrns")),
         "postgresql": select(own).select_from(_PATIENTS.join(own, true())),
     }
 
@@ -211,22 +204,13 @@ def _of_patients(
     ]
 
 
-def _rows_with(connection: Connection, ids: Sequence[int]) -> list[Row[Any]]:
-    return [row for some in _chunks(ids) for row in connection.execute(_BY_ID, {"ids": some})]
-
-
-def _chunks(keys: Sequence[int]) -> Iterator[Sequence[int]]:
-    for start in range(0, len(keys), _CHUNK):
-        yield keys[start : start + _CHUNK]
+def _rows_with(connection: Connection, ids: Collection[int]) -> Sequence[Row[Any]]:
+    return connection.execute(_BY_ID, {"ids": ids}).all() if ids else ()
 
 
 def find_by_signal(connection: Connection, signals: Iterable[int]) -> list[Order]:
     """Read the orders of all patients with one of these signals."""
-    ids = {
-        order_id
-        for some in _chunks(list(set(signals)))
-        for order_id in connection.scalars(_WITH_SIGNAL, {"signals": some})
-    }
+    ids = set(connection.scalars(_WITH_SIGNAL, {"signals": set(signals)}))
     return _with_signals(connection, _rows_with(connection, sorted(ids)))
 
 
@@ -292,9 +276,8 @@ def _with_signals(connection: Connection, rows: Sequence[Row[Any]]) -> list[Orde
     return [_read(row, signals.get(row.id, {})) for row in rows]
 
 
-def _signals(connection: Connection, ids: Sequence[int]) -> Iterator[Row[Any]]:
-    for some in _chunks(ids):
-        yield from connection.execute(_SIGNALS_OF, {"ids": some})
+def _signals(connection: Connection, ids: Collection[int]) -> Sequence[Row[Any]]:
+    return connection.execute(_SIGNALS_OF, {"ids": ids}).all() if ids else ()
 
 
 def _read(row: Row[Any], signals: Mapping[str, Collection[int]]) -> Order:
@@ -421,8 +404,7 @@ def save(connection: Connection, orders: Sequence[Order]) -> None:
 def _save(connection: Connection, orders: Sequence[Order]) -> None:
     stored = connection.execute(_SAVE, [_row_of(order) for order in orders])
     ids = {OrderKey(row.site, row.mrn, row.accession): row.id for row in stored}
-    for some in _chunks(list(ids.values())):
-        connection.execute(_DELETE_SIGNALS, {"ids": some})
+    connection.execute(_DELETE_SIGNALS, {"ids": ids.values()})
     signals = [
         {"order_id": ids[order.key], "kind": kind, "signal": signal}
         for order in orders

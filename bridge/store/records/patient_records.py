@@ -21,7 +21,10 @@ from typing import Any, Final
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Row,
+    Select,
     Table,
+    bindparam,
     delete,
     exists,
     func,
@@ -36,6 +39,7 @@ from sqlalchemy.dialects.postgresql import insert
 from bridge.orders.order import Patient
 from bridge.orders.patients import DemographicsUpdate, MergePointer
 from bridge.orders.visits import VisitReference, VisitTransfer
+from bridge.store.columns import one_of
 from bridge.store.database import Database
 from bridge.store.merge_chains import merged_through
 from bridge.store.tables import DEMOGRAPHICS, MERGED_PATIENTS, ORDERS, VISIT_TRANSFERS, upsert
@@ -44,16 +48,42 @@ _BATCH: Final = 1000
 _MERGED, _MOVED = MERGED_PATIENTS.c, VISIT_TRANSFERS.c
 
 
+def _of_patients(table: Table, mrn: str, *columns: str) -> Select[Any]:
+    """Return the statement that reads columns of a site's rows with one of several MRNs."""
+    chosen: list[Any] = [table.c[name] for name in columns] or [table]
+    own = (table.c.site == bindparam("site"), one_of(table.c[mrn], "mrns"))
+    return select(*chosen).where(*own)
+
+
+# Constants, because making a statement costs more than executing it.
+_KNOWN: Final = [
+    _of_patients(table, "mrn", "mrn").distinct()
+    for table in (ORDERS, DEMOGRAPHICS, MERGED_PATIENTS)
+]
+_SURVIVORS: Final = _of_patients(MERGED_PATIENTS, "prior_mrn", "prior_mrn", "mrn")
+_MERGED_INTO: Final = _of_patients(MERGED_PATIENTS, "mrn", "prior_mrn")
+_POINTERS: Final = _of_patients(MERGED_PATIENTS, "prior_mrn")
+_DEMOGRAPHICS: Final = _of_patients(DEMOGRAPHICS, "mrn")
+_TRANSFERS: Final = _of_patients(VISIT_TRANSFERS, "prior_mrn")
+
+
 def by_site(patients: Iterable[Patient]) -> Iterator[tuple[str, Sequence[str]]]:
     """
-    Group patients into a site and MRNs, as statements need them.
+    Group patients into a site and its MRNs, as statements need them.
 
     SQLite scans the whole table for `(site, mrn) IN (VALUES …)`.
     """
     for site, own in groupby(sorted(set(patients)), key=itemgetter(0)):
-        mrns = [mrn for _, mrn in own]
-        for start in range(0, len(mrns), _BATCH):
-            yield site, mrns[start : start + _BATCH]
+        yield site, [mrn for _, mrn in own]
+
+
+def _rows(
+    connection: Connection, statement: Select[Any], patients: Iterable[Patient]
+) -> Iterator[tuple[str, Row[Any]]]:
+    """Yield each row of a statement of `_of_patients` with its site."""
+    for site, mrns in by_site(patients):
+        for row in connection.execute(statement, {"site": site, "mrns": mrns}):
+            yield site, row
 
 
 def known_patients(connection: Connection, patients: Iterable[Patient]) -> set[Patient]:
@@ -62,26 +92,17 @@ def known_patients(connection: Connection, patients: Iterable[Patient]) -> set[P
 
     They must not be merged ones.
     """
+    wanted = set(patients)
     return {
-        (site, mrn)
-        for site, mrns in by_site(patients)
-        for table in (ORDERS, DEMOGRAPHICS, MERGED_PATIENTS)
-        for mrn in connection.scalars(
-            select(table.c.mrn).where(table.c.site == site, table.c.mrn.in_(mrns)).distinct()
-        )
+        (site, row.mrn)
+        for statement in _KNOWN
+        for site, row in _rows(connection, statement, wanted)
     }
 
 
 def survivors(connection: Connection, patients: Iterable[Patient]) -> dict[Patient, str]:
     """Return the surviving MRN of each merged patient; others are absent."""
-    query = select(_MERGED.prior_mrn, _MERGED.mrn)
-    return {
-        (site, row.prior_mrn): row.mrn
-        for site, mrns in by_site(patients)
-        for row in connection.execute(
-            query.where(_MERGED.site == site, _MERGED.prior_mrn.in_(mrns))
-        )
-    }
+    return {(site, row.prior_mrn): row.mrn for site, row in _rows(connection, _SURVIVORS, patients)}
 
 
 def current_identifiers(connection: Connection, patients: Iterable[Patient]) -> dict[Patient, str]:
@@ -92,14 +113,9 @@ def current_identifiers(connection: Connection, patients: Iterable[Patient]) -> 
 
 def identifiers(connection: Connection, patients: Iterable[Patient]) -> set[Patient]:
     """Return these patients with all identifiers that were merged into them."""
-    found = set(patients)
-    return found | {
-        (site, mrn)
-        for site, mrns in by_site(found)
-        for mrn in connection.scalars(
-            select(_MERGED.prior_mrn).where(_MERGED.site == site, _MERGED.mrn.in_(mrns))
-        )
-    }
+    known = set(patients)
+    merged = _rows(connection, _MERGED_INTO, known)
+    return known | {*((site, row.prior_mrn) for site, row in merged)}
 
 
 def merge(
@@ -140,10 +156,7 @@ def merge_pointers(
     """Return the pointers of these merged patients; others are absent."""
     return {
         (site, row.prior_mrn): _merge_pointer(row)
-        for site, mrns in by_site(patients)
-        for row in connection.execute(
-            select(MERGED_PATIENTS).where(_MERGED.site == site, _MERGED.prior_mrn.in_(mrns))
-        )
+        for site, row in _rows(connection, _POINTERS, patients)
     }
 
 
@@ -195,15 +208,11 @@ def demographics(
     connection: Connection, patients: Iterable[Patient]
 ) -> dict[Patient, DemographicsUpdate]:
     """Return the latest update of each of these patients; most have none."""
-    known = DEMOGRAPHICS.c
     return {
         (site, row.mrn): DemographicsUpdate(
             site, row.mrn, row.sent_at, json.loads(row.tags), row.clock
         )
-        for site, mrns in by_site(patients)
-        for row in connection.execute(
-            select(DEMOGRAPHICS).where(known.site == site, known.mrn.in_(mrns))
-        )
+        for site, row in _rows(connection, _DEMOGRAPHICS, patients)
     }
 
 
@@ -245,10 +254,7 @@ def find_merges_and_transfers(
             tuple(json.loads(row.echo)),
             row.clock,
         )
-        for site, mrns in by_site(wanted)
-        for row in connection.execute(
-            select(VISIT_TRANSFERS).where(_MOVED.site == site, _MOVED.prior_mrn.in_(mrns))
-        )
+        for site, row in _rows(connection, _TRANSFERS, wanted)
     }
     return survivors(connection, wanted), transfers
 

@@ -40,7 +40,7 @@ ACCOUNTS = metadata.tables["engine_account"]
 
 RandomBytes = Callable[[int], bytes]
 
-# Every request runs this statement; it is built once.
+# Every request runs these statements; they are built once.
 _VALID: Final = (
     select(
         TOKENS.c.id,
@@ -57,6 +57,12 @@ _VALID: Final = (
         or_(TOKENS.c.expires_at.is_(None), TOKENS.c.expires_at > bindparam("now")),
         ACCOUNTS.c.disabled_at.is_(None),
     )
+)
+_STILL_VALID: Final = (
+    select(TOKENS.c.id)
+    .outerjoin(ACCOUNTS, ACCOUNTS.c.id == TOKENS.c.account_id)
+    .where(TOKENS.c.id == bindparam("token_id"), TOKENS.c.revoked_at.is_(None))
+    .where(ACCOUNTS.c.disabled_at.is_(None))
 )
 
 
@@ -192,13 +198,7 @@ def exists(connection: Connection, token_id: int) -> bool:
 
 def still_valid(connection: Connection, caller: Caller) -> bool:
     """True if a token that was valid before is unrevoked and its account is enabled."""
-    query = (
-        select(TOKENS.c.id)
-        .join_from(TOKENS, ACCOUNTS, TOKENS.c.account_id == ACCOUNTS.c.id, isouter=True)
-        .where(TOKENS.c.id == caller.token_id, TOKENS.c.revoked_at.is_(None))
-        .where(ACCOUNTS.c.disabled_at.is_(None))
-    )
-    return connection.execute(query).first() is not None
+    return connection.execute(_STILL_VALID, {"token_id": caller.token_id}).first() is not None
 
 
 def owner_of(connection: Connection, token_id: int) -> tuple[int, str | None]:

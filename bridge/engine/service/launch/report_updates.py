@@ -45,6 +45,7 @@ from bridge.engine.service.reports.files import (
 )
 from bridge.engine.service.signing.prelims import may_own
 from bridge.engine.service.work import ChangeEvent, Work
+from bridge.store.columns import one_of
 
 
 def needs_transfer(report: Report, account_id: int) -> bool:
@@ -105,7 +106,7 @@ def _values_of_patients(tag: str) -> Select[Any]:
         .distinct()
         .where(
             ORDERS.c.site_id == bindparam("site_id"),
-            ORDERS.c.mrn.in_(bindparam("mrns", expanding=True)),
+            one_of(ORDERS.c.mrn, "mrns"),
         )
     )
 
@@ -129,7 +130,7 @@ def order_input(request: LaunchInput, identity: OrderKey) -> OrderInput:
 def known_names(work: Work, site_id: str, mrns: Iterable[str]) -> dict[str, set[str]]:
     """Return the PatientNames that a site has stored for each of these identifiers."""
     found: dict[str, set[str]] = {}
-    values = {"site_id": site_id, "mrns": sorted(set(mrns))}
+    values = {"site_id": site_id, "mrns": set(mrns)}
     for mrn, name in work.connection.execute(_NAMES, values):
         if name:
             found.setdefault(mrn, set()).add(name)
