@@ -60,6 +60,7 @@ _NAMED: Final = _BY_ACCESSION.where(
 _BY_ID: Final[Select[Any]] = select(ORDERS).where(one_of(_ORDER.id, "ids"))
 _SIGNALS_OF: Final[Select[Any]] = select(SIGNALS).where(one_of(_SIGNAL.order_id, "ids"))
 _WITH_SIGNAL: Final = select(_SIGNAL.order_id).where(one_of(_SIGNAL.signal, "signals"))
+_INSERT_SIGNALS: Final = insert(SIGNALS)
 _DELETE_SIGNALS: Final = delete(SIGNALS).where(one_of(_SIGNAL.order_id, "ids"))
 
 
@@ -411,7 +412,7 @@ def _save(connection: Connection, orders: Sequence[Order]) -> None:
         for kind, signal in _signals_of(order)
     ]
     if signals:
-        connection.execute(insert(SIGNALS), signals)
+        connection.execute(_INSERT_SIGNALS, signals)
 
 
 def set_reports(connection: Connection, reports: Mapping[OrderKey, str]) -> None:

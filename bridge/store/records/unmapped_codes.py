@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from bridge.store.database import Database
@@ -79,6 +79,18 @@ class UnmappedCodeRecord:
 
 _CODE = UNKNOWN_CODES.c
 
+# Constants, because making a statement costs more than executing it.
+_CODES_OF_TABLE: Final = select(_CODE.code).where(
+    _CODE.mapping == bindparam("of_mapping"), _CODE.code_table == bindparam("of_table")
+)
+_NEW: Final = insert(UNKNOWN_CODES)
+_LATEST: Final = ("place", "policy", "back", "version", "last_at")
+_COUNT: Final = _NEW.on_conflict_do_update(
+    index_elements=[*UNKNOWN_CODES.primary_key],
+    set_={name: _NEW.excluded[name] for name in _LATEST}
+    | {"count": _CODE["count"] + _NEW.excluded["count"]},
+)
+
 
 def add(database: Database, found: Mapping[CodeKey, CodeUse], now: int) -> None:
     """Count codes that were met. Codes that were not met for ninety days are deleted."""
@@ -86,28 +98,23 @@ def add(database: Database, found: Mapping[CodeKey, CodeUse], now: int) -> None:
         database.serialize(connection, "unknown codes")
         for key in sorted(found):
             use = found[key]
-            latest = {
+            row = {
+                **_limit_names(connection, key)._asdict(),
                 "place": use.place,
                 "policy": use.policy,
                 "back": int(use.back),
                 "version": use.version,
+                "count": use.count,
+                "first_at": now,
                 "last_at": now,
             }
-            row = {**_limit_names(connection, key)._asdict(), "count": use.count, "first_at": now}
-            connection.execute(
-                insert(UNKNOWN_CODES)
-                .values(**row, **latest)
-                .on_conflict_do_update(
-                    index_elements=[*UNKNOWN_CODES.primary_key],
-                    set_={**latest, "count": _CODE.count + use.count},
-                )
-            )
+            connection.execute(_COUNT, row)
         connection.execute(delete(UNKNOWN_CODES).where(_CODE.last_at < now - _RETENTION_MS))
 
 
 def _limit_names(connection: Connection, key: CodeKey) -> CodeKey:
-    of_table = (_CODE.mapping == key.mapping, _CODE.code_table == key.code_table)
-    known = set(connection.scalars(select(_CODE.code).where(*of_table)))
+    of_table = {"of_mapping": key.mapping, "of_table": key.code_table}
+    known = set(connection.scalars(_CODES_OF_TABLE, of_table))
     full = len(known - {UNNAMED}) >= MAX_NAMED_CODES and key.code not in known
     return key._replace(code=UNNAMED) if full else key
 

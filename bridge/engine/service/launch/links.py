@@ -11,7 +11,7 @@ gives the same user; a launch of another user replaces the session.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 from sqlalchemy import Connection, delete, exists, func, insert, or_, select, update
@@ -49,6 +49,7 @@ TOKENS = metadata.tables["engine_access_token"]
 SESSIONS = metadata.tables["engine_browser_session"]
 ACCOUNTS = metadata.tables["engine_account"]
 MEMBERSHIPS = metadata.tables["engine_membership"]
+_INSERT: Final = insert(LINKS)
 
 KEPT_AFTER_EXPIRY_MS = 7 * 24 * 3600 * 1000
 """How long an expired link is stored, so that its bearer learns that it has expired."""
@@ -99,7 +100,7 @@ def issue(
     handles = [new_handle(link_keys.random_bytes) for _ in links]
     if links:
         rows = [_row(link_keys, *pair, now) for pair in zip(links, handles, strict=True)]
-        connection.execute(insert(LINKS), rows)
+        connection.execute(_INSERT, rows)
     return handles
 
 
