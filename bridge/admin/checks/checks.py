@@ -484,7 +484,7 @@ def check_databases(settings: Settings, unreadable: Mapping[str, str]) -> Iterat
         if bridge_url.startswith("sqlite:///"):
             log = message_log_of(sqlite_file(bridge_url))
             if log.exists():
-                yield from _pages(place, f"sqlite:///{log}", _DAMAGED_LOG)
+                yield from _pages(log.name, f"sqlite:///{log}", _DAMAGED_LOG)
         yield from _index_key(settings, bridge_url, migration.BRIDGE_TABLE)
     url = settings.engine_database_url()
     if not settings.engine.is_internal:
