@@ -58,6 +58,7 @@ from mappings.authoring.inference import infer_definition
 from mappings.authoring.trial import (
     FieldDifference,
     Late,
+    Trial,
     compare,
     compare_results,
     deadline,
@@ -159,19 +160,17 @@ def samples_of(
     found: list[MessageSample] = []
     size = 0
     for row in rows:
-        found.append(_stored_sample(database, listeners[row.listener], row))
+        payload = queries.message(database, row.id).payload
+        found.append(_stored_sample(listeners[row.listener], row, payload))
         size += len(found[-1].payload)
         if size >= MAX_SAMPLE_BYTES:
             break
     return found
 
 
-def _stored_sample(
-    database: Database, listener: ListenerSettings, row: MessageRow
-) -> MessageSample:
+def _stored_sample(listener: ListenerSettings, row: MessageRow, payload: bytes) -> MessageSample:
     received = datetime.fromtimestamp(row.received_at / 1000, UTC)
     defaults = ListenerDefaults(listener.site, listener.time_zone, received)
-    payload = queries.message(database, row.id).payload
     return MessageSample(
         f"message {row.id}",
         payload,
@@ -351,12 +350,9 @@ def run_trial(
     result = try_message(mapping, sample.payload, sample.defaults, sample.charset, components=True)
     return {
         **shown,
-        "accepted": result.accepted,
+        **_mapped(result),
         "issues": [issue_json(issue) for issue in result.issues],
         "lanes": list(result.lanes),
-        "events": list(result.events),
-        "used": list(result.used),
-        "unused": list(result.unused),
         "facts": [],
         "hl7": [],
     }
@@ -421,20 +417,22 @@ def mapping_result(
     """
     known = active_settings.current(settings, database).listener
     listener = next((each for each in known if each.name == detail.row.listener), None)
+    nothing = {"accepted": False, "issues": [], "events": [], "used": [], "unused": []}
     if mapping is None or listener is None:
-        return {"accepted": False, "issues": [], "events": [], "used": [], "unused": []}
+        return nothing
     if not is_shown_whole(detail.payload, listener.charset):
-        issues = ["the message has too many fields to be mapped here"]
-        return {"accepted": False, "issues": issues, "events": [], "used": [], "unused": []}
-    received = datetime.fromtimestamp(detail.row.received_at / 1000, UTC)
-    defaults = ListenerDefaults(listener.site, listener.time_zone, received)
-    done = try_message(mapping, detail.payload, defaults, listener.charset, components=True)
+        return {**nothing, "issues": ["the message has too many fields to be mapped here"]}
+    sample = _stored_sample(listener, detail.row, detail.payload)
+    done = try_message(mapping, sample.payload, sample.defaults, sample.charset, components=True)
+    return {**_mapped(done), "issues": [f"{issue}" for issue in done.issues]}
+
+
+def _mapped(trial: Trial) -> dict[str, Any]:
     return {
-        "accepted": done.accepted,
-        "issues": [f"{issue}" for issue in done.issues],
-        "events": list(done.events),
-        "used": list(done.used),
-        "unused": list(done.unused),
+        "accepted": trial.accepted,
+        "events": list(trial.events),
+        "used": list(trial.used),
+        "unused": list(trial.unused),
     }
 
 
