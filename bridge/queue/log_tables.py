@@ -15,6 +15,7 @@ serves any number of rows, so that it is prepared once. Blocking: call from a th
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Final, NamedTuple
@@ -75,7 +76,7 @@ class MessageEdit(NamedTuple):
     reason: str
 
 
-class LogTables:
+class LogTables(ABC):
     """The log of one database. Its transactions yield a cursor of the driver."""
 
     def __init__(self, database: Database) -> None:
@@ -118,21 +119,21 @@ class LogTables:
                 receipts.append(_receipt(arrival, decision, message_id))
         return receipts
 
+    @abstractmethod
     def known(self, cursor: Any, identities: list[int]) -> list[StoredMessage]:
         """Find all messages that have one of these identities."""
-        raise NotImplementedError
 
+    @abstractmethod
     def insert(self, cursor: Any, rows: list[Row]) -> Sequence[int]:
         """Store messages; return their ids in the same order."""
-        raise NotImplementedError
 
+    @abstractmethod
     def retransmitted(self, cursor: Any, ids: list[int]) -> dict[int, tuple[bytes, str]]:
         """Count retransmits; return the stored acknowledgment and code of each message."""
-        raise NotImplementedError
 
+    @abstractmethod
     def add_edit(self, cursor: Any, message_id: int, edit: MessageEdit) -> None:
         """Store who edited a message, in the transaction that stored it."""
-        raise NotImplementedError
 
     def prune(self) -> bool:
         """Delete messages that the queue has durably; return whether some are left."""

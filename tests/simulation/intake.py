@@ -35,6 +35,7 @@ from bridge.queue.log_tables import (
     SQLITE_RETRANSMITTED,
     SQLITE_STORED_ACKS,
     LogTables,
+    MessageEdit,
     Row,
 )
 from bridge.queue.operations import replay_message
@@ -153,6 +154,10 @@ class QueueLog(LogTables):
         cursor.execute(SQLITE_STORED_ACKS.sqlite, {"ids": json.dumps(ids)})
         return {number: (bytes(ack), code) for number, ack, code in cursor.fetchall()}
 
+    @override
+    def add_edit(self, cursor: Any, message_id: int, edit: MessageEdit) -> None:
+        raise AssertionError("no operator edits a message in the simulation")
+
 
 class IntakeParts:
     def __init__(
@@ -213,7 +218,9 @@ class IntakeParts:
         self._is_writing = True
         while self._waiting:
             waiting, self._waiting = self._waiting, []
-            answers = await Threads.LEDGER.run(self._store, [arrival for arrival, _ in waiting])
+            answers = await Threads.MESSAGE_LOG.run(
+                self._store, [arrival for arrival, _ in waiting]
+            )
             for (_, on_stored), answer in zip(waiting, answers, strict=True):
                 on_stored(answer)
             self.worker.notify()
