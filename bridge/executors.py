@@ -35,7 +35,7 @@ class Threads(Enum):
     HEALTH = ("health", 2, 8)
     LEASES = ("leases", 3, 1000)
     INTAKE = ("intake", 6, 10_000)
-    LEDGER = ("ledger", 1, 100)
+    MESSAGE_LOG = ("message log", 1, 100)
     LARGE_ARRIVALS = ("large arrivals", 1, 10_000)
     DELIVERY = ("delivery", 6, 10_000)
     FOLDERS = ("folders", 4, 1000)

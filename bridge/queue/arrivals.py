@@ -1,7 +1,7 @@
 """
 Arrivals, receipts, and the hashes by which messages are found.
 
-No I/O. An arrival is a message with its acknowledgment; the ledger stores both or neither.
+No I/O. An arrival is a message with its acknowledgment; the message log stores both or neither.
 
 Keys are stored as hashes, so that no index, log or error identifies a patient. 64 bits suffice for
 keys that are compared among unfinished messages or messages with one control id. Hashes of patient

@@ -112,7 +112,7 @@ class MessageLog:
             timer.cancel()
         self._timers.clear()
         self._pass_on()
-        await Threads.LEDGER.run(self._close)
+        await Threads.MESSAGE_LOG.run(self._close)
 
     def _close(self) -> None:
         self._tables.close()
@@ -188,7 +188,7 @@ class MessageLog:
     def _write_next(self) -> None:
         if groups := self._next_batch():
             # Without a task: on a busy loop each step of a task waits for an iteration.
-            Threads.LEDGER.executor.submit(self._write_on_thread, groups)
+            Threads.MESSAGE_LOG.executor.submit(self._write_on_thread, groups)
         else:
             self._idle.set()
 
@@ -269,7 +269,7 @@ class MessageLog:
 
     def _begin_pruning(self) -> None:
         del self._timers[self._begin_pruning]
-        Threads.LEDGER.executor.submit(self._prune)
+        Threads.MESSAGE_LOG.executor.submit(self._prune)
 
     def _prune(self) -> None:
         try:

@@ -289,7 +289,7 @@ class AcknowledgmentBuilder:
         """
         Split a message into the records of its parts.
 
-        The first one holds the acknowledgment, and the ledger decides about it for all parts.
+        The first one holds the acknowledgment, and the message log decides about it for all parts.
         """
         if not verdict.parts or whole.state is not QueueState.QUEUED:
             return [whole]

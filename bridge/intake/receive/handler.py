@@ -130,7 +130,7 @@ class IntakeHandler:
     def __init__(
         self,
         policy: ListenerPolicy,
-        ledger: ArrivalStore,
+        message_log: ArrivalStore,
         completions: Completions,
         counter: AckCounter,
         *,
@@ -138,10 +138,10 @@ class IntakeHandler:
         new_id: ControlIdSource,
         sequencer: Sequencer | None = None,
     ) -> None:
-        """`sequencer` checks the sequence numbers of complete frames, in front of the ledger."""
+        """`sequencer` checks the sequence numbers of complete frames, before the message log."""
         self._log = structlog.get_logger("intake").bind(listener=policy.name)
-        self._ledger = ledger
-        self._inbox: ArrivalStore = sequencer or ledger
+        self._message_log = message_log
+        self._inbox: ArrivalStore = sequencer or message_log
         self._completions = completions
         self._counter = counter
         self._clock = clock
@@ -198,14 +198,14 @@ class IntakeHandler:
         if self._abandoned_frames.may_store(now.timestamp()):
             reply = None if isinstance(error, TruncatedFrame) else answer
             arrival = self._acknowledgments.abandoned_frame(head, refusal, reply, now)
-            self._ledger.submit(arrival, self._abandoned_frame_stored)
+            self._message_log.submit(arrival, self._abandoned_frame_stored)
         return answer
 
     def _abandoned_frame_stored(self, receipt: Receipt | BaseException) -> None:
         if isinstance(receipt, BaseException):
             self._report_error(receipt)
         else:
-            self._ledger.acknowledged(receipt.message_id)
+            self._message_log.acknowledged(receipt.message_id)
 
     def _on_stored(
         self, reply: ReplyCallback, message: EvaluatedMessage, stored: Receipt | BaseException

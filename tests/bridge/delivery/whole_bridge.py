@@ -206,9 +206,9 @@ async def open_hospital(
         )
         client = ReportClient(http, TOKEN)
         listening = ListenerPolicy("ris", inbound(), site=SITE)
-        ledger = MessageLog(database)
-        ledger.start(asyncio.get_running_loop())
-        stack.push_async_callback(ledger.stop)
+        message_log = MessageLog(database)
+        message_log.start(asyncio.get_running_loop())
+        stack.push_async_callback(message_log.stop)
 
         async def state_of(message_id: int) -> QueueState:
             return QueueState.DONE
@@ -228,7 +228,7 @@ async def open_hospital(
         ids = count(1)
         handler = IntakeHandler(
             listening,
-            ledger,
+            message_log,
             waiting,
             AckCounter(metrics, "ris"),
             clock=time.moment,

@@ -1,4 +1,4 @@
-"""An intake with a real ledger, and its sender."""
+"""An intake with a real message log, and its sender."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -82,7 +82,7 @@ class RecordingPeer:
         return True
 
 
-class FullLedger:
+class FullMessageLog:
     def submit(self, arrival: Arrival, settle: Callable[[Receipt | BaseException], object]) -> None:
         settle(StoreUnavailable("SQLITE_FULL"))
 
@@ -108,7 +108,7 @@ class FixedCompletion:
 @dataclass
 class IntakeFixture:
     handler: IntakeHandler
-    ledger: MessageLog
+    message_log: MessageLog
     sequencer: Sequencer | None
     front: Callable[[Handler], Handler]
     database: Database
@@ -158,16 +158,16 @@ async def open_intake(
     **changes: Any,
 ) -> AsyncIterator[IntakeFixture]:
     upgrade(database)
-    ledger = MessageLog(database)
-    ledger.start(asyncio.get_running_loop())
+    message_log = MessageLog(database)
+    message_log.start(asyncio.get_running_loop())
     metrics = Metrics()
     listening = replace(listening, **changes)
     sequencer = None
     if numbers is not SequenceNumbers.OFF:
-        sequencer = Sequencer(ledger, SequenceLinks(database, listening.name), numbers)
+        sequencer = Sequencer(message_log, SequenceLinks(database, listening.name), numbers)
     handler = IntakeHandler(
         listening,
-        ledger,
+        message_log,
         completion or FixedCompletion(),
         AckCounter(metrics, listening.name),
         clock=lambda: NOW,
@@ -176,6 +176,8 @@ async def open_intake(
     )
     front = _unwrapped if sequencer is None else partial(_serialized, sequencer)
     try:
-        yield IntakeFixture(handler, ledger, sequencer, front, database, metrics, RecordingPeer())
+        yield IntakeFixture(
+            handler, message_log, sequencer, front, database, metrics, RecordingPeer()
+        )
     finally:
-        await ledger.stop()
+        await message_log.stop()

@@ -286,16 +286,16 @@ def test_renewed_differences(database: Database) -> None:
 
 async def test_the_snapshot(database: Database) -> None:
     """The monitor reads circuits, refused messages and exceptions from the database."""
-    ledger = MessageLog(database)
-    ledger.start(asyncio.get_running_loop())
+    message_log = MessageLog(database)
+    message_log.start(asyncio.get_running_loop())
     for number in range(3):
         arrival = Arrival(
             *("a", number, bytes(16), b"", (), "", "", "", b"", "AE"),
             state=QueueState.REFUSED,
             received_at=NOW - (DAY if number else 0),
         )
-        await accept(ledger, arrival)
-    await ledger.stop()
+        await accept(message_log, arrival)
+    await message_log.stop()
     open_until = {"d": NOW, "gone": NOW, "well": None}
     store_circuits(database, {name: ChannelCircuit(at) for name, at in open_until.items()})
     with database.write() as connection:

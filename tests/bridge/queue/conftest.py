@@ -1,4 +1,4 @@
-"""A migrated database, and a ledger that runs on its own event loop."""
+"""A migrated database, and a message log that runs on its own event loop."""
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
@@ -20,7 +20,7 @@ def store(database: Database) -> Database:
     return database
 
 
-def accept(ledger: MessageLog, arrival: Arrival) -> asyncio.Future[Receipt]:
+def accept(message_log: MessageLog, arrival: Arrival) -> asyncio.Future[Receipt]:
     future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
 
     def settle(receipt: Receipt | BaseException) -> None:
@@ -31,23 +31,25 @@ def accept(ledger: MessageLog, arrival: Arrival) -> asyncio.Future[Receipt]:
         else:
             future.set_result(receipt)
 
-    ledger.submit(arrival, settle)
+    message_log.submit(arrival, settle)
     return future
 
 
 class Intake:
-    """A ledger for tests without an event loop."""
+    """A message log for tests without an event loop."""
 
     def __init__(self, database: Database, runner: asyncio.Runner) -> None:
         self._runner = runner
         self._database = database
-        self.ledger = MessageLog(database)
+        self.message_log = MessageLog(database)
 
     def enqueue(self, *arrivals: Arrival) -> list[Receipt]:
         """Accept arrivals at once, each independently. Raise the first error."""
 
         async def work() -> list[Receipt]:
-            return await asyncio.gather(*(accept(self.ledger, arrival) for arrival in arrivals))
+            return await asyncio.gather(
+                *(accept(self.message_log, arrival) for arrival in arrivals)
+            )
 
         return self._run(work())
 
@@ -64,26 +66,26 @@ class Intake:
         """Accept arrivals at once, and return a receipt or an error for each."""
 
         async def work() -> list[Receipt | BaseException]:
-            futures = (accept(self.ledger, arrival) for arrival in arrivals)
+            futures = (accept(self.message_log, arrival) for arrival in arrivals)
             return await asyncio.gather(*futures, return_exceptions=True)
 
         return self._run(work())
 
     def enqueue_together(self, *arrivals: Arrival) -> Sequence[Receipt]:
         async def work() -> Sequence[Receipt]:
-            return await self.ledger.accept_many(arrivals)
+            return await self.message_log.accept_many(arrivals)
 
         return self._run(work())
 
 
 @pytest.fixture
 def intake(store: Database) -> Iterator[Intake]:
-    """A running ledger on `store`."""
+    """A running message log on `store`."""
     with asyncio.Runner() as runner:
         intake = Intake(store, runner)
-        intake.ledger.start(runner.get_loop())
+        intake.message_log.start(runner.get_loop())
         yield intake
-        runner.run(intake.ledger.stop())
+        runner.run(intake.message_log.stop())
 
 
 @pytest.fixture

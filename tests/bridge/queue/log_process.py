@@ -18,14 +18,14 @@ SENDERS = 20
 
 async def main(url: str, first: int) -> None:
     """Submit orders until the process is killed."""
-    ledger = MessageLog(Database(url))
-    ledger.start(asyncio.get_running_loop())
+    message_log = MessageLog(Database(url))
+    message_log.start(asyncio.get_running_loop())
     numbers = count(first)
 
     async def send() -> None:
         while True:
             number = next(numbers)
-            receipt = await accept(ledger, arrival(f"N{number}", patient=str(number % 50)))
+            receipt = await accept(message_log, arrival(f"N{number}", patient=str(number % 50)))
             sys.stdout.write(f"{number} {receipt.message_id}\n")
             sys.stdout.flush()
 

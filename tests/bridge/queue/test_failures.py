@@ -53,7 +53,7 @@ def _stored(store: Database) -> dict[int, str]:
 
 
 @pytest.mark.slow
-def test_a_killed_ledger(store: Database) -> None:
+def test_a_killed_message_log(store: Database) -> None:
     """Each order reported as stored is stored once, with the reported id."""
     reported: dict[int, int] = {}
     for round_number in range(3):
@@ -99,9 +99,9 @@ def _intake(database: Database) -> Iterator[Intake]:
     upgrade(database)
     with asyncio.Runner() as runner:
         intake = Intake(database, runner)
-        intake.ledger.start(runner.get_loop())
+        intake.message_log.start(runner.get_loop())
         yield intake
-        runner.run(intake.ledger.stop())
+        runner.run(intake.message_log.stop())
     database.dispose()
 
 
@@ -140,7 +140,7 @@ class TestPageLimit:
     def test_full_and_recovered(
         self, small: Intake, database: Database, limit: dict[str, int]
     ) -> None:
-        """The failed message is not stored. With free space the ledger works again."""
+        """The failed message is not stored. With free space the message log works again."""
         stored = _until_full(small)
         assert stored > 0
         assert _count(database) == stored
@@ -165,7 +165,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_file_system(tiny_disk: Path) -> None:
-    """The file system has no block for the log. When one is freed, the ledger works again."""
+    """The file system has no block for the log. When one is freed, the message log works again."""
     ballast = tiny_disk / "ballast"
     ballast.write_bytes(b"x" * 2**20)
     database = Database(f"sqlite:///{tiny_disk / 'bridge.db'}")
@@ -182,16 +182,16 @@ def test_a_full_file_system(tiny_disk: Path) -> None:
 
 
 def test_an_unreachable_database(tmp_path: Path) -> None:
-    """Each arrival fails at once without the server. The ledger does not fail."""
+    """Each arrival fails at once without the server. The message log does not fail."""
     database = Database(f"postgresql+psycopg:///x?host={tmp_path}")
 
     async def scenario() -> list[object]:
-        ledger = MessageLog(database)
-        ledger.start(asyncio.get_running_loop())
+        message_log = MessageLog(database)
+        message_log.start(asyncio.get_running_loop())
         outcomes = await asyncio.gather(
-            accept(ledger, arrival()), accept(ledger, arrival()), return_exceptions=True
+            accept(message_log, arrival()), accept(message_log, arrival()), return_exceptions=True
         )
-        await ledger.stop()
+        await message_log.stop()
         return list(outcomes)
 
     assert all(isinstance(each, StoreUnavailable) for each in asyncio.run(scenario()))

@@ -1,4 +1,4 @@
-"""The ledger stores each message that it reports as stored, once."""
+"""The message log stores each message that it reports as stored, once."""
 
 import asyncio
 import dataclasses
@@ -193,7 +193,7 @@ def test_a_settle_that_raises(intake: Intake) -> None:
                 last.set_result(None)
 
         for settle in (record, fail, record):
-            intake.ledger.submit(arrival(), settle)
+            intake.message_log.submit(arrival(), settle)
         await asyncio.wait_for(last, PATIENCE)
         return calls
 
@@ -226,12 +226,12 @@ def test_stop_stores_waiting_messages(store: Database) -> None:
     """Messages accepted before stop() are stored. Later ones fail, and are not stored."""
 
     async def scenario() -> tuple[int, BaseException]:
-        ledger = MessageLog(store)
-        ledger.start(asyncio.get_running_loop())
-        futures = [accept(ledger, arrival()) for _ in range(50)]
-        await ledger.stop()
+        message_log = MessageLog(store)
+        message_log.start(asyncio.get_running_loop())
+        futures = [accept(message_log, arrival()) for _ in range(50)]
+        await message_log.stop()
         kept = len(await asyncio.gather(*futures))
-        (late,) = await asyncio.gather(accept(ledger, arrival()), return_exceptions=True)
+        (late,) = await asyncio.gather(accept(message_log, arrival()), return_exceptions=True)
         assert isinstance(late, BaseException)
         return kept, late
 
@@ -244,11 +244,11 @@ def test_a_disconnected_sender(store: Database) -> None:
     """A cancelled future affects no others, and its message is stored."""
 
     async def scenario() -> None:
-        ledger = MessageLog(store)
-        ledger.start(asyncio.get_running_loop())
-        accept(ledger, arrival()).cancel()
-        await accept(ledger, arrival())
-        await ledger.stop()
+        message_log = MessageLog(store)
+        message_log.start(asyncio.get_running_loop())
+        accept(message_log, arrival()).cancel()
+        await accept(message_log, arrival())
+        await message_log.stop()
 
     asyncio.run(scenario())
     assert count_of(store) == 2
@@ -257,13 +257,13 @@ def test_a_disconnected_sender(store: Database) -> None:
 def test_callback_of_a_batch(store: Database) -> None:
     """The callback of a batch runs once, after the callbacks of its arrivals."""
     calls: list[str] = []
-    ledger = MessageLog(store, lambda _: calls.append("batch"))
+    message_log = MessageLog(store, lambda _: calls.append("batch"))
 
     async def scenario() -> None:
-        ledger.start(asyncio.get_running_loop())
-        ledger.submit(arrival("A"), lambda receipt: calls.append(type(receipt).__name__))
-        await accept(ledger, arrival("B"))
-        await ledger.stop()
+        message_log.start(asyncio.get_running_loop())
+        message_log.submit(arrival("A"), lambda receipt: calls.append(type(receipt).__name__))
+        await accept(message_log, arrival("B"))
+        await message_log.stop()
 
     asyncio.run(scenario())
     assert calls[0] == "Receipt"
@@ -271,15 +271,15 @@ def test_callback_of_a_batch(store: Database) -> None:
     assert calls[-1] == "batch"
 
 
-def test_a_closed_ledger(store: Database) -> None:
-    """A closed ledger refuses an arrival at once."""
-    ledger = MessageLog(store)
+def test_a_closed_message_log(store: Database) -> None:
+    """A closed message log refuses an arrival at once."""
+    message_log = MessageLog(store)
     replies: list[Receipt | BaseException] = []
 
     async def scenario() -> None:
-        ledger.start(asyncio.get_running_loop())
-        await ledger.stop()
-        ledger.submit(arrival("A"), replies.append)
+        message_log.start(asyncio.get_running_loop())
+        await message_log.stop()
+        message_log.submit(arrival("A"), replies.append)
 
     asyncio.run(scenario())
     assert [type(reply) for reply in replies] == [LogClosed]

@@ -84,7 +84,7 @@ def test_settling(store: Database) -> None:
     assert _touched(plan) == {f"from_{LAST - SIZE}", f"from_{LAST}"}
 
 
-def test_the_ledger(store: Database) -> None:
+def test_the_message_log(store: Database) -> None:
     """Deduplication reads no partition, an acknowledgment the partition of its message."""
     plan = _explained(store, log_tables.POSTGRES_KNOWN, ([1, 2],))
     assert "message_identity_pkey" in plan

@@ -187,9 +187,9 @@ def test_a_retransmit_in_another_partition(store: Database, intake: Intake) -> N
     assert (second.duplicate, second.reused) == (False, True)
     with asyncio.Runner() as runner:
         node = Intake(store, runner)
-        node.ledger.start(runner.get_loop())
+        node.message_log.start(runner.get_loop())
         again = node.enqueue(first, other)
-        runner.run(node.ledger.stop())
+        runner.run(node.message_log.stop())
     assert [each.message_id for each in again] == [receipt.message_id, second.message_id]
     assert all(each.duplicate for each in again)
 

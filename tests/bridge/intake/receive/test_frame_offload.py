@@ -95,7 +95,7 @@ async def test_frames_behind_a_lookup_do_not_wait_for_its_commit(database: Datab
         )
         send = sending(intake, offload)
         # No message can be stored in this time.
-        with (intake.ledger.database or database).write() as connection:
+        with (intake.message_log.database or database).write() as connection:
             if database.dialect == "postgresql":
                 connection.execute(text("LOCK TABLE message IN EXCLUSIVE MODE"))
             replies = [send(order(f"S{number}", "A1"), 1) for number in range(1, 6)]

@@ -35,7 +35,7 @@ from mllp.errors import (
     FramingError,
     TruncatedFrame,
 )
-from tests.bridge.intake.fixture import FixedCompletion, FullLedger, open_intake, order
+from tests.bridge.intake.fixture import FixedCompletion, FullMessageLog, open_intake, order
 from tests.bridge.intake.messages import adt
 from tests.eventually import eventually_async
 
@@ -326,7 +326,7 @@ async def test_an_unknown_outcome_after_the_commit(database: Database) -> None:
 
 async def answers_on_full_disk(database: Database, payload: bytes) -> list[bytes]:
     async with open_intake(database) as intake:
-        intake.handler._inbox = FullLedger()
+        intake.handler._inbox = FullMessageLog()
         return await intake.send(payload)
 
 
@@ -418,7 +418,7 @@ async def test_stored(database: Database, payload: bytes, code: AckCode) -> None
 async def test_not_stored(database: Database) -> None:
     """A message that is not stored gets only the negative block, so it must be sent again."""
     async with open_intake(database, commit_blocks=True) as intake:
-        intake.handler._inbox = FullLedger()
+        intake.handler._inbox = FullMessageLog()
         assert await intake.send(order()) == [NOT_KEPT]
         assert await intake.send(b"BHS|^~\\&|R\r" + order() + b"BTS|1\r") == [NOT_KEPT]
 
