@@ -12,11 +12,11 @@ from tests.acceptance.traced import ACKNOWLEDGED, APPLIED, FILE, SENT, TEXT, tra
 from tests.acceptance.wire import sink
 from tests.eventually import eventually
 
-MOST = {ACKNOWLEDGED: 50, APPLIED: 50, SENT: 85}
+MOST = {ACKNOWLEDGED: 40, APPLIED: 52, SENT: 52}
 """
-Modules of each way. The goals are 28, 45 and 40.
+Modules of each way: 35, 49 and 49 when this was written. The goals are 28, 45 and 40.
 
-Other work of the process counts if it runs at the same time: the report engine is part of it.
+What the tasks of a way start counts, other work at the same time does not.
 """
 
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -31,9 +32,18 @@ SENT = "from its release to the reply to its result"
 Point = tuple[str, str]
 """A module and one of its functions."""
 STORED: Point = ("bridge/intake/receive/handler.py", "_on_stored")
-TOLD: Point = ("bridge/runtime/applying.py", "more")
+CLAIMED: Point = ("bridge/queue/inbox.py", "claim_batch")
 CHANGED: Point = ("bridge/delivery/change_feed.py", "process")
 REPLIED: Point = ("bridge/delivery/reply_policy.py", "read_reply")
+TASKS: Mapping[Point, str] = {
+    ("bridge/queue/worker.py", "_run"): APPLIED,
+    ("bridge/delivery/change_feed.py", "_run"): SENT,
+    ("bridge/delivery/courier.py", "_run"): SENT,
+}
+"""The tasks of a way. Other work that runs at the same time does not count."""
+
+_task_of: ContextVar[str] = ContextVar("_task_of", default="")
+"""The way of the current task; what it starts, on the loop or on a thread, inherits it."""
 
 
 def traced(arguments: Sequence[str], env: Mapping[str, str], output: Path, errors: Path) -> Running:
@@ -53,29 +63,39 @@ class Trace:
         self._way = ""
         self.found: dict[str, set[str]] = {}
         self.active = False
+        self._applied = False
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
         code = frame.f_code
         if not self.active or event not in {"call", "return"} or not (module := self._module(code)):
             return
         point = (module, code.co_name)
-        if event == "return":
-            if point == STORED and self._way == ACKNOWLEDGED:
-                self._way = ""  # the service process goes on
-            return
+        if event == "call":
+            self._enter(point, frame)
+        elif point == STORED and self._way == ACKNOWLEDGED:
+            self._way = ""  # the service process goes on
+
+    def _enter(self, point: Point, frame: FrameType) -> None:
+        module, _ = point
+        if point in TASKS:
+            _task_of.set(TASKS[point])
         if not self.found and module.startswith("mllp/") and self._has_text(frame):
             self._begin(ACKNOWLEDGED)
-        elif not self.found and point == TOLD:
-            self._begin(APPLIED)
-        elif self._way == APPLIED and module.startswith("bridge/engine/"):
-            self._way = ""
-        elif self._way in {"", SENT} and point == CHANGED and APPLIED in self.found:
+        elif point == CLAIMED and self._way in {"", APPLIED} and not self._applied:
+            self._begin(APPLIED)  # again for each claim, until one has a message
+        elif self._way == APPLIED == _task_of.get() and module.startswith("bridge/engine/"):
+            self._way, self._applied = "", True
+        elif point == CHANGED and self._way in {"", SENT} and self._applied:
             self._begin(SENT)  # again for each page, until one has a release
-        if self._way and not module.startswith((*BACKGROUND, "bridge/engine/")):
-            self.found[self._way].add(module)
+        self._count(module)
         if self._way == SENT and point == REPLIED:
             self._way = "done"
             self.found["done"] = set()
+
+    def _count(self, module: str) -> None:
+        belongs = self._way in {ACKNOWLEDGED, _task_of.get()}
+        if self._way and belongs and not module.startswith((*BACKGROUND, "bridge/engine/")):
+            self.found[self._way].add(module)
 
     def _begin(self, way: str) -> None:
         self._way = way

@@ -39,7 +39,7 @@ TUTORIAL = ROOT / "docs" / "tutorial" / "index.md"
 FOLDER = ROOT / "docs" / "tutorial"
 WRITE = os.environ.get("REPORT_BRIDGE_WRITE_PICTURES") == "1"
 COLOURS = 256
-ADOPTERS = 2  # intake and delivery, each logs it
+ADOPTERS = 3  # receiving, applying and delivery, each logs it
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def picture(page: Page, name: str) -> None:
 
 
 def wait_for_activation(console: MappingConsole) -> None:
-    """Wait until intake and delivery use the first activation."""
+    """Wait until all parts of the service use the first activation."""
     eventually(lambda: console.house.log().count(" activation applied ") >= ADOPTERS)
 
 
