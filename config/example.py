@@ -120,7 +120,7 @@ def render_new() -> str:
 def _keys(section: str, model: type[BaseModel], values: dict[str, Any]) -> Iterator[str]:
     # The keys of the class itself come before inherited ones.
     for key, field in sorted(
-        model.model_fields.items(), key=lambda each: each[0] not in model.__annotations__
+        model.model_fields.items(), key=lambda item: item[0] not in model.__annotations__
     ):
         if field.deprecated:
             continue
@@ -147,7 +147,7 @@ def _line(section: str, key: str, value: Any, field: FieldInfo) -> str:
 
 def _lifetime(seconds: float) -> str:
     units = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
-    unit, size = next(each for each in units if seconds % each[1] == 0)
+    unit, size = next(choice for choice in units if seconds % choice[1] == 0)
     return f'"{seconds / size:g}{unit}"'
 
 

@@ -92,7 +92,7 @@ def _kind(field: FieldInfo) -> tuple[FieldKind, list[str]]:
         of_choices = get_origin(inner) is Literal
         return (FieldKind.SEVERAL, list(get_args(inner))) if of_choices else (FieldKind.WORDS, [])
     if isinstance(first, type) and issubclass(first, StrEnum):
-        return FieldKind.CHOICE, [each.value for each in first]
+        return FieldKind.CHOICE, [member.value for member in first]
     if first is float:
         return FieldKind.SECONDS, []
     return {bool: FieldKind.YES, int: FieldKind.NUMBER, Path: FieldKind.FILE}.get(

@@ -38,9 +38,9 @@ def make_folder(path: Path) -> None:
     while not path.exists():
         missing.append(path)
         path = path.parent
-    for each in reversed(missing):
+    for folder in reversed(missing):
         with suppress(FileExistsError):  # another process created it
-            each.mkdir(mode=FOLDER_MODE)
+            folder.mkdir(mode=FOLDER_MODE)
 
 
 def open_private(path: Path, flags: int) -> int:
@@ -126,8 +126,8 @@ def _exposures_below(path: Path, owner: int) -> Iterator[Exposure]:
     except OSError as error:
         yield Exposure(path, f"cannot be listed: {error.strerror}", fixable=False)
         return
-    for each in inside:
-        yield from _exposures_below(each, owner)
+    for entry in inside:
+        yield from _exposures_below(entry, owner)
 
 
 def _exposures(path: Path, found: os.stat_result, owner: int) -> Iterator[Exposure]:
@@ -194,11 +194,11 @@ def replace_all(files: Mapping[Path, bytes]) -> None:
         for path, data in files.items():
             make_folder(path.parent)
             temporary[path] = _write_temporary(path, data)
-        for path, each in temporary.items():
-            each.replace(path)
+        for path, replacement in temporary.items():
+            replacement.replace(path)
     finally:
-        for each in temporary.values():
-            each.unlink(missing_ok=True)
+        for replacement in temporary.values():
+            replacement.unlink(missing_ok=True)
     for folder in {path.parent for path in files}:
         sync_folder(folder)
 

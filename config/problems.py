@@ -153,11 +153,11 @@ def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
 def _model(field: FieldInfo) -> type[BaseModel] | None:
     found = [field.annotation]
     while found:
-        each = found.pop()
-        if isinstance(each, type) and get_origin(each) is None and issubclass(each, BaseModel):
-            return each
-        if get_origin(each) is not dict:
-            found += get_args(each)
+        hint = found.pop()
+        if isinstance(hint, type) and get_origin(hint) is None and issubclass(hint, BaseModel):
+            return hint
+        if get_origin(hint) is not dict:
+            found += get_args(hint)
     return None
 
 
@@ -174,5 +174,5 @@ def _example(setting: _Setting) -> str:
 
 
 def _unit(field: FieldInfo | None) -> str:
-    measured = [getattr(each, "func", None) for each in (field.metadata if field else ())]
+    measured = [getattr(item, "func", None) for item in (field.metadata if field else ())]
     return next((unit for read, unit in _UNITS.items() if read in measured), "")

@@ -162,7 +162,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _shared_port_needs_postgresql(self) -> "Settings":
-        shared = [at for at, each in enumerate(self.listener) if each.share_port]
+        shared = [at for at, listener in enumerate(self.listener) if listener.share_port]
         if shared and self.database.url.startswith("sqlite:"):
             place = ("listener", shared[0], "share_port")
             text = "several nodes need PostgreSQL (database.url)"
@@ -196,11 +196,11 @@ def paths_in(value: object) -> Iterator[Path]:
     if isinstance(value, Path):
         yield value
     elif isinstance(value, BaseModel):
-        for _, each in value:  # unlike getattr, without warnings for deprecated settings
-            yield from paths_in(each)
+        for _, member in value:  # unlike getattr, without warnings for deprecated settings
+            yield from paths_in(member)
     elif isinstance(value, list | dict):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from paths_in(each)
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from paths_in(item)
 
 
 def _resolved(url: str, home: Path) -> str:
@@ -262,7 +262,7 @@ def parse(text: str, home: Path, file: Path) -> Settings:
             if problem.location or not repeated
         ]
         raise SettingsError(
-            [*(_mistake(each, text, file) for each in problems), *repeated]
+            [*(_mistake(problem, text, file) for problem in problems), *repeated]
         ) from error
     # A BRIDGE_HOME in the environment must not change the folder of the file.
     return settings.model_copy(update={"home": home.absolute()})
@@ -313,7 +313,10 @@ def valid_settings(home: Path) -> Settings | None:
         except EnvironmentMistake:
             return None
         except ValidationError as error:
-            places = [each["loc"] or each.get("ctx", {}).get("loc", ()) for each in error.errors()]
+            places = [
+                mistake["loc"] or mistake.get("ctx", {}).get("loc", ())
+                for mistake in error.errors()
+            ]
             for place in sorted(places, key=str, reverse=True):
                 _remove(values, place)
             values = _compact(values)
@@ -374,7 +377,7 @@ def _remove(values: Any, place: Sequence[Any]) -> None:
 def _compact(values: Any) -> Any:
     """Remove None from lists."""
     if isinstance(values, dict):
-        return {key: _compact(each) for key, each in values.items()}
+        return {key: _compact(value) for key, value in values.items()}
     if isinstance(values, list):
         return [_compact(value) for value in values if value is not None]
     return values

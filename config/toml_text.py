@@ -124,7 +124,7 @@ class _Reader:
         found = (
             _Token(str(match.lastgroup), match[0], match.start()) for match in _TOKEN.finditer(text)
         )
-        self._left = [each for each in found if each.kind != "space"]
+        self._left = [token for token in found if token.kind != "space"]
         self._left.reverse()  # popped from the end
         self._counts: dict[Location, int] = {}
 
@@ -234,7 +234,7 @@ def _unreadable(error: tomllib.TOMLDecodeError, text: str, file: Path) -> Mistak
 
 def _longest(text: str, characters: str) -> str:
     runs = re.finditer(f"[{re.escape(characters)}]+", text)
-    found = max(runs, key=lambda each: len(each[0]), default=None)
+    found = max(runs, key=lambda run: len(run[0]), default=None)
     return line_and_column(text, found.start() if found else 0)
 
 

@@ -87,7 +87,7 @@ def read_folder(folder: Path) -> Sources:
     real = folder.resolve()
     files = [
         *folder.glob("*.yaml"),
-        *(each for each in folder.glob("*.py") if each.resolve().is_relative_to(real)),
+        *(path for path in folder.glob("*.py") if path.resolve().is_relative_to(real)),
         *folder.glob(f"{FOLDER}*.csv"),
         *folder.glob("include/*.yaml"),
     ]

@@ -149,7 +149,7 @@ class Admission:
         source = source_of(host)
         if host and 0 < self._per_source <= self.count_by_source[source]:
             own = [connection for connection in self.connections if connection.source == source]
-            idle = (each for each in own if _is_settled_idle(each, now))
+            idle = (connection for connection in own if _is_settled_idle(connection, now))
             if not _evict_one(idle, self.count_by_source, [self]):
                 return AdmissionRefusal.SOURCE_LIMIT
         if self._is_full and not self._make_room(source, now):
@@ -194,7 +194,7 @@ class Admission:
             return False
         for activity in (ConnectionActivity.IDLE, ConnectionActivity.UNFINISHED):
             found = (connection for one in listeners for connection in one.connections)
-            candidates = (each for each in found if each.activity is activity)
+            candidates = (connection for connection in found if connection.activity is activity)
             if _evict_one(_displaceable(candidates, counts, own, now), counts, listeners):
                 return True
         self._refused_from, self._refused_at = own, now
@@ -218,7 +218,9 @@ def _evict_one(
     listeners: Iterable[Admission],
 ) -> bool:
     """Close the longest waiting candidate of the source with most connections."""
-    evicted = max(candidates, key=lambda each: (counts[each.source], -each.since), default=None)
+    evicted = max(
+        candidates, key=lambda candidate: (counts[candidate.source], -candidate.since), default=None
+    )
     if evicted is None:
         return False
     for listener in listeners:
@@ -308,8 +310,12 @@ class FrameBudget:
         while self.used > self.limit:
             heaviest = max(self._by_source, key=self._by_source.__getitem__)
             refused = max(
-                (each for each in self._charged if each.source == heaviest and each.unfinished),
-                key=lambda each: each.unfinished,
+                (
+                    candidate
+                    for candidate in self._charged
+                    if candidate.source == heaviest and candidate.unfinished
+                ),
+                key=lambda candidate: candidate.unfinished,
                 default=None,
             )
             lighter = self._by_source[account.source] < self._by_source[heaviest]
@@ -324,17 +330,21 @@ class FrameBudget:
             return
         self._waking, promised = True, 0
         try:
-            while (each := self._first_with_room(promised)) is not None:
+            while (account := self._first_with_room(promised)) is not None:
                 promised += RESERVE
-                self._resume(each)
+                self._resume(account)
             if self._over_limit is None and self._waiting:
-                self._over_limit = min(self._waiting, key=lambda each: self._by_source[each.source])
+                self._over_limit = min(
+                    self._waiting, key=lambda account: self._by_source[account.source]
+                )
                 self._resume(self._over_limit)
         finally:
             self._waking = False
 
     def _first_with_room(self, promised: int) -> "MemoryAccount | None":
-        return next((each for each in self._waiting if self._has_room(each, promised)), None)
+        return next(
+            (account for account in self._waiting if self._has_room(account, promised)), None
+        )
 
     def _resume(self, account: "MemoryAccount") -> None:
         self._waiting.pop(account, None)

@@ -80,8 +80,8 @@ def _require_depth(value: Any) -> None:
     for _ in range(JSON.depth):
         level = [
             member
-            for each in level
-            for member in (each.values() if type(each) is dict else each)
+            for container in level
+            for member in (container.values() if type(container) is dict else container)
             if type(member) in _NESTING
         ]
         if not level:
@@ -254,7 +254,7 @@ def read_zip(data: bytes) -> dict[str, str]:
         raise DocumentRefused(f"the ZIP has more than {PACKAGE.count} files")
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
-            entries = [each for each in archive.infolist() if _is_content(each)]
+            entries = [entry for entry in archive.infolist() if _is_content(entry)]
             _require_limits(entries)
             return {entry.filename: _text(archive, entry) for entry in entries}
     except DocumentRefused:

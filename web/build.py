@@ -143,14 +143,14 @@ def _alone() -> Iterator[None]:
 
 
 def _remove_files_older_than(moment: float) -> None:
-    for path in [each for each in BUILT.rglob("[!.]*") if each.is_file()]:
+    for path in [file for file in BUILT.rglob("[!.]*") if file.is_file()]:
         if path.stat().st_mtime < moment:
             path.unlink()
 
 
 def _sources() -> Iterator[Path]:
     for folder, folders, names in os.walk(WEB):
-        folders[:] = [each for each in folders if each not in ("node_modules", "__pycache__")]
+        folders[:] = [name for name in folders if name not in ("node_modules", "__pycache__")]
         yield from (Path(folder) / name for name in names)
 
 

@@ -120,15 +120,15 @@ def _handshake_line(failures: Sequence[Mapping[str, Any]], now: int) -> str:
     recent = [failure for failure in failures if failure["last_at"] > now - DAY]
     if not recent:
         return ""
-    last, count = recent[0], sum(each["count"] for each in recent)
+    last, count = recent[0], sum(row["count"] for row in recent)
     return f"{count} failed, the last with {last['peer']}: {last['reason']}"
 
 
 def _listeners_for_all_sites(active: Settings, database: Database) -> set[str]:
     """Return the listeners with a `site` whose definitions can take another from the message."""
-    listeners = [each for each in active.listener if each.site]
+    listeners = [listener for listener in active.listener if listener.site]
     find = active_sources(active, database)
-    names = {name for each in listeners for name in each.mappings}
+    names = {name for listener in listeners for name in listener.mappings}
     fixed = {name for name in names if _takes_site_of_listener(find(name), name)}
     return {listener.name for listener in listeners if not fixed.issuperset(listener.mappings)}
 
@@ -141,7 +141,7 @@ def _takes_site_of_listener(sources: Sources, name: str) -> bool:
 def charset_of(settings: Settings, database: Database, listener: str) -> str:
     """Return the charset of a listener's messages without MSH-18; UTF-8 for a removed listener."""
     known = current(settings, database).listener
-    return next((each.charset for each in known if each.name == listener), "utf-8")
+    return next((candidate.charset for candidate in known if candidate.name == listener), "utf-8")
 
 
 def require_channel(home: Path, kind: ChannelKind, name: str | None) -> None:

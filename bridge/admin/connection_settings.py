@@ -182,7 +182,7 @@ class Connections:
             "table": None if chosen is None else to_table(chosen),
             "in_force": activation_json(past[0]) if past else None,
             "in_file": find_connection(self._settings, kind, name) is not None,
-            "history": [activation_json(each) for each in past],
+            "history": [activation_json(activation) for activation in past],
         }
 
     def check(self, plan: ProposedConnection) -> Mapping[str, Any]:
@@ -232,7 +232,7 @@ class Connections:
         else:
             plan = ProposedConnection(kind, {**change.table, "name": name}, change.new)
             found = self.check(plan)["mistakes"]
-            self._require_no_mistakes([FieldMistake(**each) for each in found])
+            self._require_no_mistakes([FieldMistake(**mistake) for mistake in found])
         record = active_settings.make_connection_record(kind, name, change.table)
         return self._activate(change, record, ActivationOrigin.ACTIVATE)
 
@@ -309,9 +309,11 @@ class Connections:
         files = active_settings.file_sources(self._settings)
         return next(
             (
-                each
-                for each in chosen
-                if each in drafts and each not in active and f"{each}.yaml" not in files(each)
+                candidate
+                for candidate in chosen
+                if candidate in drafts
+                and candidate not in active
+                and f"{candidate}.yaml" not in files(candidate)
             ),
             "",
         )

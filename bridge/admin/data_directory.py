@@ -48,7 +48,7 @@ def create_data_directory(home: Path) -> tuple[list[Path], list[Path]]:
 
 def _definitions(folder: Traversable, prefix: str) -> list[tuple[str, bytes]]:
     found: list[tuple[str, bytes]] = []
-    for entry in sorted(folder.iterdir(), key=lambda each: each.name):
+    for entry in sorted(folder.iterdir(), key=lambda path: path.name):
         if entry.is_dir() and not entry.name.startswith("_"):
             found += _definitions(entry, f"{prefix}{entry.name}/")
         elif entry.name.endswith((".yaml", ".csv", ".md")):

@@ -49,7 +49,7 @@ from mappings.language.diagnostics import MappingError
 from mappings.language.scope import ListenerDefaults
 from mllp.framing import Frame
 
-STATES: Final = tuple(each.value for each in QueueState)
+STATES: Final = tuple(state.value for state in QueueState)
 """Names of the states of messages and deliveries."""
 
 _PAGE = 5000
@@ -101,7 +101,7 @@ class Selection:
     def is_filtered(self) -> bool:
         """Whether there is any filter. Without one, a slip would select everything."""
         filters = (self.state, self.source, self.since, self.until, self.code)
-        return any(each is not None for each in filters)
+        return any(value is not None for value in filters)
 
     @property
     def chosen_state(self) -> QueueState | None:
@@ -224,7 +224,7 @@ class MessageSubjects:
     def __call__(self, origin: MessageOrigin) -> Subjects:
         """Return the subjects of a message; none if its listener was removed."""
         known = self._active_settings().listener
-        listener = next((each for each in known if each.name == origin.listener), None)
+        listener = next((entry for entry in known if entry.name == origin.listener), None)
         if listener is None:
             return Subjects()
         of_listener = Subjects(frozenset({listener.site}) - {""})
@@ -235,10 +235,10 @@ class MessageSubjects:
         names = [] if mapping else listener.mappings
         mappings = [mapping, *(self.definition(name, "") for name in names)]
         found = Subjects()
-        for each in mappings:
-            if each is not None:
+        for definition in mappings:
+            if definition is not None:
                 with suppress(MessageRefusal, WorkerError):
-                    read = self._read(each, origin.payload, listener.charset, defaults)
+                    read = self._read(definition, origin.payload, listener.charset, defaults)
                     found = Subjects(*(known | new for known, new in zip(found, read, strict=True)))
         return found if found.sites else found._replace(sites=of_listener.sites)
 
@@ -357,7 +357,7 @@ class StoredMessageReplay:
         policy = self._policies.get(listener)
         if policy is None:
             raise StillRefused("its listener is no longer in the settings")
-        section = next(each for each in self._settings.listener if each.name == listener)
+        section = next(entry for entry in self._settings.listener if entry.name == listener)
         checked = policy.with_checks(make_validator(self._settings, section, Metrics()))
         errors: list[BaseException] = []
         return checked, FrameEvaluator(checked, errors.append).evaluate(

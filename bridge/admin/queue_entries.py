@@ -123,7 +123,7 @@ def show_delivery(home: Path, delivery_id: int) -> tuple[dict[str, Any], dict[st
         (row,) = with_reasons(database, [detail.row], with_texts=True)
         found = attempts_of(database, [detail.row], with_texts=True).get(delivery_id, [])
     row["errors"] = reply_errors(detail.reply or b"", with_texts=True)
-    row["attempts_made"] = [with_own_times(each) for each in found]
+    row["attempts_made"] = [with_own_times(attempt) for attempt in found]
     return row, {
         "payload": message_text(detail.payload),
         "reply": message_text(detail.reply),

@@ -42,7 +42,7 @@ class ReportEngine:
         `path` contains the parts of the path, unquoted; the second one is a SiteID.
         """
         site = path[1] if len(path) > 1 else ""
-        quoted = "".join(f"/{quote(each, safe='')}" for each in path)
+        quoted = "".join(f"/{quote(part, safe='')}" for part in path)
         with _answered():
             return _successful(
                 *await self.client.administer(method, quoted, site, body=body, query=query)
@@ -89,7 +89,7 @@ class ReportEngine:
         await self._account("/disable" if disabled else "/enable", {"accountId": account_id})
 
     async def sites(self) -> frozenset[str]:
-        return frozenset(str(each["SiteID"]) for each in await self.call("GET", "sites"))
+        return frozenset(str(site["SiteID"]) for site in await self.call("GET", "sites"))
 
     async def reserve(self, email: str) -> AccountInfo:
         """

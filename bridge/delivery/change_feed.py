@@ -250,7 +250,7 @@ def _with_unused_keys(
     """
     queued: dict[tuple[str, str], int] = {}
     for name in {request.destination for request in requests}:
-        keys = sorted({each.release_key for each in requests if each.destination == name})
+        keys = sorted({request.release_key for request in requests if request.destination == name})
         known = select(_DELIVERY.release_key, _DELIVERY.release_at).where(
             _DELIVERY.destination == name, _DELIVERY.release_key.in_(keys)
         )

@@ -151,16 +151,18 @@ class Composer:
             histories = read_histories(
                 connection, deliveries, destination.name, as_when_queued=as_when_queued
             )
-            found = {each: DeliveryContext(history) for each, history in histories.items()}
-            for each, orders in zip(fresh, find_orders(connection, fresh), strict=True):
-                history = histories[each.delivery_id]
+            found = {
+                delivery_id: DeliveryContext(history) for delivery_id, history in histories.items()
+            }
+            for delivery, orders in zip(fresh, find_orders(connection, fresh), strict=True):
+                history = histories[delivery.delivery_id]
                 needs_sections = history.delivered and uses_sections(
-                    destination, ResultEvent(each.event)
+                    destination, ResultEvent(delivery.event)
                 )
-                sections = read_sent_observations(connection, each) if needs_sections else ()
-                survivors = _survivors(connection, each, orders)
-                has_read = has_restored_read(connection, each)
-                found[each.delivery_id] = DeliveryContext(
+                sections = read_sent_observations(connection, delivery) if needs_sections else ()
+                survivors = _survivors(connection, delivery, orders)
+                has_read = has_restored_read(connection, delivery)
+                found[delivery.delivery_id] = DeliveryContext(
                     history, orders, sections, survivors, has_read
                 )
         return found
@@ -263,9 +265,9 @@ def find_orders(
     """Read the received orders of each delivery; None for an order that was never received."""
     keys = [[key_of(order) for order in delivery.orders["orders"]] for delivery in deliveries]
     reports: defaultdict[OrderKey, set[str]] = defaultdict(set)
-    for each, some in zip(deliveries, keys, strict=True):
+    for delivery, some in zip(deliveries, keys, strict=True):
         for key in some:
-            reports[key].add(each.report_id)
+            reports[key].add(delivery.report_id)
     found = order_index.find_for_delivery(connection, reports)
     return [[found.get(key) for key in some] for some in keys]
 
@@ -274,7 +276,7 @@ def _survivors(
     connection: Connection, delivery: ClaimedDelivery, orders: Sequence[Order | None]
 ) -> dict[int, str]:
     """Return the surviving MRNs, by position, of orders whose patient was merged meanwhile."""
-    keys = [key_of(each) for each in delivery.orders["orders"]]
+    keys = [key_of(listed) for listed in delivery.orders["orders"]]
     moved = {
         position: (key.site, key.mrn)
         for position, (key, order) in enumerate(zip(keys, orders, strict=True))
@@ -320,7 +322,7 @@ def result_orders(
     if not parts:
         return [order]
     first, *others = [replace(order, echo=(*head, *part.lines)) for part in parts]
-    return [first, *(replace(each, placer="", filler="") for each in others)]
+    return [first, *(replace(part, placer="", filler="") for part in others)]
 
 
 def text_fields(

@@ -282,7 +282,9 @@ class Courier:
         limit = 1 if self._breaker.circuit(now) is CircuitState.TRYING else BATCH_SIZE
         claimed = await self._preparation.claim(lambda: self.destination, now, limit)
         self._leases |= {delivery.delivery_id: lease.copy() for delivery in claimed.deliveries}
-        self._unsent |= {each.delivery_id for each in claimed.deliveries if each.is_unsent}
+        self._unsent |= {
+            delivery.delivery_id for delivery in claimed.deliveries if delivery.is_unsent
+        }
         return claimed
 
     async def _wait_for_wakeup(self, seconds: float) -> None:

@@ -115,7 +115,7 @@ def _compiled(
         own = [issue for issue in errors.issues if issue.file == f"{owner}.yaml"]
         if not own:
             raise
-        mistakes = "; ".join(f"{each.path}: {each.message}" for each in own)
+        mistakes = "; ".join(f"{issue.path}: {issue.message}" for issue in own)
         raise NotRendered(destination.name, mistakes) from None
     if not isinstance(compiled, OutboundMapping):
         raise NotOutbound(destination.name, name)
@@ -146,7 +146,7 @@ def make_destination(
     settings: Settings, destination: DestinationSettings, find: SourceFinder | None = None
 ) -> CompiledDestination:
     """Compile a destination. Raises MissingMessage, and as `compile_outbound`."""
-    events = frozenset(ResultEvent(each) for each in destination.events)
+    events = frozenset(ResultEvent(event) for event in destination.events)
     compiled = CompiledDestination(
         name=destination.name,
         mappings=compile_outbound(settings, destination, find),

@@ -162,7 +162,7 @@ def _check_signed(plan: MessagePlan, export: ReleasedTextBody) -> None:
     signed = export.report.signed_at is not None
     if plan.event is ResultEvent.PRELIMINARY and signed:
         raise ReportGone
-    delivered = {each.event for each in plan.context.history.delivered}
+    delivered = {sent.event for sent in plan.context.history.delivered}
     if plan.event is ResultEvent.ADDENDUM and FINAL_EVENTS.isdisjoint(delivered):
         if not signed or len(export.addenda) < plan.addenda:
             raise ReportGone
@@ -222,7 +222,7 @@ class Preparation:
     ) -> ClaimedDeliveries:
         claimed = self._outbox.claim(current().name, now, limit)
         destination = current()  # after the claim: a retry uses what was activated before it
-        intact = [each for each in claimed if not each.is_damaged]
+        intact = [delivery for delivery in claimed if not delivery.is_damaged]
         try:
             contexts = self._composer.look_up(intact, destination) if intact else {}
         except StoreError:
@@ -241,7 +241,7 @@ class Preparation:
                 results[delivery.delivery_id] = planned
         if plans:
             results |= await self._composed(plans)
-        return [(each, results[each.delivery_id]) for each in claimed.deliveries]
+        return [(delivery, results[delivery.delivery_id]) for delivery in claimed.deliveries]
 
     def _plan(
         self, delivery: ClaimedDelivery, claimed: ClaimedDeliveries
@@ -272,12 +272,12 @@ class Preparation:
                 ready.append((plan, content))
             else:
                 results[plan.delivery.delivery_id] = self._failed(plan, content)
-        slow = [each for each in ready if each[0].mapping.needs_thread]
-        written = await asyncio.gather(*(Threads.HOOKS.run(self._write, *each) for each in slow))
+        slow = [pair for pair in ready if pair[0].mapping.needs_thread]
+        written = await asyncio.gather(*(Threads.HOOKS.run(self._write, *pair) for pair in slow))
         messages = {
             plan.delivery.delivery_id: one for (plan, _), one in zip(slow, written, strict=True)
         }
-        quick = [each for each in ready if not each[0].mapping.needs_thread]
+        quick = [pair for pair in ready if not pair[0].mapping.needs_thread]
         self._storing = asyncio.create_task(
             Threads.DELIVERY.run(self._finish, quick, messages, plans)
         )
@@ -299,8 +299,8 @@ class Preparation:
             **written,
             **{plan.delivery.delivery_id: self._write(plan, content) for plan, content in quick},
         }
-        messages = {each: one for each, one in results.items() if isinstance(one, tuple)}
-        failed = {each: one for each, one in results.items() if isinstance(one, DeliveryOutcome)}
+        messages = {key: one for key, one in results.items() if isinstance(one, tuple)}
+        failed = {key: one for key, one in results.items() if isinstance(one, DeliveryOutcome)}
         deliveries = {plan.delivery.delivery_id: plan.delivery for plan in plans}
         return {**failed, **self._store(messages, deliveries)}
 
@@ -333,12 +333,12 @@ class Preparation:
         try:
             kept = self._outbox.store_payloads(messages)
         except StoreUnavailable:
-            return {each: self._unstored(deliveries[each]) for each in messages}
+            return {key: self._unstored(deliveries[key]) for key in messages}
         except StoreError:
             if len(messages) == 1:
-                return {each: self._unstored(deliveries[each]) for each in messages}
-            alone = [self._store({each: one}, deliveries) for each, one in messages.items()]
-            return {each: sent for one in alone for each, sent in one.items()}
+                return {key: self._unstored(deliveries[key]) for key in messages}
+            alone = [self._store({key: one}, deliveries) for key, one in messages.items()]
+            return {key: sent for one in alone for key, sent in one.items()}
         return {
             message: kept.get(message) or give_up(deliveries[message], "not_composed")
             for message in messages

@@ -203,7 +203,7 @@ class Reconciler:
         if is_last_page:
             round_.sites = await Threads.DELIVERY.run(self._sites)
         round_.orders += len(orders) - len(skipped)
-        round_.count(each.code for each in findings)
+        round_.count(finding.code for finding in findings)
         for code in skipped.values():
             round_.count_skipped(code, 1)
         for finding in findings:
@@ -349,11 +349,11 @@ def _differences(
     database: Database, site: str, items: Sequence[Mapping[str, Any]]
 ) -> WorklistDifferences:
     service_reports = {
-        OrderKey(site, str(each.get("PatientMRN")), str(each.get("Accession"))): str(
+        OrderKey(site, str(info.get("PatientMRN")), str(info.get("Accession"))): str(
             item["reportId"]
         )
         for item in items
-        for each in item["clinicalInfo"]
+        for info in item["clinicalInfo"]
     }
     with database.read() as connection:
         known = order_index.states(connection, service_reports)

@@ -227,7 +227,7 @@ def linked_reports(
     An order that is new, or had another report before, is not among them: it had no events yet.
     """
     found = [known[key] for key in record.orders if key in known]
-    same = [each for each in found if each.report_id == seen.report_id == record.report_id]
+    same = [report for report in found if report.report_id == seen.report_id == record.report_id]
     return same or [seen]
 
 
@@ -237,7 +237,7 @@ def common_state(reports: Sequence[KnownReport]) -> KnownReport:
     return replace(
         newest,
         final=all(report.final for report in reports),
-        addenda=min(each.addenda for each in reports),
+        addenda=min(report.addenda for report in reports),
     )
 
 

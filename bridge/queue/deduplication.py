@@ -125,8 +125,8 @@ def _latest(stored: Iterable[StoredMessage]) -> dict[_Key, _Known]:
 def _accepted_contents(known: Mapping[_Key, _Known]) -> dict[int, set[int]]:
     """Return the contents by identity; a refused message has not used its control id."""
     contents: dict[int, set[int]] = {}
-    for (identity, content), each in known.items():
-        if not each.refused:
+    for (identity, content), earlier in known.items():
+        if not earlier.refused:
             contents.setdefault(identity, set()).add(content)
     return contents
 

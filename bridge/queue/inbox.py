@@ -224,8 +224,8 @@ class Inbox:
             if not any(message_outcome.records for message_outcome in outcomes):
                 raise
         settled = [self._settle_alone(outcome, now) for outcome in outcomes]
-        owned = set[int]().union(*(each.owned for each in settled))
-        return SettlementResult(owned, any(each.unblocked_any for each in settled))
+        owned = set[int]().union(*(settlement.owned for settlement in settled))
+        return SettlementResult(owned, any(settlement.unblocked_any for settlement in settled))
 
     def settle_and_claim(
         self, outcomes: Sequence[MessageOutcome], now: int, limit: int
@@ -282,7 +282,7 @@ class Inbox:
                 self._add_lane(connection, owned_outcome.message_id, owned_outcome.lane)
         # Another worker owns the remaining messages and will write their records.
         if contents := [
-            each.records.content for each in owned_outcomes if each.records is not None
+            outcome.records.content for outcome in owned_outcomes if outcome.records is not None
         ]:
             self._write_records(connection, contents)
         return settled

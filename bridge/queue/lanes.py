@@ -331,7 +331,7 @@ class Lanes:
             return [row.id for row in rows]
         done = set(marked)
         ids = {row.id for row in rows} - {row_id for _, row_id in set(positions) - done}
-        incomplete = sorted(each for each in done if each[1] not in ids)
+        incomplete = sorted(position for position in done if position[1] not in ids)
         execute_rows(connection, self._sql.free_lane, incomplete)
         return [row.id for row in rows if row.id in ids]
 

@@ -234,7 +234,7 @@ class MessageLog:
             for _ in range(_MAX_TRIES):
                 try:
                     receipts = iter(
-                        self._tables.store([each for group in groups for each in group])
+                        self._tables.store([message for group in groups for message in group])
                     )
                     return [[next(receipts) for _ in group] for group in groups]
                 except (Conflict, Lost):

@@ -191,7 +191,7 @@ def _count_overtaken(database: Database, message_id: int, routing: Routing | Non
         if routing is None:
             query = select(MESSAGE.c.lane_1, MESSAGE.c.lane_2).where(MESSAGE.c.id == message_id)
             row = connection.execute(query).first()
-            lanes = tuple(each for each in row or () if each is not None)
+            lanes = tuple(number for number in row or () if number is not None)
         else:
             lanes = routing.lanes
         in_lanes = or_(MESSAGE.c.lane_1.in_(lanes), MESSAGE.c.lane_2.in_(lanes))

@@ -108,7 +108,9 @@ def insert_deliveries(connection: Connection, deliveries: Sequence[NewDelivery])
             execute_sql(connection, POSTGRES_INSERT, binary_arrays(_KINDS, deliveries)).all()
         )
     ids = [execute_sql(connection, SQLITE_DELIVERY, delivery).scalar() for delivery in deliveries]
-    lanes = [(each.lane, number) for each, number in zip(deliveries, ids, strict=True) if number]
+    lanes = [
+        (delivery.lane, number) for delivery, number in zip(deliveries, ids, strict=True) if number
+    ]
     if lanes:
         execute_sql(connection, SQLITE_LANE, lanes, many=True)
     return len(lanes)
@@ -297,7 +299,7 @@ def _lane(request: DeliveryRequest, report_lane: int, open_lanes: OpenLanes) -> 
     own = lane(request.destination, request.report_id, request.order)
     wanted = own if request.order else report_lane
     found = open_lanes.get((request.destination, request.report_id), ())
-    other = [each for each in found if (each == report_lane) is bool(request.order)]
+    other = [open_lane for open_lane in found if (open_lane == report_lane) is bool(request.order)]
     return other[-1] if other else wanted
 
 
@@ -333,12 +335,14 @@ class Outbox:
         requests = list(requests)
         report_lanes = [lane(request.destination, request.report_id) for request in requests]
         # Two nodes that enqueue for the same report must do so one after the other.
-        locks = self._database.serialize_statements(f"outbox {each}" for each in report_lanes)
+        locks = self._database.serialize_statements(
+            f"outbox {report_lane}" for report_lane in report_lanes
+        )
         execute_all(connection, locks)
         open_lanes = _open_lanes(connection, requests)
         rows = [
-            NewDelivery(**new_delivery(each, _lane(each, report_lane, open_lanes), now))
-            for each, report_lane in zip(requests, report_lanes, strict=True)
+            NewDelivery(**new_delivery(request, _lane(request, report_lane, open_lanes), now))
+            for request, report_lane in zip(requests, report_lanes, strict=True)
         ]
         new = insert_deliveries(connection, rows)
         if new:
@@ -384,11 +388,16 @@ class Outbox:
             stored = execute_rows(
                 connection,
                 _STORE_PAYLOAD,
-                [(each, payload, stored_digest(digest(payload))) for each, (payload, _) in rows],
+                [
+                    (row_id, payload, stored_digest(digest(payload)))
+                    for row_id, (payload, _) in rows
+                ],
             )
-            execute_rows(connection, _SET_CONTROL_ID, [(each, name) for each, (_, name) in rows])
+            execute_rows(
+                connection, _SET_CONTROL_ID, [(row_id, name) for row_id, (_, name) in rows]
+            )
             if stored is not None and stored.rowcount == len(rows):
-                return {each: payload for each, (payload, _) in rows}
+                return {row_id: payload for row_id, (payload, _) in rows}
             kept = execute_keys(connection, _READ_PAYLOADS, list(composed)).all()
             return {
                 row.delivery_id: bytes(row.payload)
@@ -407,7 +416,9 @@ class Outbox:
                 if delivery_outcome.delivery_id in owned
             ]
             execute_rows(connection, STORE_REPLY, replies)
-            failed = [failed_attempt(each) for each in outcomes if each.delivery_id in owned]
+            failed = [
+                failed_attempt(outcome) for outcome in outcomes if outcome.delivery_id in owned
+            ]
             attempts.add(connection, filter(None, failed))
             return owned
 

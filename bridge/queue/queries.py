@@ -225,7 +225,7 @@ def in_state(table: TableClause, state: QueueState) -> list[ColumnElement[bool]]
     """
     conditions: list[ColumnElement[bool]] = [table.c.state == _literal(state)]
     if state in ATTENTION:
-        conditions.append(table.c.state.in_([_literal(each) for each in ATTENTION]))
+        conditions.append(table.c.state.in_([_literal(other) for other in ATTENTION]))
     return conditions
 
 

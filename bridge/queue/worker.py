@@ -99,7 +99,7 @@ class InFlightBatches:
         await asyncio.gather(*ending, return_exceptions=True)
 
     def messages(self) -> list[ClaimedMessage]:
-        return [each for batch in self._messages.values() for each in batch]
+        return [message for batch in self._messages.values() for message in batch]
 
     def message_ids(self) -> list[int]:
         return [message.message_id for message in self.messages()]
@@ -219,7 +219,7 @@ class Worker:
         Called three times per lease. Raises StoreError.
         """
         messages, ends_at = self._batches.messages(), self._inbox.lease_from_now()
-        ids = [each.message_id for each in messages]
+        ids = [message.message_id for message in messages]
         extended = await Threads.LEASES.run(self._inbox.extend, ids, self._clock())
         for message in messages:
             if message.message_id in extended and message.lease.is_held:
@@ -341,8 +341,8 @@ class Worker:
                 known,
                 claim_next=engine_reached and self._can_claim_next(len(unsettled) - len(known)),
             )
-        for each in known:
-            unsettled.pop(each.message_id, None)
+        for outcome in known:
+            unsettled.pop(outcome.message_id, None)
 
     def _can_claim_next(self, left: int) -> bool:
         """True if a batch with `left` unsettled messages claims the next one."""

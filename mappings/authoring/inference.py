@@ -80,7 +80,7 @@ class Samples:
                     widths[segment.id] = max(widths.get(segment.id, 0), len(segment))
         paths = [f"{name}-{at}.1" for name, width in widths.items() for at in range(1, width + 1)]
         found = [self.field(path) for path in paths]
-        return [each for each in found if each.filled and not self._is_set_id(each)]
+        return [field for field in found if field.filled and not self._is_set_id(field)]
 
     def _is_set_id(self, field: FieldStatistics) -> bool:
         first = field.path.endswith("-1.1")
@@ -106,7 +106,7 @@ class Samples:
 def _identifiers(group: MessageScope) -> list[str]:
     places = group.visible_positions("PID")
     text = group.message.segment(places[0]).field_text(3) if places else ""
-    return [each for each in cut(text, group.delimiters.repetition) if each]
+    return [identifier for identifier in cut(text, group.delimiters.repetition) if identifier]
 
 
 def _part(text: str, number: int, group: MessageScope) -> str:
@@ -122,9 +122,9 @@ def read_samples(raw: Sequence[bytes]) -> Samples:
     charset, _ = charset_of(raw)
     defaults = ListenerDefaults("", "UTC", datetime.now(UTC))
     messages: list[Message] = []
-    for each in raw:
+    for payload in raw:
         try:
-            messages.append(Message.parse(each, fallback=charset))
+            messages.append(Message.parse(payload, fallback=charset))
         except MessageRefusal:
             continue
     groups = [group for message in messages for group in split_orders(message, defaults)]
@@ -133,13 +133,13 @@ def read_samples(raw: Sequence[bytes]) -> Samples:
 
 def charset_of(raw: Sequence[bytes]) -> tuple[str, str]:
     """Infer the character set from the bytes; return it with the reason."""
-    foreign = [each for each in raw if not each.isascii()]
+    foreign = [payload for payload in raw if not payload.isascii()]
     if not foreign:
         return "utf-8", "All bytes are ASCII: any will do."
-    others = [each for each in foreign if not _is_utf8(each)]
+    others = [payload for payload in foreign if not _is_utf8(payload)]
     if not others:
         return "utf-8", f"{len(foreign)} samples have other letters, all valid UTF-8."
-    seen = {byte for each in others for byte in each if byte > 0x7F}  # noqa: PLR2004  # ASCII
+    seen = {byte for payload in others for byte in payload if byte > 0x7F}  # noqa: PLR2004  # ASCII
     why = f"{len(others)} of {len(foreign)} samples with other letters are no UTF-8"
     if any(byte <= _LAST_C1 for byte in seen):
         return "cp1252", f"{why}; bytes 80 to 9F are letters of Windows-1252 only."
@@ -204,7 +204,7 @@ def _accept(samples: Samples) -> list[str]:
     lines += [f"  messages: [{', '.join(map(_quoted, taken or ['ORM^O01']))}]"]
     names = ("MSH-3.1", "MSH-4.1")
     found_senders = {
-        tuple(each.value(name).strip() for name in names): None for each in samples.messages
+        tuple(message.value(name).strip() for name in names): None for message in samples.messages
     }
     senders = [
         f"    - {{application: {_quoted(application)}, facility: {_quoted(facility)}}}"
@@ -264,19 +264,19 @@ def _accession(samples: Samples) -> tuple[str, list[str], str]:
     total = len(samples.groups)
     fields = [samples.field(path) for path in ACCESSION_PLACES]
 
-    def suits(each: FieldStatistics) -> bool:
-        differs = each.different >= _HALF * each.filled
-        short = each.longest <= _LONGEST_ACCESSION
-        return each.filled >= _HALF * total and differs and short and _is_number(each, total)
+    def suits(field: FieldStatistics) -> bool:
+        differs = field.different >= _HALF * field.filled
+        short = field.longest <= _LONGEST_ACCESSION
+        return field.filled >= _HALF * total and differs and short and _is_number(field, total)
 
     is_chosen: Callable[[FieldStatistics], bool]
-    for is_chosen in (suits, lambda each: each.filled > 0):
-        for each in fields:
-            if is_chosen(each):
-                why = f"{each.path}: {each.describe(total)}, at most {each.longest} characters."
-                fit = [other.path for other in fields if other is not each and suits(other)]
+    for is_chosen in (suits, lambda field: field.filled > 0):
+        for field in fields:
+            if is_chosen(field):
+                why = f"{field.path}: {field.describe(total)}, at most {field.longest} characters."
+                fit = [other.path for other in fields if other is not field and suits(other)]
                 why += f" As good: {', '.join(fit)}." if fit else ""
-                return each.path, _filled(samples, ACCESSION_PLACES, each.path), why
+                return field.path, _filled(samples, ACCESSION_PLACES, field.path), why
     return "", [], "no number in any of the usual places; name its place."
 
 
@@ -309,9 +309,9 @@ def _metadata(samples: Samples) -> list[str]:
     lines = ["", "# Z segments are kept whole; fields that should have a name of their own:"]
     lines += ["metadata:", "  values:"]
     return lines + [
-        f"    {each.path.replace('-', '_').replace('.', '_')}: {each.path}"
-        f"        # {each.describe(total)}; rename it"
-        for each in found
+        f"    {field.path.replace('-', '_').replace('.', '_')}: {field.path}"
+        f"        # {field.describe(total)}; rename it"
+        for field in found
     ]
 
 

@@ -91,7 +91,7 @@ class FieldVariants:
 
 def fields_of(message: Message) -> Iterator[FieldVariants]:
     """Yield each field with a value, except those of the header, which select the definition."""
-    lines = [each.text() for each in message.segments]
+    lines = [line.text() for line in message.segments]
     for at, (segment, number) in enumerate(zip(message.segments, message.numbers, strict=True)):
         if segment.id == HEADER:
             continue
@@ -167,7 +167,7 @@ def sort_parts(
     used: list[str] = []
     unused: list[str] = []
     left = MAX_PARTS
-    marks = [each for each in (message.delimiters.repetition, message.delimiters.component) if each]
+    marks = [mark for mark in (message.delimiters.repetition, message.delimiters.component) if mark]
     for field in fields_of(message):
         separators = sum(field.text.count(mark) for mark in marks)
         if field.place not in places or separators > left:
@@ -528,7 +528,7 @@ def find_dependencies(
     for field in islice(fields_of(message), MAX_FIELDS):
         if late():
             break
-        has_effect = any(differs(each) for each in field.variants())
+        has_effect = any(differs(changed) for changed in field.variants())
         (used if has_effect else unused).append(field.place)
     used_parts, unused_parts = sort_parts(message, frozenset(used), differs)
     contexts = sample_contexts(mapping, reader, raw, defaults, charset)
@@ -552,7 +552,9 @@ def _value_uses(
     for context in contexts:
         whole = mapping.render(context)
         for name, text, others in _changed_values(context):
-            used = any(_rendered_or_none(partial(mapping.render, each)) != whole for each in others)
+            used = any(
+                _rendered_or_none(partial(mapping.render, other)) != whole for other in others
+            )
             before = found.get(name)
             found[name] = ValueUse(name, text, used or (before is not None and before.used))
     return tuple(found.values())

@@ -505,5 +505,5 @@ def _orc(segment: Segment, code: str, separator: bytes) -> bytes:
     kept = [
         fields.get(at, b"") if at in _KEPT_FIELDS else b"" for at in range(2, _KEPT_FIELDS[-1] + 1)
     ]
-    kept = [b"" if is_null(each.decode("latin-1")) else each for each in kept]
+    kept = [b"" if is_null(field.decode("latin-1")) else field for field in kept]
     return separator.join([b"ORC", code.encode("latin-1"), *kept]).rstrip(separator)

@@ -53,7 +53,7 @@ def split(raw: bytes) -> list[bytes] | None:
 def _headers(body: bytes) -> list[tuple[int, bytes]]:
     """Return position and name of all headers and trailers. Raises MalformedMessage."""
     found = islice(_SEGMENT.finditer(body), _MAX_HEADERS + 1)
-    headers = [(each.start(), each.group()) for each in found]
+    headers = [(match.start(), match.group()) for match in found]
     if len(headers) > _MAX_HEADERS:
         raise MalformedMessage(MalformedReason.TOO_MANY_MESSAGES, "BHS")
     return headers

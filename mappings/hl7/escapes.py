@@ -218,9 +218,9 @@ def _decoded(data: bytes, codec: str) -> str | None:
     """Decode the bytes of hexadecimal sequences; None if they have no text."""
     if 0 in data:
         return _decoded_utf_16(data)
-    for each in (codec, "cp1252", "latin-1"):
+    for candidate in (codec, "cp1252", "latin-1"):
         with suppress(UnicodeDecodeError):
-            text = data.decode(each)
+            text = data.decode(candidate)
             controls = {character for character in text if category(character) == "Cc"}
             if text and controls <= _TEXT_CONTROLS:
                 return text

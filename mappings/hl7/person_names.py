@@ -243,7 +243,7 @@ def _letters(text: str) -> str:
 def _spellings(text: str) -> frozenset[str]:
     """Return a text without accents and punctuation, with umlauts as one letter and as two."""
     both = (text.translate(dict(_REDUCED)), text.translate(dict(_EXPANDED)))
-    return frozenset(_plain(each.translate(dict(_REDUCED))) for each in both)
+    return frozenset(_plain(spelling.translate(dict(_REDUCED))) for spelling in both)
 
 
 def _plain(text: str) -> str:
@@ -260,8 +260,8 @@ def _same_family(one: str, other: str) -> bool:
     if not _letters(one) or not _letters(other):
         return False
     first, second = (
-        {_UMLAUT_DIGRAPH.sub(r"\1", spelling) for spelling in _spellings(each)}
-        for each in (one, other)
+        {_UMLAUT_DIGRAPH.sub(r"\1", spelling) for spelling in _spellings(name)}
+        for name in (one, other)
     )
     return not first.isdisjoint(second)
 
@@ -305,7 +305,7 @@ def _words_left(words: Iterable[str], others: Iterable[str]) -> list[str] | None
     """Return the other words that are none of these; None if one of these is missing there."""
     left = list(others)
     for word in words:
-        same = next((each for each in left if _same(word, each)), None)
+        same = next((other for other in left if _same(word, other)), None)
         if same is None:
             return None
         left.remove(same)
@@ -322,14 +322,14 @@ def _same_given(one: tuple[str, ...], other: tuple[str, ...], *, same_id: bool) 
         return False
     shorter, longer = sorted((one[1:], other[1:]), key=len)
     rest = iter(longer)
-    return all(any(_same_word(word, each) for each in rest) for word in shorter)
+    return all(any(_same_word(word, candidate) for candidate in rest) for word in shorter)
 
 
 def _same_word(one: str, other: str) -> bool:
     """True if two words are equal, or one is the initial or abbreviation of the other."""
     if _same(one, other):
         return True
-    shorter, longer = sorted((one, other), key=lambda each: len(_letters(each)))
+    shorter, longer = sorted((one, other), key=lambda word: len(_letters(word)))
     return _is_abbreviation(shorter) and any(
         full.startswith(short) for full in _spellings(longer) for short in _spellings(shorter)
     )
@@ -345,8 +345,8 @@ def _is_abbreviation(word: str) -> bool:
 def _same_suffix(one: _Name, other: _Name) -> bool:
     """Compare generations, which DICOM has at the position of the prefix, and other suffixes."""
     pairs = (
-        [_endings(f"{each.suffix} {each.prefix}") & _GENERATIONS for each in (one, other)],
-        [_endings(each.suffix) - _TITLES for each in (one, other)],
+        [_endings(f"{name.suffix} {name.prefix}") & _GENERATIONS for name in (one, other)],
+        [_endings(name.suffix) - _TITLES for name in (one, other)],
     )
     return all(not first or not second or first == second for first, second in pairs)
 
@@ -358,5 +358,5 @@ def _endings(text: str) -> set[str]:
 
 def _contradict(one: str, other: str) -> bool:
     """True if two titles indicate different sexes. Any other difference is ignored."""
-    first, second = ({_letters(word) for word in each.split()} for each in (one, other))
+    first, second = ({_letters(word) for word in name.split()} for name in (one, other))
     return bool((first & _MALE and second & _FEMALE) or (first & _FEMALE and second & _MALE))

@@ -151,7 +151,7 @@ def refusal_for(
     if senders:
         furthest = max(sender.mismatch(header, fallback) or 0 for sender in senders)
         return UnknownSender(f"MSH-{furthest}")
-    types = {code for each in acceptances for code, _ in each.messages}
+    types = {code for acceptance in acceptances for code, _ in acceptance.messages}
     known = header.message_code in types
     return UnsupportedEvent() if known else UnsupportedMessage()
 
@@ -165,9 +165,7 @@ def compile_acceptance(
     if not messages:
         diagnostics.error(node or place, "accept", "name the messages to accept, such as ORM^O01")
     senders = [_sender(item, diagnostics) for item in _items(entries, "senders", diagnostics)]
-    versions, processing = (
-        _items(entries, each, diagnostics) for each in ("versions", "processing")
-    )
+    versions, processing = (_items(entries, key, diagnostics) for key in ("versions", "processing"))
     return Acceptance(
         frozenset([*messages, *_without_event(messages)]),
         tuple(senders),
@@ -320,7 +318,7 @@ class InboundMapping:
         with suppress(MessageRefusal, RuleFailed):
             if isinstance(self.plan, OrderRules):
                 orders.update(self.plan.order_numbers(scopes))
-        return Subjects(*(frozenset(each - {""}) for each in (sites, patients, orders)))
+        return Subjects(*(frozenset(values - {""}) for values in (sites, patients, orders)))
 
     def order_reply(self, control: str, *, accepted: bool) -> str:
         """Return ORC-1 of the reply to an order control code; '' for a mapping without orders."""

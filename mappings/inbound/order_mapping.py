@@ -74,7 +74,9 @@ def read_identifiers(scope: MessageScope, segment: str, field: int) -> Sequence[
 def _parsed_identifiers(scope: MessageScope, segment: str, field: int) -> list[Identifier]:
     parts = (f"{field}.1", f"{field}.4.1", f"{field}.4.2", f"{field}.5")
     rows = map(scope.message.segment, scope.all_positions(segment))
-    repetitions = [each for row in rows for each in zip(*map(row.values, parts), strict=True)]
+    repetitions = [
+        repetition for row in rows for repetition in zip(*map(row.values, parts), strict=True)
+    ]
     return [
         Identifier(number, namespace.casefold(), universal, kind)
         for number, namespace, universal, kind in [
@@ -102,11 +104,14 @@ def other_numbers(scope: MessageScope, mrn: str) -> tuple[str, ...]:
         if identifier.number == mrn and (identifier.kind or identifier.assigned)
     ]
     others = (
-        each.number
-        for each in found
-        if each.number not in {"", mrn}
-        and (each.kind or each.assigned)
-        and any(each.kind == known.kind and not each.differs_in_authority(known) for known in own)
+        identifier.number
+        for identifier in found
+        if identifier.number not in {"", mrn}
+        and (identifier.kind or identifier.assigned)
+        and any(
+            identifier.kind == known.kind and not identifier.differs_in_authority(known)
+            for known in own
+        )
     )
     return tuple(dict.fromkeys(others))[:MAX_OTHER_NUMBERS]
 
@@ -193,8 +198,8 @@ class LinkRules:
         keys = [(group.mrn, rule(group.scope) if rule else "") for group in groups]
         sizes = Counter(keys)
         anchors: dict[tuple[str, str], str] = {}
-        for each, key in zip(groups, keys, strict=True):
-            anchors.setdefault(key, each.accession)
+        for group, key in zip(groups, keys, strict=True):
+            anchors.setdefault(key, group.accession)
         return [anchors[key] if sizes[key] > 1 else "" for key in keys]
 
 
@@ -328,8 +333,8 @@ class MetadataRules:
             value = rule(scope)
             if value:
                 filled[key] = "" if value == NULL else value
-        for each in self.each:
-            each.fill(scope, filled)
+        for segment_rule in self.each:
+            segment_rule.fill(scope, filled)
         names, kept = scope.message.names, dict[str, list[str]]()
         for position in scope.select_positions(self.keep.has):
             kept.setdefault(names[position], []).append(scope.message.lines.text(position))
@@ -600,7 +605,7 @@ class OrderRules:
             place = scope.locate("ORC-1")
             missing = not self._code("control", scope)
             found.append(MissingField(place) if missing else TableValueNotFound(place))
-        found += [each for rule in self.refusing if (each := rule.refusal(scope)) is not None]
+        found += [refusal for rule in self.refusing if (refusal := rule.refusal(scope)) is not None]
         return found or missing_site(self.tags["SiteID"], scope)
 
     def _event(self, scope: MessageScope, signals: Any) -> OrderEvent:

@@ -104,18 +104,22 @@ def prior_of_same_authority(scope: MessageScope, prior: str, current_mrn: str) -
     MRG-1 with the type of `prior` and the authority of `current_mrn`; None if there is none.
     """
     merged = [identifier for identifier in read_identifiers(scope, "MRG", 1) if identifier.number]
-    with_prior = [each for each in merged if each.number == prior]
+    with_prior = [identifier for identifier in merged if identifier.number == prior]
     current = _current_identifiers(scope, current_mrn)
     if not with_prior:
         return prior
     if same := _of_current_type(merged, with_prior, current):
         return same
-    if any(not _has_other_authority(each, current) for each in with_prior):
+    if any(not _has_other_authority(identifier, current) for identifier in with_prior):
         return prior
-    kinds = {each.kind for each in with_prior}
-    for each in merged:
-        if each.assigned and each.kind in kinds and not _has_other_authority(each, current):
-            return each.number
+    kinds = {identifier.kind for identifier in with_prior}
+    for identifier in merged:
+        if (
+            identifier.assigned
+            and identifier.kind in kinds
+            and not _has_other_authority(identifier, current)
+        ):
+            return identifier.number
     return None
 
 
@@ -123,11 +127,18 @@ def _of_current_type(
     merged: list[Identifier], with_prior: list[Identifier], current: list[Identifier]
 ) -> str:
     """Return the first number of the current type; '' without one or if the prior one has it."""
-    kinds = {each.kind for each in current} - {""}
-    if len(kinds) != 1 or any(each.kind in kinds for each in with_prior):
+    kinds = {identifier.kind for identifier in current} - {""}
+    if len(kinds) != 1 or any(identifier.kind in kinds for identifier in with_prior):
         return ""
     found = (identifier for identifier in merged if identifier.kind in kinds)
-    return next((each.number for each in found if not _has_other_authority(each, current)), "")
+    return next(
+        (
+            identifier.number
+            for identifier in found
+            if not _has_other_authority(identifier, current)
+        ),
+        "",
+    )
 
 
 def _has_other_authority(one: Identifier, current: list[Identifier]) -> bool:
@@ -144,15 +155,15 @@ def other_merged_numbers(scope: MessageScope, prior: str, current_mrn: str) -> l
     current = _current_identifiers(scope, current_mrn)
     chosen = next(
         (
-            each
-            for each in merged
-            if each.number == prior and not _has_other_authority(each, current)
+            identifier
+            for identifier in merged
+            if identifier.number == prior and not _has_other_authority(identifier, current)
         ),
         None,
     )
     if chosen is None or not chosen.kind:
         return []
-    found = [each.number for each in merged if each[1:] == chosen[1:]]
+    found = [identifier.number for identifier in merged if identifier[1:] == chosen[1:]]
     return [number for number in dict.fromkeys(found) if number not in (prior, current_mrn)]
 
 
@@ -281,13 +292,15 @@ class PatientRules:
         return "" if self.prior_name is None else without_null(self.prior_name(scope))
 
     def _refusals(self, scope: MessageScope, action: OrderAction) -> list[MessageRefusal]:
-        found = [each for rule in self.tags.values() if (each := rule.refusal(scope)) is not None]
+        found = [
+            refusal for rule in self.tags.values() if (refusal := rule.refusal(scope)) is not None
+        ]
         found = found or missing_site(self.tags["SiteID"], scope)
         if action is OrderAction.PATIENT_MERGE and not self._foreign_merge(scope):
             prior, place = self._prior(scope), scope.locate(self.prior_place)
             if not prior:
                 found.append(MissingField(place))
-            elif any(len(each) > MAX_VALUE_CHARACTERS for each in self._priors(scope)):
+            elif any(len(number) > MAX_VALUE_CHARACTERS for number in self._priors(scope)):
                 found.append(IdentifierTooLong(place))
             elif prior == self.tags["PatientMRN"].value(scope):
                 found.append(DuplicateKeyIdentifier(place))
@@ -303,8 +316,12 @@ class PatientRules:
         ]
         if not merged:  # a missing field, which is refused
             return ""
-        current = [each for each in read_identifiers(scope, "PID", 3) if each.number]
-        merged_kinds, kinds = ({each.kind for each in some} - {""} for some in (merged, current))
+        current = [
+            identifier for identifier in read_identifiers(scope, "PID", 3) if identifier.number
+        ]
+        merged_kinds, kinds = (
+            {identifier.kind for identifier in some} - {""} for some in (merged, current)
+        )
         return "" if merged_kinds.isdisjoint(kinds) else _OTHER_TYPE
 
     def _events(

@@ -129,14 +129,14 @@ class ProcedureLookup:
     def __init__(self, procedures: Sequence[Procedure]) -> None:
         self._procedures = procedures
         self._positions: dict[tuple[str | None, str | None], int] = {}  # None: any number
-        for position, each in enumerate(procedures):
-            for key in product((each.placer, None), (each.filler, None)):
+        for position, procedure in enumerate(procedures):
+            for key in product((procedure.placer, None), (procedure.filler, None)):
                 self._positions.setdefault(key, position)
 
     def find(self, other: Procedure) -> Procedure | None:
         """Return the first procedure that is the same as `other`."""
         found = map(self._positions.get, _numbers_of_same(other))
-        first = min((each for each in found if each is not None), default=None)
+        first = min((position for position in found if position is not None), default=None)
         return None if first is None else self._procedures[first]
 
 
@@ -154,8 +154,10 @@ class _Unmatched:
         self._known = known
         self._taken: set[int] = set()
         self._positions: dict[tuple[str | None, ...], list[int]] = {}  # the first one is the last
-        for position, each in reversed(list(enumerate(known))):
-            for key in product((each.placer, None), (each.filler, None), (each.code, None)):
+        for position, procedure in reversed(list(enumerate(known))):
+            for key in product(
+                (procedure.placer, None), (procedure.filler, None), (procedure.code, None)
+            ):
                 self._positions.setdefault(key, []).append(position)
         self._counts = {key: len(positions) for key, positions in self._positions.items()}
 
@@ -177,7 +179,7 @@ class _Unmatched:
 
     def left(self) -> list[Procedure]:
         """Return those that were not removed."""
-        return [each for at, each in enumerate(self._known) if at not in self._taken]
+        return [procedure for at, procedure in enumerate(self._known) if at not in self._taken]
 
 
 def split_procedures(echo: Sequence[str], description: str) -> tuple[Lines, list[Procedure]]:
@@ -189,13 +191,13 @@ def split_procedures(echo: Sequence[str], description: str) -> tuple[Lines, list
     if len(descriptions) != len(parts):
         descriptions = [description] * len(parts)
     return head, [
-        _procedure(head, part, each) for part, each in zip(parts, descriptions, strict=True)
+        _procedure(head, part, text) for part, text in zip(parts, descriptions, strict=True)
     ]
 
 
 def _procedure(head: Lines, lines: Lines, description: str) -> Procedure:
     echo = Echo((*head, *lines))
-    placer, filler, code = [_first_value(echo, each) for each in (_PLACER, _FILLER, _CODE)]
+    placer, filler, code = [_first_value(echo, path) for path in (_PLACER, _FILLER, _CODE)]
     return Procedure(lines, placer, filler, code, description)
 
 
@@ -223,7 +225,7 @@ def update_procedures(known: Sequence[Procedure], sent: Sequence[Procedure]) -> 
     """
     lookup = ProcedureLookup(known)
     if len(known) == 1 and not _differ(known[0].placer, sent):
-        return [_completed(each, lookup.find(each)) for each in sent]
+        return [_completed(procedure, lookup.find(procedure)) for procedure in sent]
     unmatched = _Unmatched(known)
     of_same_code = [
         unmatched.take(procedure, procedure.code) if procedure.has_detail else None
@@ -231,12 +233,14 @@ def update_procedures(known: Sequence[Procedure], sent: Sequence[Procedure]) -> 
     ]
     updated: list[Procedure] = []
     matches: list[Procedure | None]
-    for each, before in zip(sent, of_same_code, strict=True):
-        if each.has_detail:
-            matches = [before or unmatched.take(each, None)]
+    for procedure, before in zip(sent, of_same_code, strict=True):
+        if procedure.has_detail:
+            matches = [before or unmatched.take(procedure, None)]
         else:
-            matches = list(iter(partial(unmatched.take, each, None), None))
-        updated += [_described(each, one or lookup.find(each)) for one in matches or [None]]
+            matches = list(iter(partial(unmatched.take, procedure, None), None))
+        updated += [
+            _described(procedure, one or lookup.find(procedure)) for one in matches or [None]
+        ]
     return [*unmatched.left(), *updated]
 
 

@@ -140,7 +140,7 @@ def compile_wildcards(pattern: str) -> Callable[[str], bool]:
     Raises ValueError.
     """
     parts = {"*": ".*", "?": "."}
-    text = "".join(parts.get(each) or re.escape(each) for each in pattern)
+    text = "".join(parts.get(character) or re.escape(character) for character in pattern)
     found = _compiled(rf"(?s)\A(?:{text})\z", case_sensitive=True)
 
     def matches(value: str) -> bool:
@@ -273,7 +273,7 @@ def _warn_if_never_true(
         for candidate in candidates
         if not of_field or (candidate == candidate.strip() and candidate != NULL)
     ]
-    if not any(passes(each) for each in possible):
+    if not any(passes(candidate) for candidate in possible):
         why = _BLANKS if candidates and not possible else _NO_VALUE
         diagnostics.warn(node, "dead", f"never true: {why}")
 

@@ -195,7 +195,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return the closest known name, preferably one with swapped letters; "" if none is close."""
     folded = {option.lower(): option for option in sorted(known)}
-    swapped = [each for each in folded if sorted(each) == sorted(name.lower())]
+    swapped = [option for option in folded if sorted(option) == sorted(name.lower())]
     close = swapped or get_close_matches(name.lower(), folded, n=1)
     return folded[close[0]] if close else ""
 

@@ -92,7 +92,7 @@ def find_hook(
     diagnostics.needs_thread = True
     file = f"{module}{SUFFIX}"
     if file not in sources:
-        known = [each.removesuffix(SUFFIX) for each in sources if each.endswith(SUFFIX)]
+        known = [path.removesuffix(SUFFIX) for path in sources if path.endswith(SUFFIX)]
         diagnostics.error(
             node, "hook", f"there is no file {file} in the hook folder{suggestion(module, known)}"
         )
@@ -105,7 +105,7 @@ def find_hook(
         diagnostics.error(node, "hook", f"{module} cannot be imported: it {error}")
         return None
     if function not in known:
-        hint = suggestion(function, [each for each in known if not each.startswith("_")])
+        hint = suggestion(function, [defined for defined in known if not defined.startswith("_")])
         diagnostics.error(node, "hook", f"{file} defines no function {function!r}{hint}")
         return None
     return MappingHook(module, function, source)

@@ -95,7 +95,7 @@ def _compile_values(
         return lambda scope: []
     segment = paths[0].segment
     after = context.diagnostics.read_texts(entries["after"]) if "after" in entries else [""]
-    readers = [compile_all(paths, after=each, raw=raw) for each in after]
+    readers = [compile_all(paths, after=predecessor, raw=raw) for predecessor in after]
     where = _compile_where(entries, segment, context)
 
     def get(scope: MessageScope) -> list[str]:
@@ -230,7 +230,7 @@ def _compile_mapping(node: YamlNode, context: CompilationContext, *, raw: bool) 
         context.diagnostics.error(node, "rule", f"the rule has no source; give one of {sources}")
     report_without_effect(entries, context.diagnostics)
     chosen = transforms.compile_transforms(entries.get("as"), context.diagnostics)
-    keep = raw or any(each.raw for each in chosen)
+    keep = raw or any(transform.raw for transform in chosen)
     changes: list[Change] = []
     if "extract" in entries:
         changes.append(_extraction(compile_pattern(entries["extract"], context.diagnostics)))
@@ -438,8 +438,8 @@ def report_unreachable(items: Sequence[YamlNode], diagnostics: Diagnostics) -> N
 
 def report_without_effect(entries: dict[str, YamlNode], diagnostics: Diagnostics) -> None:
     for key, needed in _NEEDS.items():
-        if key in entries and not any(each in entries for each in needed):
-            names = " or ".join(f"`{each}`" for each in needed)
+        if key in entries and not any(other in entries for other in needed):
+            names = " or ".join(f"`{other}`" for other in needed)
             diagnostics.warn(entries[key].at_key(), "unused", f"`{key}` needs {names}")
     default = entries.get("default")
     if default is not None and default.value in ("", None):
@@ -469,7 +469,7 @@ def never_has_value(node: YamlNode) -> bool:
     if "const" in entries:
         return not _text(entries["const"])
     below = [entries[key] for key in ("from", "join", "all", "first") if key in entries]
-    return all(never_has_value(each) for each in below) and not {"age", "hook"} & entries.keys()
+    return all(never_has_value(inner) for inner in below) and not {"age", "hook"} & entries.keys()
 
 
 def is_from_listener_only(node: YamlNode) -> bool:

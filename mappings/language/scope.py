@@ -150,7 +150,7 @@ class MessageScope:
         if not found:
             return []
         names = self.message.names
-        return [each for each in (*header.order, *own.order) if names[each] in found]
+        return [position for position in (*header.order, *own.order) if names[position] in found]
 
     def select_lines(self, selects: NamePredicate) -> list[str]:
         """Return the segments with selected names as sent, those of the header first."""
@@ -240,8 +240,8 @@ def require_little_shared(message: Message, scopes: Sequence["MessageScope"]) ->
 
 def _require_at_most(limit: int, sizes: Sequence[int], scopes: Sequence["MessageScope"]) -> None:
     """Raise TooMuchShared if the groups share more; `sizes` has the size of each segment."""
-    headers = {id(each.header): each.header for each in scopes}
-    header_sizes = {key: _total(each.order, sizes) for key, each in headers.items()}
+    headers = {id(scope.header): scope.header for scope in scopes}
+    header_sizes = {key: _total(header.order, sizes) for key, header in headers.items()}
     shared = -sum(sizes)
     for scope in scopes:
         shared += header_sizes[id(scope.header)] + _total(scope.own.order, sizes)

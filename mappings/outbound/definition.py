@@ -53,7 +53,7 @@ def compile_statuses(node: YamlNode, diagnostics: Diagnostics) -> StatusCodes:
         codes = diagnostics.read_mapping(below, CODES)
         if event is not None and (earlier is not None or not after):
             table[event, earlier] = {
-                code: diagnostics.read_text(each) for code, each in codes.items()
+                code: diagnostics.read_text(value) for code, value in codes.items()
             }
     for event, earlier in table:
         if earlier is not None and (event, None) not in table:

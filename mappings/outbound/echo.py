@@ -100,14 +100,20 @@ class Echo:
         if not all_repetitions:
             chosen = chosen[:1]
         if path.component and self.marks.component:
-            chosen = [pick(each, self.marks.component, path.component) for each in chosen]
+            chosen = [
+                pick(repetition, self.marks.component, path.component) for repetition in chosen
+            ]
         coded = [
             translate_field(
-                _no_nulls(each, self.marks), self.marks, self._codec, kind=kind, offset=self._offset
+                _no_nulls(repetition, self.marks),
+                self.marks,
+                self._codec,
+                kind=kind,
+                offset=self._offset,
             )
-            for each in chosen
+            for repetition in chosen
         ]
-        return repeated([each for each in coded if each])
+        return repeated([repetition for repetition in coded if repetition])
 
     def texts(self, path: Path) -> set[str]:
         """Return each component and subcomponent of a field, unescaped."""
@@ -121,7 +127,7 @@ class Echo:
     def segments(self, name: str) -> list[Encoded]:
         """Write all segments with a name in our delimiters."""
         return [
-            segment(name, [translate_untyped(each, self.marks, self._codec) for each in row[1:]])
+            segment(name, [translate_untyped(field, self.marks, self._codec) for field in row[1:]])
             for row in self._rows.get(name, ())
         ]
 

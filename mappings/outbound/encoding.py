@@ -96,8 +96,8 @@ def translate_field(
     parts = cut(raw, theirs.component)[: len(kinds)]
     return components(
         [
-            _component(part, theirs, codec, each, offset)
-            for part, each in zip(parts, kinds, strict=False)
+            _component(part, theirs, codec, component_kind, offset)
+            for part, component_kind in zip(parts, kinds, strict=False)
         ]
     )
 
@@ -192,7 +192,10 @@ def _field(tables: VersionTables, text: str, kind: str) -> str:
     if kind not in tables.types:
         return _first_valued(parts, STANDARD.subcomponent)
     kinds = tables.types[kind]
-    fit = [_fitted_component(tables, part, each) for part, each in zip(parts, kinds, strict=False)]
+    fit = [
+        _fitted_component(tables, part, component_kind)
+        for part, component_kind in zip(parts, kinds, strict=False)
+    ]
     return STANDARD.component.join(fit).rstrip(STANDARD.component)
 
 

@@ -515,7 +515,7 @@ def _write_nothing(_state: RenderState) -> list[Encoded]:
 
 
 def _in_turn(writers: list[Writer]) -> Writer:
-    return lambda state: [each for writer in writers for each in writer(state)]
+    return lambda state: [line for writer in writers for line in writer(state)]
 
 
 def _own_or_echo(own: Variable, echo: Variable | None) -> Variable:
@@ -603,7 +603,7 @@ def _over_orders(inner: Writer) -> Writer:
         if state.style.orders == REPEATED and len(states) > 1:
             states[0].others = tuple(states)
             del states[1:]
-        return [each for one in states for each in inner(one)]
+        return [line for one in states for line in inner(one)]
 
     return write
 

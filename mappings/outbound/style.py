@@ -74,7 +74,7 @@ class SectionCodes:
                 name, taken = opened, []
             taken.append(line)
         parts.append(SectionText(name, tuple(taken)))
-        return [each for part in parts if (each := _trimmed(part)) is not None]
+        return [trimmed for part in parts if (trimmed := _trimmed(part)) is not None]
 
     def code(self, name: str) -> Code:
         """Return OBX-3 of a section: its own code, else that of the whole report."""
@@ -219,9 +219,9 @@ class TextLayout:
         code = self.sections.code
         addenda = [
             ReportSection(
-                ADDENDUM, code(ADDENDUM), number + 1, self._addendum(number, each, context)
+                ADDENDUM, code(ADDENDUM), number + 1, self._addendum(number, addendum, context)
             )
-            for number, each in enumerate(context.addenda, start=1)
+            for number, addendum in enumerate(context.addenda, start=1)
         ]
         if self.is_alone(context):
             return self._newest(context, addenda)
@@ -335,7 +335,7 @@ INTERPRETERS = ("ndl", "xcn", "name")
 TIMES = ("offset", "local")
 ECHOES = ("fields", "whole")
 TEXT = "text"
-CONTENT: Mapping[str, FileFormat] = {each.lower(): each for each in FileFormat}
+CONTENT: Mapping[str, FileFormat] = {file_format.lower(): file_format for file_format in FileFormat}
 METADATA_KEYS = ("send", "skip", "targets")
 EVERY_KEY = "*"
 OBX = "OBX"
@@ -380,7 +380,7 @@ class OutputStyle:
     @property
     def formats(self) -> frozenset[FileFormat]:
         """The file formats that are sent with the text."""
-        return frozenset(CONTENT[each] for each in self.content if each in CONTENT)
+        return frozenset(CONTENT[item] for item in self.content if item in CONTENT)
 
     def target(self, key: str) -> str:
         """Return the target of a Metadata key. The default is `OBX`."""
@@ -452,7 +452,7 @@ def _content(node: YamlNode | None, context: CompilationContext) -> tuple[str, .
     ]
     if not chosen:
         context.diagnostics.error(node, "content", f"name at least one of {', '.join(known)}")
-    return tuple(each for each in chosen if each)
+    return tuple(choice for choice in chosen if choice)
 
 
 def _wanted(node: YamlNode | None, context: CompilationContext) -> Callable[[str], bool]:

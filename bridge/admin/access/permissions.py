@@ -100,7 +100,7 @@ class Grant:
         """The rights in the form that `bridge.authority` compares."""
         held = frozenset(permission.value for permission in self.permissions)
         system = self.role is ConsoleRole.SYSTEM_ADMINISTRATOR
-        lacks = frozenset(each.value for each in Permission) - held if system else frozenset()
+        lacks = frozenset(right.value for right in Permission) - held if system else frozenset()
         return Rights(system, held, self.visible_sites, lacks)
 
     def sees(self, sites: Collection[str]) -> bool:

@@ -229,13 +229,13 @@ def _copy_postgresql(name: str, url: str, folder: Path, report: Report) -> Datab
                 counted = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table))
                 rows[table] = _one(server.execute(counted))
             sequences = {
-                each: list(
+                name: list(
                     server.execute(
-                        sql.SQL("SELECT last_value, is_called FROM {}").format(sql.Identifier(each))
+                        sql.SQL("SELECT last_value, is_called FROM {}").format(sql.Identifier(name))
                     ).fetchone()
                     or ()
                 )
-                for each in _names(server, _SEQUENCES)
+                for name in _names(server, _SEQUENCES)
             }
             revisions = {
                 table: str(
@@ -284,7 +284,7 @@ def _ranges(server: psycopg.Connection[Any]) -> list[list[int]]:
         JOIN pg_class AS c ON c.oid = i.inhrelid WHERE i.inhparent = 'message'::regclass
     """
     found = [partitions.parse_bounds(*row) for row in server.execute(bounds).fetchall()]
-    return sorted([each.low, each.high] for each in found if each is not None)
+    return sorted([bound.low, bound.high] for bound in found if bound is not None)
 
 
 def _names(server: psycopg.Connection[Any], query: str, values: Sequence[str] = ()) -> list[str]:

@@ -116,7 +116,7 @@ def _secret_facts(settings: Settings) -> Facts:
     """Return the files of `secrets`, and the other files that the settings name."""
     folder = settings.home / "secrets"
     files = {path for path in folder.rglob("*") if path.is_file()} if folder.is_dir() else set()
-    files |= {path for each in paths_in(settings) if (path := settings.path(each)).is_file()}
+    files |= {path for value in paths_in(settings) if (path := settings.path(value)).is_file()}
     facts: Facts = {}
     for path in files:
         inside = path.is_relative_to(settings.home)

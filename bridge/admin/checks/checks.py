@@ -168,7 +168,7 @@ def check_home(home: Path) -> list[CheckFinding]:
     )
     found = [*_mappings(home), *(finding for check in checks for finding in check(settings))]
     return sorted(
-        with_positions(home, found), key=lambda each: each.severity is not CheckSeverity.ERROR
+        with_positions(home, found), key=lambda finding: finding.severity is not CheckSeverity.ERROR
     )
 
 
@@ -263,7 +263,7 @@ def _saved_in_console(
     settings: Settings, current: Settings, find_sources: SourceFinder
 ) -> Iterator[CheckFinding]:
     """Check connections saved in the console, and report those that override bridge.toml."""
-    in_file = {(each.kind, each.name): each for each in _connections(settings)}
+    in_file = {(section.kind, section.name): section for section in _connections(settings)}
     for connection in _connections(current):
         before, place = (
             in_file.get((connection.kind, connection.name)),
@@ -451,7 +451,7 @@ def unreadable_databases(settings: Settings) -> dict[str, str]:
     if settings.engine.is_internal:
         urls.append(settings.engine_database_url())
     unreadable = {}
-    for url in dict.fromkeys(each for each in urls if not is_missing(each)):
+    for url in dict.fromkeys(candidate for candidate in urls if not is_missing(candidate)):
         try:
             database = Database(url)
         except (BridgeError, ArgumentError) as error:

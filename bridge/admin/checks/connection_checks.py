@@ -109,7 +109,7 @@ def connection_parts(
         found = listener_parts(settings, listener, find)
         found.append(partial(_require_free_address, settings, listener))
     else:
-        destination = next(each for each in settings.destination if each.name == name)
+        destination = next(section for section in settings.destination if section.name == name)
         found = destination_parts(settings, destination, find)
     return [partial(_build, f"{kind} {name}", part) for part in found]
 

@@ -193,8 +193,8 @@ def _store(
                 connection, version, author.at, author.actor, author.reason, origin
             )
     outbox.describe(
-        before={each.name: each.before for each in done},
-        after={each.name: each.version for each in done},
+        before={change.name: change.before for change in done},
+        after={change.name: change.version for change in done},
     )
     return done
 
@@ -254,23 +254,25 @@ def previous_version(connection: Connection, name: str) -> MappingVersion:
     """
     past = mapping_versions.history(connection, name)
     trail: list[Activation] = []
-    for each in reversed(past):
-        earlier = [at for at, one in enumerate(trail) if one.version == each.version]
-        if each.origin is ActivationOrigin.ROLLBACK and earlier:
+    for activation in reversed(past):
+        earlier = [at for at, one in enumerate(trail) if one.version == activation.version]
+        if activation.origin is ActivationOrigin.ROLLBACK and earlier:
             del trail[earlier[-1] :]
-        trail.append(each)
+        trail.append(activation)
     for activation in reversed(trail[:-1]):
         if activation.version != trail[-1].version:
             return _require_version(connection, name, activation.version)
     active = trail[-1].version if trail else ""
-    others = dict.fromkeys(each.version for each in past if each.version != active)
+    others = dict.fromkeys(entry.version for entry in past if entry.version != active)
     raise NoPreviousVersion(name, active, list(others)[:_MAX_NAMED])
 
 
 def find_version(connection: Connection, name: str, version: str) -> MappingVersion:
     """Return a version by the beginning of its name. Raises NoSuchVersion."""
     known = [
-        each for each in mapping_versions.versions(connection, name) if each.startswith(version)
+        candidate
+        for candidate in mapping_versions.versions(connection, name)
+        if candidate.startswith(version)
     ]
     if len(known) != 1 or len(version) < _SHORTEST_VERSION:
         raise NoSuchVersion(name, version)
@@ -303,7 +305,7 @@ def activate_at_start(settings: Settings, database: Database, now: int) -> list[
         database.serialize(connection, mapping_versions.LOCK)
         before = mapping_versions.active_versions(connection)
         at_start = {
-            name: each for name, each in before.items() if each.origin is ActivationOrigin.START
+            name: entry for name, entry in before.items() if entry.origin is ActivationOrigin.START
         }
         for name, version in versions_by_name.items():
             new = name not in before or name in at_start
@@ -332,8 +334,8 @@ def differing_definitions(settings: Settings, database: Database) -> list[str]:
     with database.read() as connection:
         active = mapping_versions.active_versions(connection)
     found = []
-    for name, each in active.items():
-        if each.origin is ActivationOrigin.START:  # the next start activates the files
+    for name, activation in active.items():
+        if activation.origin is ActivationOrigin.START:  # the next start activates the files
             continue
         sources = file_sources(settings)(name)
         if f"{name}.yaml" not in sources:
@@ -342,6 +344,6 @@ def differing_definitions(settings: Settings, database: Database) -> list[str]:
             compiled, _ = compile_with_files(sources, name)
         except MappingErrors:
             continue
-        if compiled.version != each.version:
+        if compiled.version != activation.version:
             found.append(name)
     return found

@@ -66,9 +66,9 @@ def check_files(home: Path, name: str | None) -> tuple[list[Issue], bool]:
     """
     in_console = _made_in_console(home)
     issues = [] if name in in_console else list(compiler.check(home / "mappings", name))
-    for each, sources in in_console.items():
-        if name in (None, each):
-            issues += drafts.check(sources, each).issues
+    for made, sources in in_console.items():
+        if name in (None, made):
+            issues += drafts.check(sources, made).issues
     return issues, any(issue.severity is IssueSeverity.ERROR for issue in issues)
 
 
@@ -158,7 +158,7 @@ def try_definition(request: TrialRequest) -> Sequence[InboundTrial] | Sequence[O
     if not samples:
         raise UnusableRequest("there is no HL7 message to try")
     if isinstance(mapping, OutboundMapping):
-        return [_outbound_trial(mapping, reader, each) for each in samples]
+        return [_outbound_trial(mapping, reader, sample) for sample in samples]
     validator = None
     if request.validate or request.profile is not None:
         profile = None if request.profile is None else load_profile(request.profile)
@@ -193,8 +193,8 @@ def _release_trials(request: TrialRequest) -> list[OutboundTrial]:
                 previews.compose(request.name, sources, request.destination, request.last)
             )
     return [
-        OutboundTrial(each.label, (each.text,) if each.payload else (), each.reason)
-        for each in composed
+        OutboundTrial(release.label, (release.text,) if release.payload else (), release.reason)
+        for release in composed
     ]
 
 
@@ -208,7 +208,7 @@ def _outbound_trial(
         written = render_samples(mapping, orders, sample.payload, sample.defaults, sample.charset)
     except RuleFailed as failure:
         return OutboundTrial(sample.label, (), str(failure))
-    texts = tuple(each.decode().replace("\r", "\n") for each in written)
+    texts = tuple(message.decode().replace("\r", "\n") for message in written)
     return OutboundTrial(f"{sample.label} (specimen)", texts)
 
 
@@ -306,7 +306,7 @@ def activate(
     ):
         names = names or used_definitions(active_settings.current(settings, database))
         if version:
-            return [activation.rollback(settings, database, each, by, version) for each in names]
+            return [activation.rollback(settings, database, name, by, version) for name in names]
         if draft:
             return [drafts.activate_draft(settings, database, name, by) for name in names]
         return activation.activate_files(settings, database, names, by)
@@ -334,11 +334,11 @@ def assign_definitions(
         record = active_settings.make_list_record(listener, names)
         activation.activate(settings, database, [], by, records=[record])
         current = active_settings.current(settings, database).listener
-    return next(each.mappings for each in current if each.name == listener)
+    return next(entry.mappings for entry in current if entry.name == listener)
 
 
 def history(home: Path, name: str) -> list[dict[str, Any]]:
     """List the activations of a definition, newest first; `in_force` marks the active one."""
     with bridge_database(home) as database, database.read() as connection:
         found = mapping_versions.history(connection, name)
-    return [{**asdict(each), "in_force": at == 0} for at, each in enumerate(found)]
+    return [{**asdict(entry), "in_force": at == 0} for at, entry in enumerate(found)]

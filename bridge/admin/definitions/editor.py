@@ -89,13 +89,13 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
     return {
         "listeners": [
             {
-                "name": each.name,
-                "address": str(each.bind),
-                "mappings": each.mappings,
-                "settings": in_file.get(each.name, each.mappings),
-                "said": _activation(active.get(active_settings.list_record_name(each.name))),
+                "name": listener.name,
+                "address": str(listener.bind),
+                "mappings": listener.mappings,
+                "settings": in_file.get(listener.name, listener.mappings),
+                "said": _activation(active.get(active_settings.list_record_name(listener.name))),
             }
-            for each in current.listener
+            for listener in current.listener
         ],
         "destinations": [
             {
@@ -219,8 +219,8 @@ class DefinitionEditor:
         with self._database.read() as connection:
             active = mapping_versions.active_versions(connection).get(name)
             version = active and mapping_versions.find(connection, name, active.version)
-            drafts = [each for each in mapping_versions.drafts(connection) if each.name == name]
-        own_draft = next((each for each in drafts if each.actor == actor), None)
+            drafts = [known for known in mapping_versions.drafts(connection) if known.name == name]
+        own_draft = next((known for known in drafts if known.actor == actor), None)
         files = file_sources(self._settings)(name)
         if active is None and not drafts and f"{name}.yaml" not in files:
             raise NoSuchItem("there is no such definition")
@@ -233,7 +233,7 @@ class DefinitionEditor:
             "sources": sources,
             "newer": self._newer(name, version.sources if version else {}),
             "draft": {**draft_json(own_draft), "files": draft} if own_draft else None,
-            "others": [draft_json(each) for each in drafts if each is not own_draft],
+            "others": [draft_json(known) for known in drafts if known is not own_draft],
             "used": connections_using(
                 active_settings.current(self._settings, self._database), name
             ),
@@ -268,7 +268,7 @@ class DefinitionEditor:
     def history(self, name: str) -> Sequence[Mapping[str, Any]]:
         """List the activations of a definition, newest first."""
         with self._database.read() as connection:
-            return [activation_json(each) for each in mapping_versions.history(connection, name)]
+            return [activation_json(entry) for entry in mapping_versions.history(connection, name)]
 
     def version(self, name: str, version: str) -> Mapping[str, Any]:
         with as_operator_errors(), self._database.read() as connection:
@@ -387,7 +387,7 @@ class DefinitionEditor:
         known = active_settings.current(self._settings, self._database).listener
         lists = []
         for name in request.listeners:
-            found = next((each.mappings for each in known if each.name == name), None)
+            found = next((section.mappings for section in known if section.name == name), None)
             if found is None:
                 raise active_settings.NoSuchListener(name)
             if request.name not in found:

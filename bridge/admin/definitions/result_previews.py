@@ -103,7 +103,7 @@ class ResultPreviews:
 
     def destinations(self, name: str) -> list[DestinationSettings]:
         known = active_settings.current(self._settings, self._database).destination
-        return [each for each in known if name in destination_definition_names(each)]
+        return [section for section in known if name in destination_definition_names(section)]
 
     async def compose(
         self, name: str, sources: Sources, destination: str = "", limit: int = 10
@@ -123,7 +123,9 @@ class ResultPreviews:
     def _chosen(
         self, name: str, sources: Sources, destination: str, limit: int
     ) -> list[tuple[CompiledDestination, list[ClaimedDelivery]]]:
-        users = [each for each in self.destinations(name) if destination in ("", each.name)]
+        users = [
+            section for section in self.destinations(name) if destination in ("", section.name)
+        ]
         if destination and not users:
             raise NoSuchItem(f"there is no destination {destination} that uses {name}")
         current = active_settings.current(self._settings, self._database)
@@ -185,13 +187,13 @@ class ResultPreviews:
                 planned.append(plan_message(delivery, context, destination))
             except CompositionError as error:
                 planned.append(replace(preview, reason=f"not sent: {error}"))
-        plans = [each for each in planned if isinstance(each, MessagePlan)]
+        plans = [plan for plan in planned if isinstance(plan, MessagePlan)]
         contents = iter(await self._texts.read(plans))
         return [
-            await Threads.CONSOLE.run(self._written, each, next(contents))
-            if isinstance(each, MessagePlan)
-            else each
-            for each in planned
+            await Threads.CONSOLE.run(self._written, plan, next(contents))
+            if isinstance(plan, MessagePlan)
+            else plan
+            for plan in planned
         ]
 
     def _written(self, plan: MessagePlan, content: ReportContent | BaseException) -> ResultPreview:

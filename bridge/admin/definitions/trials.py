@@ -116,7 +116,7 @@ def file_samples(
     for file, is_named in _files(paths):
         messages = messages_in(file.read_bytes())
         if not is_named:
-            messages = [each for each in messages if each.startswith(_MESSAGE_STARTS)]
+            messages = [message for message in messages if message.startswith(_MESSAGE_STARTS)]
         for number, message in enumerate(messages, start=1):
             label = str(file) if len(messages) == 1 else f"{file}#{number}"
             found.append(MessageSample(label, message, defaults, charset, name))
@@ -129,9 +129,9 @@ def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
         if not path.is_dir():
             yield path, True
             continue
-        for each in sorted(path.rglob("*")):
-            if each.is_file():
-                yield each, False
+        for file in sorted(path.rglob("*")):
+            if file.is_file():
+                yield file, False
 
 
 def stored_samples(
@@ -219,12 +219,14 @@ class OrderReaders:
             return None
         compiled = (self._compiled(name) for name in self._names(sample.listener))
         charset = sample.charset
-        return next((each for each in compiled if each and each.accepts(header, charset)), None)
+        return next(
+            (mapping for mapping in compiled if mapping and mapping.accepts(header, charset)), None
+        )
 
     def _names(self, listener: str) -> Sequence[str]:
         known = self._settings.listener
-        chosen = [each for each in known if each.name == listener] or known
-        return list(dict.fromkeys(name for each in chosen for name in each.mappings))
+        chosen = [entry for entry in known if entry.name == listener] or known
+        return list(dict.fromkeys(name for entry in chosen for name in entry.mappings))
 
     def _compiled(self, name: str) -> InboundMapping | None:
         found = check_cached(self._find(name), name)
@@ -289,15 +291,17 @@ def make_comparison(before: Compiled, after: Compiled, reader: OrderReader) -> S
     `reader` returns the definition that reads the orders of a message. Raises NotComparable.
     """
     if isinstance(before, InboundMapping) and isinstance(after, InboundMapping):
-        return lambda each: compare(before, after, each.payload, each.defaults, each.charset)
+        return lambda sample: compare(
+            before, after, sample.payload, sample.defaults, sample.charset
+        )
     if isinstance(before, InboundMapping) or isinstance(after, InboundMapping):
         raise NotComparable("one version is inbound, the other outbound")
 
-    def compare_written(each: MessageSample) -> list[FieldDifference]:
-        orders = reader(each)
+    def compare_written(sample: MessageSample) -> list[FieldDifference]:
+        orders = reader(sample)
         if orders is None:
             return []
-        return compare_results(_render(before, orders, each), _render(after, orders, each))
+        return compare_results(_render(before, orders, sample), _render(after, orders, sample))
 
     return compare_written
 
@@ -370,7 +374,7 @@ def _outbound_result(
             source = (sample.payload, sample.defaults, sample.charset)
             contexts = sample_contexts(mapping, reader, *source)
             rendered = [mapping.render(result_context) for result_context in contexts]
-            written = [each.decode().replace("\r", "\n") for each in rendered]
+            written = [message.decode().replace("\r", "\n") for message in rendered]
             unmapped = [code for context in contexts for code in context.unmapped_codes or ()]
             issues += [issue_json(code.issue) for code in dict.fromkeys(unmapped)]
             facts |= asdict(find_dependencies(mapping, reader, *source, late))
@@ -416,7 +420,7 @@ def mapping_result(
     A message with more fields than are shown is not mapped: it would take seconds.
     """
     known = active_settings.current(settings, database).listener
-    listener = next((each for each in known if each.name == detail.row.listener), None)
+    listener = next((entry for entry in known if entry.name == detail.row.listener), None)
     nothing = {"accepted": False, "issues": [], "events": [], "used": [], "unused": []}
     if mapping is None or listener is None:
         return nothing
@@ -441,7 +445,7 @@ _MAX_SHOWN = 50
 
 def comparison_json(found: ComparisonResult, after: str, *, values: bool) -> Mapping[str, Any]:
     """Return the JSON form of a comparison, with the fields of at most `_MAX_SHOWN` messages."""
-    fields = Counter(each.field for _, differences in found.differing for each in differences)
+    fields = Counter(item.field for _, differences in found.differing for item in differences)
     shown = found.differing[:_MAX_SHOWN]
     return {
         "after": after,
@@ -493,7 +497,7 @@ def comparison_with_active(
         if not after.accepts(header, sample.charset):
             return []
         known = lists.get(sample.listener, ())
-        readers = (each for each in known if each.accepts(header, sample.charset))
+        readers = (mapping for mapping in known if mapping.accepts(header, sample.charset))
         before = next(readers, None)
         if before is None:
             return [FieldDifference("accepted", "no", "yes")]
@@ -623,10 +627,10 @@ class DefinitionTrials:
     def _with_control_id(self, control: str) -> list[MessageSample]:
         wanted = MessageQuery(kind=NumberKind.CONTROL, number=control, limit=_MAX_PER_CONTROL_ID)
         known = active_settings.current(self._settings, self._database).listener
-        listeners = {each.name: each for each in known}
+        listeners = {listener.name: listener for listener in known}
         found = search_messages(self._database, wanted).rows
         return samples_of(
-            self._database, listeners, (each for each in found if each.listener in listeners)
+            self._database, listeners, (row for row in found if row.listener in listeners)
         )
 
     def _sample(self, name: str, message: TrialMessage) -> MessageSample:
@@ -636,8 +640,8 @@ class DefinitionTrials:
         A pasted message has no listener: it gets the defaults of one that uses the definition.
         """
         known = active_settings.current(self._settings, self._database).listener
-        fit = [each for each in known if each.name == message.listener]
-        fit += [each for each in known if name in each.mappings]
+        fit = [section for section in known if section.name == message.listener]
+        fit += [section for section in known if name in section.mappings]
         listener = next(iter([*fit, *known]), None)
         now = datetime.now(UTC)
         if listener is None:

@@ -136,16 +136,18 @@ def plan_activation(
         for planned_connection in connections
         if planned_connection.change is not ChangeKind.UNCHANGED
     ]
-    for each in changed:
-        require_files(settings, each.after)
+    for planned_connection in changed:
+        require_files(settings, planned_connection.after)
     with database.read() as connection:
         active = mapping_versions.active_versions(connection)
     records = tuple(_records(changed, active))
     planned = active_settings.current(settings, database, records)
     known, mapping_files = all_sources(settings, database, ""), mappings_of(files)
     sources = {**known, **mapping_files}
-    for each in changed:
-        parts = connection_checks.connection_parts(planned, each.kind, each.name, lambda _: sources)
+    for planned_connection in changed:
+        parts = connection_checks.connection_parts(
+            planned, planned_connection.kind, planned_connection.name, lambda _: sources
+        )
         for part in parts:
             part()
     definitions = definitions_of(planned, [e.name for e in connections if not e.displaced])

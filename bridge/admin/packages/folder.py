@@ -126,7 +126,7 @@ def plan_connections(
     NotImported for an empty package and for unknown settings.
     """
     known = {key for model in MODELS.values() for key in keys(model)} - {"name"}
-    if unknown := [each for each in keep if each not in known]:
+    if unknown := [key for key in keep if key not in known]:
         raise NotImported(f"connections have no setting {unknown[0]}")
     planned = []
     for kind in ChannelKind:
@@ -340,7 +340,7 @@ def _tables(
 def _value(value: Any) -> str:
     """Return a value as TOML, which is JSON except for tables."""
     if isinstance(value, Mapping):
-        inside = ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items())
+        inside = ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items())
         return f"{{{inside}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
@@ -409,7 +409,9 @@ def read_package(folder: Path) -> Files:
     for path in (folder / FILE, folder / MAPPINGS, *(folder / MAPPINGS).rglob("*")):
         if path.is_symlink():
             raise NotImported(f"{path.relative_to(folder)} is a symbolic link")
-    files = {f"{MAPPINGS}/{name}": each for name, each in read_folder(folder / MAPPINGS).items()}
+    files = {
+        f"{MAPPINGS}/{name}": sources for name, sources in read_folder(folder / MAPPINGS).items()
+    }
     return {**files, FILE: (folder / FILE).read_text("utf-8")}
 
 
@@ -420,8 +422,8 @@ def _plan(home: Path, database: Database, files: Files, keep: Sequence[str]) -> 
     known = load(home)
     planned = plan_connections(known, packaged_settings(known, files[FILE]), keep)
     current = active_settings.current(known, database)
-    for each in (*planned, *displaced_by(current, planned)):
-        _require_of_file(known, current, each)
+    for connection in (*planned, *displaced_by(current, planned)):
+        _require_of_file(known, current, connection)
     for connection in planned:
         if connection.change is not ChangeKind.UNCHANGED:
             require_files(known, connection.after)

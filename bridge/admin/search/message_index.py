@@ -269,7 +269,7 @@ class MessageIndexer:
         found = self._read(new) | (self._read(late) if self._missing else {})
         last, missing = self._progress(sorted(found), now)
         if found:
-            self._write(found, min(last, *(each - 1 for each in missing)) if missing else last)
+            self._write(found, min(last, *(number - 1 for number in missing)) if missing else last)
         self._position, self._missing = last, missing
         return len(found)
 
@@ -304,7 +304,9 @@ class MessageIndexer:
                 gap = range(max(last + 1, identifier - _MAX_GAP), identifier)
                 missing.update((passed, now) for passed in gap)
                 last = identifier
-        recent = [(each, since) for each, since in missing.items() if now - since < MISSING_ID_MS]
+        recent = [
+            (number, since) for number, since in missing.items() if now - since < MISSING_ID_MS
+        ]
         return last, dict(recent[-_MAX_MISSING:])
 
     def _write(self, found: Mapping[int, set[int]], cursor: int) -> None:

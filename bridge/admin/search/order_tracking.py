@@ -126,7 +126,7 @@ def attempts_of(
     """Return the failed attempts and further replies of deliveries, by delivery id."""
     found = of_deliveries(database, [delivery.id for delivery in deliveries])
     return {
-        number: [attempt_view(each, with_texts=with_texts) for each in stored]
+        number: [attempt_view(attempt, with_texts=with_texts) for attempt in stored]
         for number, stored in found.items()
     }
 
@@ -221,8 +221,8 @@ def _resent_as(row: MessageRow, edits: Iterable[Mapping[str, Any]]) -> Iterator[
 
 def _report_steps(orders: Orders) -> Iterator[dict[str, Any]]:
     reports = {order["report_id"]: order for order in orders if order["report_id"]}
-    for report, each in reports.items():
-        yield _step("report", each["changed_at"], name=report, code=each["status"] or "")
+    for report, state in reports.items():
+        yield _step("report", state["changed_at"], name=report, code=state["status"] or "")
 
 
 def delivery_steps(row: DeliveryRow, attempts: Attempts) -> Iterator[dict[str, Any]]:
@@ -230,14 +230,14 @@ def delivery_steps(row: DeliveryRow, attempts: Attempts) -> Iterator[dict[str, A
     about = {"name": row.destination, "delivery": row.id}
     yield _step("composed", row.created_at, code=row.event, **about)
     stored = attempts.get(row.id, ())
-    failed = [each for each in stored if each["kind"] == AttemptKind.ATTEMPT.value]
-    for each in failed:
+    failed = [attempt for attempt in stored if attempt["kind"] == AttemptKind.ATTEMPT.value]
+    for attempt in failed:
         yield _step(
             "attempt",
-            each["at"],
-            code=each["code"],
-            text=each["reason"],
-            retry_at=each["retry_at"],
+            attempt["at"],
+            code=attempt["code"],
+            text=attempt["reason"],
+            retry_at=attempt["retry_at"],
             **about,
         )
     if row.acknowledged_at is not None:
@@ -245,10 +245,10 @@ def delivery_steps(row: DeliveryRow, attempts: Attempts) -> Iterator[dict[str, A
         yield _step("accepted", row.acknowledged_at, **about)
     elif row.state not in _OPEN:
         yield _step(row.state.value, row.settled_at, code=row.code, text=row.detail, **about)
-    for each in stored:
-        if each not in failed:
-            kind = "further_reply" if each["code"] in _POSITIVE else "refused_later"
-            yield _step(kind, each["at"], code=each["code"], text=each["reason"], **about)
+    for attempt in stored:
+        if attempt not in failed:
+            kind = "further_reply" if attempt["code"] in _POSITIVE else "refused_later"
+            yield _step(kind, attempt["at"], code=attempt["code"], text=attempt["reason"], **about)
     if row.state in _OPEN:
         yield _pending_step(row, about, was_tried=bool(failed) or row.sent_at is not None)
 

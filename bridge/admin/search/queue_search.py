@@ -193,7 +193,7 @@ def _with_messages_of(
         sites = subjects_of(origin_of(detail)).sites
         if visible_sites is None or (sites and sites <= visible_sites):
             found[detail.row.id] = detail.row
-    return [found[each] for each in sorted(found, reverse=True)]
+    return [found[row_id] for row_id in sorted(found, reverse=True)]
 
 
 def _orders_of_messages(
@@ -210,7 +210,7 @@ def _orders_of_messages(
         for order in order_tracking.find_orders(database, numbers.order, visible_sites):
             if order["mrn"] in numbers.patient:
                 found[order["site"], order["mrn"], order["accession"]] = order
-    matching = [each for each in found.values() if _has_number(each, number)]
+    matching = [order for order in found.values() if _has_number(order, number)]
     return matching or list(found.values())
 
 
@@ -288,7 +288,7 @@ def search_deliveries(database: Database, query: DeliveryQuery) -> DeliveryPage:
         )
         found = [dict(row) for row in connection.execute(statement).mappings()]
     further = _next_before(found, query.limit, floor)
-    rows = [listed_delivery(each) for each in found if _is_visible(each.pop("orders"), query.sites)]
+    rows = [listed_delivery(row) for row in found if _is_visible(row.pop("orders"), query.sites)]
     return DeliveryPage(rows, further)
 
 
@@ -409,5 +409,5 @@ def accepted_deliveries(database: Database, query: AcceptedDeliveryQuery) -> dic
         found = connection.execute(ranged.order_by(DELIVERY.c.id.desc()).limit(query.limit))
         rows = [dict(row) for row in found.mappings()]
     further = _next_before(rows, query.limit, floor)
-    visible = [each for each in rows if _is_visible(each.pop("orders"), query.sites)]
+    visible = [row for row in rows if _is_visible(row.pop("orders"), query.sites)]
     return {"rows": visible, "further": further}

@@ -131,11 +131,11 @@ class JobContext:
     def move_to_survivor(self, event: OrderEvent) -> None:
         """Move the changed orders of a merged patient to the survivor."""
         prior = (event.site, event.prior_mrn)
-        moved = {key: each for key, each in self.changed.items() if key.patient == prior}
-        for key, each in moved.items():
+        moved = {key: order for key, order in self.changed.items() if key.patient == prior}
+        for key, order in moved.items():
             now = replace(key, mrn=event.mrn)
             del self.changed[key]
-            self.changed.setdefault(now, replace(each, key=now))
+            self.changed.setdefault(now, replace(order, key=now))
 
     def remove(self, key: OrderKey) -> None:
         """Remove an order that was combined with another one."""
@@ -150,7 +150,9 @@ class JobContext:
             replace(order, report_id=self.report_ids.get(order.key, order.report_id))
             for order in self.changed.values()
         ]
-        others = {key: each for key, each in self.report_ids.items() if key not in self.changed}
+        others = {
+            key: report_id for key, report_id in self.report_ids.items() if key not in self.changed
+        }
         return MessageChanges(
             self.job.claimed.message_id,
             orders,

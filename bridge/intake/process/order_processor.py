@@ -136,7 +136,7 @@ class PatientLocks:
         busy = self._locked | stale
         ready: list[MessageJob] = []
         deferred: list[MessageJob] = []
-        for job in sorted(jobs, key=lambda each: each.claimed.message_id):
+        for job in sorted(jobs, key=lambda waiting: waiting.claimed.message_id):
             own = _subjects(job)
             (ready if busy.isdisjoint(own) else deferred).append(job)
             busy |= own
@@ -264,12 +264,12 @@ class OrderProcessor:
     async def _apply_jobs(
         self, jobs: Sequence[MessageJob], prepared: PreparedBatch
     ) -> list[MessageOutcome]:
-        for each, error in prepared.failures:
-            self._log_error(each, error)
+        for job, error in prepared.failures:
+            self._log_error(job, error)
         now = self._repository.now()
         refused = [
-            _with_exception(outcome_of_error(each, error), each, now)
-            for each, error in prepared.failures
+            _with_exception(outcome_of_error(job, error), job, now)
+            for job, error in prepared.failures
         ]
         outcomes = [*prepared.requeued, *refused]
         contexts = JobContext.for_batch(jobs, prepared.index)
@@ -447,7 +447,9 @@ def _record_launch(context: JobContext, task: OrderTask, launched: LaunchRespons
 def _outcome_of(context: JobContext) -> MessageOutcome:
     idle = all(event.action is OrderAction.IGNORE for event in context.job.events)
     event = QueueEvent.IGNORED if idle else QueueEvent.ACCEPTED
-    left_out = idle and any(each.note in NOTES_OF_IGNORED_ORDERS for each in context.job.events)
+    left_out = idle and any(
+        applied.note in NOTES_OF_IGNORED_ORDERS for applied in context.job.events
+    )
     code = context.exception_code or (NOT_IMAGING if left_out else "")
     return MessageOutcome(
         context.job.claimed.message_id, event, code=code, notes=context.notes or None

@@ -128,8 +128,8 @@ def redirect_jobs(
         return [_redirected(job, redirects, {}) for job in jobs]
     to_read = [orders_to_read(job.events, redirects) for job in jobs]
     known = order_index.find(connection, {key for keys, _, _ in to_read for key in keys})
-    patients = {each for _, some, _ in to_read for each in some}
-    numbers = {each for _, _, some in to_read for each in some}
+    patients = {patient for _, some, _ in to_read for patient in some}
+    numbers = {number for _, _, some in to_read for number in some}
     for order in order_index.find_by_number(connection, patients, numbers):
         known.setdefault(order.key, order)
     return [_redirected(job, redirects, known) for job in jobs]
@@ -210,7 +210,7 @@ def _known_order(event: OrderEvent, index: Mapping[OrderKey, Order]) -> Order | 
 
 
 def _with_conflicts(job: MessageJob, index: Index, others: Sequence[Order]) -> MessageJob:
-    found = [(each, orders_of_others(each, index, others)) for each in job.events]
+    found = [(event, orders_of_others(event, index, others)) for event in job.events]
     if not any(orders for _, orders in found):
         return job
     known = [
@@ -240,17 +240,18 @@ def _with_corrections(connection: Connection, jobs: Sequence[MessageJob]) -> Seq
     if not demographics:
         return jobs
     conflicting = {
-        (each.site, each.mrn)
+        (event.site, event.mrn)
         for job in jobs
-        for each in job.events
-        if has_conflicting_name(each, job.source.sent_at, demographics)
+        for event in job.events
+        if has_conflicting_name(event, job.source.sent_at, demographics)
     }
     own = order_index.find_by_patient(connection, conflicting) if conflicting else []
     return [
         replace(
             job,
             events=[
-                with_correction(each, job.source.sent_at, demographics, own) for each in job.events
+                with_correction(event, job.source.sent_at, demographics, own)
+                for event in job.events
             ],
             demographics=demographics,
         )
@@ -288,8 +289,10 @@ def _addressed(
     unknown = [
         order_event for order_event in _order_events(jobs) if not is_known(order_event, index)
     ]
-    numbers = {number for each in unknown for number in numbers_to_look_up(each)}
-    patients = {(each.site, mrn) for each in unknown for mrn in (each.mrn, each.prior_mrn) if mrn}
+    numbers = {number for event in unknown for number in numbers_to_look_up(event)}
+    patients = {
+        (event.site, mrn) for event in unknown for mrn in (event.mrn, event.prior_mrn) if mrn
+    }
     found = order_index.find_by_number(connection, patients, numbers)
     if not found:
         return jobs
@@ -483,7 +486,7 @@ class OrderRepository:
         """Return the outcome that moves a message to the current patient's lane, or None."""
         number, lanes = job.claimed.message_id, job.claimed.lanes
         pairs = zip(job.events, redirected.events, strict=True)
-        moved_to = {(each.site, each.mrn) for was, each in pairs if was.mrn != each.mrn}
+        moved_to = {(event.site, event.mrn) for was, event in pairs if was.mrn != event.mrn}
         other_lanes = {lane(f"{site}|{mrn}") for site, mrn in moved_to} - {*lanes}
         if len(lanes) != 1 or len(other_lanes) != 1:
             return None
@@ -630,7 +633,7 @@ def _redirect_refusal(
 def _moved_to_survivors(connection: Connection, orders: Sequence[Order]) -> Sequence[Order]:
     """Move orders whose patients were merged while they were applied."""
     survivors = patient_records.survivors(
-        connection, {(each.key.site, each.key.mrn) for each in orders}
+        connection, {(order.key.site, order.key.mrn) for order in orders}
     )
     if not survivors:
         return orders

@@ -157,7 +157,7 @@ async def _put_on_worklist(
     after: Order,
 ) -> None:
     listed = any(order.state == OrderState.ORDERED for order in before)
-    differs = not listed or any(each.tags != after.tags for each in before)
+    differs = not listed or any(order.tags != after.tags for order in before)
     if not after.is_open and listed:
         context.notes += await withdraw(worklist.client, after.key)
     elif after.state == OrderState.ORDERED and differs:
@@ -171,7 +171,7 @@ async def reassign_orders(worklist: WorklistClient, context: JobContext) -> None
     """Move orders to the patient that a message names for them. Raises OrderOfOtherPatientError."""
     for before in context.job.conflicts:
         key = before.key
-        event = next(each for each in context.job.events if names_order(each, key))
+        event = next(candidate for candidate in context.job.events if names_order(candidate, key))
         info = {**with_new_patient(before.tags, demographics_of(event)), "PatientMRN": event.mrn}
         echo = replace_identifiers(before.echo, event.echo)
         after = replace(before, key=replace(key, mrn=event.mrn), tags=info, echo=echo)
@@ -332,7 +332,7 @@ async def _apply_patient_event(
         await apply_early_rows(worklist, context, event)
         await _follow_later_moves(worklist, context, event)
         open_orders = OpenOrders(context.index.values())
-        for each in linkable:
+        for order in linkable:
             context.notes += await link_to_group(
-                worklist.client, each, open_orders, context.report_ids
+                worklist.client, order, open_orders, context.report_ids
             )

@@ -66,8 +66,8 @@ class Launcher:
         """
         try:
             by_token: defaultdict[str, list[_Request]] = defaultdict(list)
-            for each in waiting:
-                by_token[self._client.token_of(each[0].site)].append(each)
+            for request in waiting:
+                by_token[self._client.token_of(request[0].site)].append(request)
             chunks = [
                 chunk for group in by_token.values() for chunk in _chunks(group, self._batch_size)
             ]
@@ -173,18 +173,18 @@ def group_to_link(
         return ()
     reports = {
         report_of[member.key].report_id: report_of[member.key]
-        for member in sorted(members, key=lambda each: each.rank)
+        for member in sorted(members, key=lambda open_order: open_order.rank)
         if member.key in report_of
     }
-    ranked = sorted(reports.values(), key=lambda each: _first(each, rank))
-    anchor = next((each for each in ranked if _may_anchor(each)), None)
+    ranked = sorted(reports.values(), key=lambda report: _first(report, rank))
+    anchor = next((report for report in ranked if _may_anchor(report)), None)
     if anchor is None:
         return ()
-    joining = [each for each in ranked if each is not anchor and _may_join(each)]
+    joining = [report for report in ranked if report is not anchor and _may_join(report)]
     chosen = [anchor, *joining]
     if own not in chosen or not joining:
         return ()
-    return tuple(each.orders[0] for each in chosen)
+    return tuple(report.orders[0] for report in chosen)
 
 
 def _first(record: StatusRecordBody, rank: Mapping[OrderKey, tuple[int, int]]) -> tuple[int, int]:
@@ -200,8 +200,8 @@ def has_lost_links(
 
     False if it never shared one: a person linked the group.
     """
-    bound_before = any(before & each for each in others)
-    bound_now = any(after & each for each in others)
+    bound_before = any(before & signals for signals in others)
+    bound_now = any(after & signals for signals in others)
     return bound_before and not bound_now
 
 
@@ -318,7 +318,7 @@ class OpenOrders:
             for order in self._by_link.get(key, ()):
                 found.setdefault(order.key, order)
         ranked = sorted(found.values(), key=lambda order: order.arrival)
-        position = next(at for at, each in enumerate(ranked) if each is own)
+        position = next(at for at, candidate in enumerate(ranked) if candidate is own)
         start = position - position % MAX_REPORT_ORDERS
         return ranked[start : start + MAX_REPORT_ORDERS]
 
@@ -345,7 +345,7 @@ def link_group_names(tasks: Sequence[OrderTask], message_id: int) -> dict[OrderK
     )
     for order in (task.after for task in new):
         signals = _link_keys(order)
-        group = next((groups[each] for each in signals if each in groups), None)
+        group = next((groups[signal] for signal in signals if signal in groups), None)
         if group is None:
             found.append(group := [])
         group.append(order)
@@ -411,11 +411,11 @@ async def link_to_group(
     without a status query. The engine refuses if their state has changed.
     """
     orders = open_orders.group_of(order)
-    members = [group_member(each) for each in orders]
+    members = [group_member(member) for member in orders]
     if len(members) == 1 or _share_report(members, report_ids):
         return []
-    if len(orders) <= MAX_LINKED and all(each.key in new_orders for each in orders):
-        ranked = [member.key for member in sorted(members, key=lambda each: each.rank)]
+    if len(orders) <= MAX_LINKED and all(member.key in new_orders for member in orders):
+        ranked = [member.key for member in sorted(members, key=lambda candidate: candidate.rank)]
         if await _link(client, ranked, report_ids):
             return ["linked"]
     own = order.key

@@ -107,7 +107,7 @@ class RequiredCodes:
     @property
     def codes(self) -> tuple[AckCode, ...]:
         """The codes to send, commit acknowledgment first."""
-        return tuple(each for each in (self.commit, self.application) if each is not None)
+        return tuple(code for code in (self.commit, self.application) if code is not None)
 
 
 def _condition(field: bytes) -> str:
@@ -120,7 +120,7 @@ def _condition(field: bytes) -> str:
     return code if code in CONDITIONS else AckCondition.ALWAYS.value
 
 
-CONDITIONS = ("", *(each.value for each in AckCondition))
+CONDITIONS = ("", *(condition.value for condition in AckCondition))
 
 
 class _MatrixRow(NamedTuple):
@@ -301,13 +301,13 @@ class AcknowledgmentBuilder:
             first,
             *(
                 replace(
-                    each,
+                    part,
                     identity=signed64(b"part", str(whole.identity).encode(), b"%d" % number),
                     ack=b"",
                     acknowledgment=AcknowledgmentState.NOT_OWED,
                     refuse_reuse=None,
                 )
-                for number, each in enumerate(others, start=1)
+                for number, part in enumerate(others, start=1)
             ),
         ]
 

@@ -112,8 +112,8 @@ def with_part_ids(message: EvaluatedMessage, receipts: Sequence[Receipt]) -> Eva
 
 def send_later(late: ReplyPayloads, peer: Peer) -> None:
     """Send a deferred acknowledgment. If the connection is gone, a retransmit gets it."""
-    for each in late:
-        peer.send(each)
+    for reply in late:
+        peer.send(reply)
 
 
 Clock = Callable[[], datetime]
@@ -334,12 +334,12 @@ class IntakeHandler:
             checked = self._policy.acknowledge is not Acknowledge.STORED
             refusal = batch_refusal(frame.payload, checked=checked)
         messages, size = [], 0
-        for each in frames:
-            verdict = with_refusal(refusal, self._evaluate(each, now))
-            size += len(verdict.parts) * len(each.payload)
+        for part in frames:
+            verdict = with_refusal(refusal, self._evaluate(part, now))
+            size += len(verdict.parts) * len(part.payload)
             if verdict.parts and size > MAX_PART_BYTES:
                 verdict = with_refusal(TooLargeForPatients(), verdict)
-            messages.append(EvaluatedMessage(each.payload, verdict, peer, now))
+            messages.append(EvaluatedMessage(part.payload, verdict, peer, now))
         try:
             return messages, [
                 self._acknowledgments.arrival(e.verdict, e.payload, now) for e in messages

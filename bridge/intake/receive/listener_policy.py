@@ -140,8 +140,8 @@ def make_listeners(
     """
     compiled = [_make_policy(settings, listener, find) for listener in settings.listener]
     return {
-        each.name: replace(each, find_version=find_version, on_unmapped_codes=on_unmapped_codes)
-        for each in compiled
+        policy.name: replace(policy, find_version=find_version, on_unmapped_codes=on_unmapped_codes)
+        for policy in compiled
     }
 
 
@@ -170,9 +170,9 @@ def compile_inbound(
     """Compile a listener's definitions. Raises MappingErrors, NotInbound, UnknownCharset."""
     find = find or file_sources(settings)
     compiled = [compile_sources(find(name), name) for name in listener.mappings]
-    for name, each in zip(listener.mappings, compiled, strict=True):
-        if not isinstance(each, InboundMapping):
+    for name, definition in zip(listener.mappings, compiled, strict=True):
+        if not isinstance(definition, InboundMapping):
             raise NotInbound(listener.name, name)
     if not is_codec(listener.charset):
         raise UnknownCharset(listener.name)
-    return tuple(each for each in compiled if isinstance(each, InboundMapping))
+    return tuple(definition for definition in compiled if isinstance(definition, InboundMapping))

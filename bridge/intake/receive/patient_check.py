@@ -133,7 +133,7 @@ def _has_merge(payload: bytes) -> bool:
         return any(merge in payload for merge in _MERGES)
     for end in range(_SLICE_BYTES, len(payload) + _SLICE_BYTES, _SLICE_BYTES):
         start = max(0, end - _SLICE_BYTES - len(_MERGES[0]) + 1)
-        if any(payload.find(each, start, end) >= 0 for each in _MERGES):
+        if any(payload.find(merge, start, end) >= 0 for merge in _MERGES):
             return True
         time.sleep(_PAUSE_SECONDS)  # large messages are evaluated on a thread
     return False

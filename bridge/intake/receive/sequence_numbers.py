@@ -281,9 +281,9 @@ class Sequencer:
 
 
 def _senders(frame: Frame) -> Iterator[int]:
-    for each in split_batch(frame) if looks_like_batch(frame.payload) else [frame]:
+    for part in split_batch(frame) if looks_like_batch(frame.payload) else [frame]:
         try:
-            yield _sender(peek(each.payload))
+            yield _sender(peek(part.payload))
         except MessageRefusal:
             continue
 

@@ -86,7 +86,7 @@ class Router:
                     return refusals[0]
                 break
         else:
-            acceptances = [each.acceptance for each in policy.definitions]
+            acceptances = [known.acceptance for known in policy.definitions]
             return refusal_for(header, acceptances, policy.charset)
         if policy.versions and header.version not in policy.versions:
             return UnsupportedVersion()

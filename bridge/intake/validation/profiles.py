@@ -53,7 +53,7 @@ def load_profile(file: Path) -> Reference:
                 file.name,
                 "has an unknown segment or data type, or a wrong Usage, Min, Max or Length",
             ) from None
-        if [each[0] for each in found[structure][1][:1]] != ["MSH"]:
+        if [segment[0] for segment in found[structure][1][:1]] != ["MSH"]:
             raise ProfileUnusable(file.name, "has a structure that does not begin with MSH")
     if not found or "" in found:
         raise ProfileUnusable(file.name, "has no HL7v2xStaticDef with a MsgStructID")
@@ -114,8 +114,8 @@ class _ProfileReader:
                 else _known(kind, "Datatypes_Structs", self.version)
             )
         components = tuple(
-            (f"{kind}_{number}", self._element(each), _usage(each), "CMP")
-            for number, each in enumerate(listed, start=1)
+            (f"{kind}_{number}", self._element(component), _usage(component), "CMP")
+            for number, component in enumerate(listed, start=1)
         )
         return (*components, *self._unlisted(kind, "Datatypes_Structs", len(components)))
 
@@ -150,12 +150,12 @@ def nearest(version: str) -> str:
     from hl7apy import SUPPORTED_LIBRARIES  # noqa: PLC0415  # as above
 
     known = sorted(SUPPORTED_LIBRARIES, key=_numbers)
-    earlier = [each for each in known if _numbers(each) <= _numbers(version)]
+    earlier = [other for other in known if _numbers(other) <= _numbers(version)]
     return earlier[-1] if earlier else "2.5.1"
 
 
 def _numbers(version: str) -> list[int]:
-    return [int(each) for each in re.findall(r"\d+", version)]
+    return [int(number) for number in re.findall(r"\d+", version)]
 
 
 def _usage(component: ET.Element) -> tuple[int, int]:

@@ -218,14 +218,14 @@ def validate(
         return [ValidationFinding(StructureViolation("MSH-9"), is_error=True)]
     reference = profile and profile[structure]
     segments = without_undeclared([segment.text() for segment in message.segments], reference)
-    text = "".join(f"{each}\r" for each in segments)
+    text = "".join(f"{segment}\r" for segment in segments)
     is_strict = profile is not None or message.header.version not in _WARN_ONLY_VERSIONS
     try:
         lines, places, values = _report(text, structure, reference)
         found = read_report(lines)
         found += [ValidationFinding(StructureViolation(place), is_error=True) for place in places]
         found += [ValidationFinding(WrongDataType(value), is_error=True) for value in values]
-        return found if is_strict else [replace(each, is_error=False) for each in found]
+        return found if is_strict else [replace(finding, is_error=False) for finding in found]
     except (HL7apyException, AttributeError):  # hl7apy cannot parse it
         return [ValidationFinding(StructureViolation("MSH-9"), is_error=is_strict)]
 
@@ -275,13 +275,13 @@ def _report(text: str, structure: str, reference: Any) -> tuple[list[str], list[
             report.seek(0)
             lines = [line.rstrip("\n") for line in report]
     reported = [
-        each
-        for each in lines
-        if not _is_alternative(each, version) and not _is_known_error(each, version)
+        line
+        for line in lines
+        if not _is_alternative(line, version) and not _is_known_error(line, version)
     ]
     places = list(dict.fromkeys(misplaced_segments(whole)))
     values = list(dict.fromkeys(malformed_values(whole)))
-    return [naming_first_segment(each, version) for each in reported], places, values
+    return [naming_first_segment(line, version) for line in reported], places, values
 
 
 def _is_known_error(line: str, version: str) -> bool:

@@ -138,7 +138,9 @@ class Validator:
     def prepare(self, frame: Frame) -> Findings:
         """Validate the messages of a frame. Safe on any thread."""
         frames = split_batch(frame) if looks_like_batch(frame.payload) else [frame]
-        return {each.payload: self._validate_payload(each.payload) for each in frames}
+        return {
+            candidate.payload: self._validate_payload(candidate.payload) for candidate in frames
+        }
 
     def remember(self, findings: Findings) -> None:
         """Keep findings until `forget`, for the inspection of their messages."""
@@ -172,9 +174,9 @@ class Validator:
         if not self._refuse:
             return ()
         return tuple(
-            Issue(each.refusal.place, "validate", each.refusal.text, refusal=each.refusal)
-            for each in found
-            if each.is_error
+            Issue(finding.refusal.place, "validate", finding.refusal.text, refusal=finding.refusal)
+            for finding in found
+            if finding.is_error
         )
 
     def _validate_payload(self, payload: bytes) -> Sequence[ValidationFinding]:

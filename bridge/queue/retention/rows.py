@@ -60,10 +60,10 @@ class QueueTable:
         )
         found = connection.execute(joined).mappings().all()
         if self.rows is not MESSAGE:
-            return [dict(each) for each in found]
+            return [dict(row) for row in found]
         return [
-            {**each, "payload": payload_blobs.content(connection, each["id"], each["payload"])}
-            for each in found
+            {**row, "payload": payload_blobs.content(connection, row["id"], row["payload"])}
+            for row in found
         ]
 
 
