@@ -95,8 +95,8 @@ def with_saved_connections(settings: Settings, saved: Mapping[str, MappingVersio
     Raises InvalidConnection if a table does not fit this release.
     """
     tables = {
-        owner: table_of(each)
-        for name, each in saved.items()
+        owner: table_of(record)
+        for name, record in saved.items()
         if (owner := connection_of_record(name))
     }
     if not any(tables.values()):
@@ -125,15 +125,15 @@ def build_section(kind: ChannelKind, name: str, table: Table) -> Connection:
     try:
         return MODELS[kind].model_validate(dict(table))
     except ValidationError as error:
-        fields = sorted({".".join(map(str, each["loc"])) for each in error.errors()})
+        fields = sorted({".".join(map(str, mistake["loc"])) for mistake in error.errors()})
         raise InvalidConnection(kind, name, fields) from None
 
 
 def _joined(own: Sequence[Section], saved: Mapping[str, Section]) -> list[Section]:
     """Replace connections of the file with saved ones, and append new ones."""
     known = {section.name for section in own}
-    kept = [saved.get(each.name, each) for each in own]
-    return kept + [each for name, each in sorted(saved.items()) if name not in known]
+    kept = [saved.get(section.name, section) for section in own]
+    return kept + [section for name, section in sorted(saved.items()) if name not in known]
 
 
 def origin_of(own: Settings, active: Settings, kind: ChannelKind, name: str) -> str:
@@ -203,8 +203,10 @@ def with_saved_lists(settings: Settings, saved: Mapping[str, MappingVersion]) ->
         and (names := definitions_in(found))
     }
     listeners = [
-        each.model_copy(update={"mappings": lists[each.name]}) if each.name in lists else each
-        for each in settings.listener
+        listener.model_copy(update={"mappings": lists[listener.name]})
+        if listener.name in lists
+        else listener
+        for listener in settings.listener
     ]
     return settings.model_copy(update={"listener": listeners})
 
@@ -220,11 +222,13 @@ def current(
     """Return the active settings, or those with further records. Raises InvalidConnection."""
     with database.read() as connection:
         active = [
-            each
-            for name, each in mapping_versions.active_versions(connection).items()
+            record
+            for name, record in mapping_versions.active_versions(connection).items()
             if is_record(name)
         ]
-        found = [mapping_versions.find(connection, each.name, each.version) for each in active]
+        found = [
+            mapping_versions.find(connection, record.name, record.version) for record in active
+        ]
     saved = {record.name: record for record in [*filter(None, found), *records]}
     return with_saved_lists(with_saved_connections(settings, saved), saved)
 
@@ -274,9 +278,9 @@ def active_sources(settings: Settings, database: Database) -> SourceFinder:
         active = mapping_versions.active_versions(connection)
         found = {
             name: version.sources
-            for name, each in active.items()
+            for name, activation in active.items()
             if not is_record(name)
-            and (version := mapping_versions.find(connection, name, each.version)) is not None
+            and (version := mapping_versions.find(connection, name, activation.version)) is not None
         }
     files = file_sources(settings)
     # The options of a destination may need a code table that the version does not contain.
@@ -295,11 +299,12 @@ def all_sources(
     with database.read() as connection:
         every = mapping_versions.active_versions(connection).values()
         active = sorted(
-            (each for each in every if not is_record(each.name)), key=lambda each: each.id
+            (record for record in every if not is_record(record.name)), key=lambda record: record.id
         )
-        by_precedence = sorted(active, key=lambda each: each.name == name)
+        by_precedence = sorted(active, key=lambda record: record.name == name)
         versions = [
-            mapping_versions.find(connection, each.name, each.version) for each in by_precedence
+            mapping_versions.find(connection, record.name, record.version)
+            for record in by_precedence
         ]
     found = dict(file_sources(settings)(name))
     for version in filter(None, versions):

@@ -96,12 +96,12 @@ class HandshakeCounts:
 
     def _report(self, key: HandshakeKey, failure: HandshakeFailure) -> None:
         now = self._timer()
-        same = [each for each in self._logged if each[:2] == key[:2]]
+        same = [logged for logged in self._logged if logged[:2] == key[:2]]
         if key not in self._logged and len(same) >= MAX_ENTRIES:
-            for each in same:  # at most MAX_ENTRIES new lines of a connection in LOG_SECONDS
-                if self._logged[each].next_at <= now:
-                    del self._logged[each]
-            if sum(each[:2] == key[:2] for each in self._logged) >= MAX_ENTRIES:
+            for logged in same:  # at most MAX_ENTRIES new lines of a connection in LOG_SECONDS
+                if self._logged[logged].next_at <= now:
+                    del self._logged[logged]
+            if sum(logged[:2] == key[:2] for logged in self._logged) >= MAX_ENTRIES:
                 return
         state = self._logged.setdefault(key, _LogState(now))
         state.count += 1

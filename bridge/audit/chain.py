@@ -141,7 +141,7 @@ def _append_one(table: Table) -> str:
     The server computes the hash of the canonical form (`bridge.audit.events`).
     """
     name = table.name
-    columns = [each for each in COLUMNS if each not in ("sequence", "previous_hash", "hash")]
+    columns = [column for column in COLUMNS if column not in ("sequence", "previous_hash", "hash")]
     values = ", ".join(f"%({column})s::{_sql_type_of(column)}" for column in columns)
     # Nodes of an earlier release take their numbers from the server's sequence.
     return f"""

@@ -67,7 +67,7 @@ def list_(
         home, audit_events.make_query(site, since, action, report), limit
     )
     if not as_json:
-        found = [{**each, "subject": " ".join(each["target"].values())} for each in found]
+        found = [{**entry, "subject": " ".join(entry["target"].values())} for entry in found]
     print_rows(found, _COLUMNS, as_json=as_json)
 
 

@@ -133,8 +133,8 @@ def activate(
     from bridge.admin.definitions import commands
 
     author = commands.author(by, reason)
-    for each in commands.activate(home, names or (), author, version=version, draft=draft):
-        print(each)
+    for line in commands.activate(home, names or (), author, version=version, draft=draft):
+        print(line)
 
 
 @group.command()
@@ -142,7 +142,7 @@ def history(home: Home, name: _Name, as_json: AsJson = False) -> None:
     """List the activations of a definition, newest first, with author, time and reason."""
     from bridge.admin.definitions import commands
 
-    found = [{**each, "at": iso(each["at"])} for each in commands.history(home, name)]
+    found = [{**entry, "at": iso(entry["at"])} for entry in commands.history(home, name)]
     print_rows(found, _COLUMNS, as_json=as_json)
 
 

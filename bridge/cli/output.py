@@ -173,15 +173,15 @@ def print_requeue_results(results: Iterable["RequeueResult"], what: str, total: 
         sys.exit(1)
 
 
-def _print_requeue_result(each: "RequeueResult", what: str, counts: dict[str, int]) -> None:
-    if each.error:
+def _print_requeue_result(result: "RequeueResult", what: str, counts: dict[str, int]) -> None:
+    if result.error:
         counts["failed"] += 1
-        print(f"{what} {each.row_id}: {each.error}", file=sys.stderr)
+        print(f"{what} {result.row_id}: {result.error}", file=sys.stderr)
         return
     counts["queued"] += 1
-    print(f"queued {what} {each.row_id} again")
-    if each.overtaken:
-        print(f"note: {each.overtaken} later messages of this patient are already applied")
+    print(f"queued {what} {result.row_id} again")
+    if result.overtaken:
+        print(f"note: {result.overtaken} later messages of this patient are already applied")
 
 
 def print_trials(
@@ -190,7 +190,7 @@ def print_trials(
     """Print what a definition makes of each message."""
     from bridge.admin.definitions.commands import InboundTrial
 
-    inbound = [each for each in trials if isinstance(each, InboundTrial)]
+    inbound = [trial for trial in trials if isinstance(trial, InboundTrial)]
     if inbound:
         _print_inbound_trials(inbound, as_json=as_json)
     else:
@@ -202,15 +202,15 @@ def print_trials(
 def _print_inbound_trials(trials: Sequence["InboundTrial"], *, as_json: bool) -> None:
     """Print the order events, issues and findings of each message."""
     if as_json:
-        _print_json([_inbound_json(each) for each in trials])
+        _print_json([_inbound_json(inbound) for inbound in trials])
         return
-    for number, each in enumerate(trials, start=1):
-        trial = each.trial
+    for number, inbound in enumerate(trials, start=1):
+        trial = inbound.trial
         outcome = "accepted" if trial.accepted else "parked" if trial.parked else "refused"
-        print(f"message {number} ({each.label}): {outcome}")
+        print(f"message {number} ({inbound.label}): {outcome}")
         for issue in trial.issues:
             print(f"  {issue}")
-        for finding in each.findings or ():
+        for finding in inbound.findings or ():
             print(f"  structure {finding}")
         for event in trial.events:
             _print_json(event)
@@ -220,20 +220,20 @@ def _print_inbound_trials(trials: Sequence["InboundTrial"], *, as_json: bool) ->
 
 def _print_outbound_trials(trials: Sequence["OutboundTrial"], *, as_json: bool) -> None:
     """Print the messages that are written for the orders of each message."""
-    for each in trials:
-        if each.error:
-            print(f"{each.label}: {each.error}", file=sys.stderr)
+    for trial in trials:
+        if trial.error:
+            print(f"{trial.label}: {trial.error}", file=sys.stderr)
     if as_json:
-        _print_json([{"message": each.label, "hl7": each.messages} for each in trials])
+        _print_json([{"message": trial.label, "hl7": trial.messages} for trial in trials])
         return
     for trial in trials:
         print(trial.label, *trial.messages, sep="\n")
 
 
-def _inbound_json(each: "InboundTrial") -> dict[str, Any]:
-    trial = each.trial
-    found: dict[str, Any] = {"message": each.label}
-    if each.findings is not None:
+def _inbound_json(inbound: "InboundTrial") -> dict[str, Any]:
+    trial = inbound.trial
+    found: dict[str, Any] = {"message": inbound.label}
+    if inbound.findings is not None:
         found["validation"] = [
             {
                 "severity": "error" if finding.is_error else "warning",
@@ -241,7 +241,7 @@ def _inbound_json(each: "InboundTrial") -> dict[str, Any]:
                 "place": finding.refusal.place,
                 "message": finding.refusal.text,
             }
-            for finding in each.findings
+            for finding in inbound.findings
         ]
     issues = [
         {
@@ -266,7 +266,10 @@ def print_comparison(found: "VersionComparison", *, as_json: bool) -> None:
     """Print the differences of each message that two versions map differently."""
     if as_json:
         messages = [
-            {"message": sample.label, "differences": [asdict(each) for each in differences]}
+            {
+                "message": sample.label,
+                "differences": [asdict(difference) for difference in differences],
+            }
             for sample, differences in found.differing
         ]
         _print_json(

@@ -67,7 +67,7 @@ def messages_list(
     found, not_indexed = list_messages(home, query)
     if not_indexed:
         print(f"note: the newest {not_indexed} messages are not indexed yet", file=sys.stderr)
-    print_rows([with_times(each) for each in found], _MESSAGE_COLUMNS, as_json=as_json)
+    print_rows([with_times(row) for row in found], _MESSAGE_COLUMNS, as_json=as_json)
 
 
 @messages.command("show")

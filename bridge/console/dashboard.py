@@ -97,9 +97,9 @@ def queue(depths: Mapping[QueueState, Depth]) -> dict[str, int | None]:
     open_ = [depths[state] for state in (QueueState.QUEUED, QueueState.CLAIMED) if state in depths]
     parked = depths.get(QueueState.PARKED)
     return {
-        "waiting": sum(each.count for each in open_),
+        "waiting": sum(depth.count for depth in open_),
         "parked": 0 if parked is None else parked.count,
-        "oldest": min((each.oldest for each in open_ if each.count), default=None),
+        "oldest": min((depth.oldest for depth in open_ if depth.count), default=None),
     }
 
 
@@ -261,7 +261,7 @@ def _orders(
     else:
         order = _order(database, row["row_id"])
         orders = [] if order is None else [order]
-    return [{name: each[name] for name in ("accession", "report_id")} for each in orders]
+    return [{name: listed[name] for name in ("accession", "report_id")} for listed in orders]
 
 
 def _orders_of_delivery(database: Database, row_id: int) -> list[dict[str, Any]]:

@@ -366,11 +366,11 @@ class LaunchBody(Body):
                 raise
             found = [
                 InitErrorDetails(
-                    type=PydanticCustomError("invalid", "{message}", {"message": each["msg"]}),
-                    loc=each["loc"],
+                    type=PydanticCustomError("invalid", "{message}", {"message": mistake["msg"]}),
+                    loc=mistake["loc"],
                     input=None,
                 )
-                for each in error.errors(include_url=False, include_input=False)
+                for mistake in error.errors(include_url=False, include_input=False)
             ]
             raise ValidationError.from_exception_data(cls.__name__, [*found, *missing]) from None
 
@@ -635,7 +635,7 @@ class LinkBody(Body):
 
     @model_validator(mode="after")
     def _one_site(self) -> "LinkBody":
-        if any(each.SiteID not in ("", self.SiteID) for each in self.clinicalInfo):
+        if any(order.SiteID not in ("", self.SiteID) for order in self.clinicalInfo):
             message = "orders of one request belong to its SiteID"
             raise ValueError(message)
         return self

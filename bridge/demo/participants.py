@@ -108,7 +108,7 @@ class Hospital:
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError:
-            unread = [(each.accession, each.status) for each in self.unread]
+            unread = [(result.accession, result.status) for result in self.unread]
             raise TooLate(f"{count} results at the RIS", within, unread) from None
         found, self._read = self.results[self._read : end], end
         return found
@@ -182,7 +182,7 @@ class Radiologist:
 
     async def report(self, order: Order) -> WorklistReport:
         reports = await self.worklist()
-        found = [each for each in reports if order.accession in each.accessions]
+        found = [report for report in reports if order.accession in report.accessions]
         if len(found) != 1:
             raise Unexpected(f"reports of {order.accession}", 1, len(found))
         return found[0]

@@ -82,7 +82,7 @@ async def hospital_errs(context: DemoContext) -> None:
 async def _send(context: DemoContext, samples: Sequence[SampleMessage]) -> None:
     for name, group in groupby(samples, attrgetter("system")):
         batch = list(group)
-        raws = [each.read() for each in batch]
+        raws = [file.read() for file in batch]
         exchanges = context.hospital.send(context.systems[name], raws)
         index = 0
         async for exchange in exchanges:
@@ -131,7 +131,7 @@ async def _until_grouped(context: DemoContext, groups: Groups) -> None:
         reports = await context.radiologist.worklist()
         return frozenset(tuple(sorted(report.accessions)) for report in reports)
 
-    await until("reports on the worklist", found, lambda each: each == groups)
+    await until("reports on the worklist", found, lambda shown: shown == groups)
 
 
 async def _until_changed(context: DemoContext) -> None:
@@ -142,12 +142,12 @@ async def _until_changed(context: DemoContext) -> None:
             for report in reports
             for key in report.accessions & script.NAMES.keys()
         }
-        names = {key: str(each.get("PatientName", "")) for key, each in tags.items()}
+        names = {key: str(order_tags.get("PatientName", "")) for key, order_tags in tags.items()}
         study = tags.get("ACC7001", {}).get("StudyDescription", "")
         return str(study), names
 
     wanted = ("CT chest without contrast", script.NAMES)
-    await until("changes on the worklist", found, lambda each: each == wanted)
+    await until("changes on the worklist", found, lambda shown: shown == wanted)
 
 
 MUELLER_BOTH, HOESS_BOTH = ("ACC7001", "ACC7006"), ("B81001", "B81002")
@@ -228,13 +228,13 @@ async def _expect_results(
     left = 0.0 if released is None else max(0.0, released - time.time())
     results = await context.hospital.next(len(orders), left + TIMEOUT_SECONDS)
     expect("orders that results came for", sorted(orders), sorted(r.accession for r in results))
-    expect("OBR-25 of the results", {status}, {each.status for each in results})
+    expect("OBR-25 of the results", {status}, {result.status for result in results})
     for result in results:
         expect(
             f"the text of {result.accession}", text, text if text in result.text else result.text
         )
     if released is not None:
-        context.statistics.seconds += [each.at - released for each in results]
+        context.statistics.seconds += [result.at - released for result in results]
     return results
 
 

@@ -317,7 +317,9 @@ class AlertMonitor:
         """Send new notices, and unsent ones that are still valid; return whether that succeeded."""
         unsent = self.unsent.pop(notifier, {}).items()
         current = {
-            k: each for k, each in unsent if (k in active) is (each.event is not AlertEvent.CLEARED)
+            k: notice
+            for k, notice in unsent
+            if (k in active) is (notice.event is not AlertEvent.CLEARED)
         }
         current |= {notice.condition.key: notice for notice in notices}
         if not current:
@@ -337,13 +339,13 @@ class AlertMonitor:
         listeners = read_channels(self.database, ChannelKind.LISTENER)
         destinations = read_channels(self.database, ChannelKind.DESTINATION)
         paused = {
-            f"{kind} {each.name}": each.paused_at
+            f"{kind} {channel.name}": channel.paused_at
             for kind, found in (
                 (ChannelKind.LISTENER, listeners),
                 (ChannelKind.DESTINATION, destinations),
             )
-            for each in found.values()
-            if each.paused_at is not None and f"{kind} {each.name}" in names
+            for channel in found.values()
+            if channel.paused_at is not None and f"{kind} {channel.name}" in names
         }
         queues = {
             "the inbox": queries.open_messages(self.database),
@@ -391,7 +393,7 @@ def _queue(depths: Mapping[QueueState, Depth]) -> QueueBacklog:
     ]
     parked = depths.get(QueueState.PARKED)
     return QueueBacklog(
-        waiting=sum(each.count for each in waiting),
+        waiting=sum(depth.count for depth in waiting),
         parked=0 if parked is None else parked.count,
-        oldest=min((each.oldest for each in waiting if each.count), default=None),
+        oldest=min((depth.oldest for depth in waiting if depth.count), default=None),
     )

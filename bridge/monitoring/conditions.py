@@ -245,14 +245,14 @@ def _exceptions(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
         text = f"more than {MAX_SINGLE_MESSAGES} applied messages need attention"
         yield AlertCondition("concern:further", AlertSeverity.WARNING, text)
     yield from _refused_later(snapshot)
-    if any(each.kind is ExceptionSubject.FEED for each in snapshot.exceptions):
+    if any(row.kind is ExceptionSubject.FEED for row in snapshot.exceptions):
         text = (
             "the change feed of the report service was replaced, such as by a restored backup;"
             " it is read again from its beginning: compare reports and results since the backup"
         )
         yield AlertCondition("concern:feed", AlertSeverity.CRITICAL, text)
     differing = Counter(
-        each.code for each in snapshot.exceptions if each.kind is ExceptionSubject.ORDER
+        row.code for row in snapshot.exceptions if row.kind is ExceptionSubject.ORDER
     )
     for code, count in differing.items():
         text = f"{count} orders differ from the report service: {code}"

@@ -72,9 +72,9 @@ def _lists(data: bytes) -> list[Validity]:
     parts = data.split(_END_OF_LIST)[:-1]
     lists = [x509.load_pem_x509_crl(part.lstrip() + _END_OF_LIST) for part in parts]
     return [
-        Validity(_ms(each.last_update_utc), _ms(each.next_update_utc))
-        for each in lists
-        if each.next_update_utc is not None
+        Validity(_ms(crl.last_update_utc), _ms(crl.next_update_utc))
+        for crl in lists
+        if crl.next_update_utc is not None
     ]
 
 

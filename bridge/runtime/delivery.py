@@ -87,23 +87,23 @@ class CourierRegistry:
 
         One that names a path that it may not use does not stop the others.
         """
-        for each in found.compiled:
-            settings = found.settings[each.name]
-            self._try_to_create(each, settings, required=settings in required)
+        for destination in found.compiled:
+            settings = found.settings[destination.name]
+            self._try_to_create(destination, settings, required=settings in required)
 
     async def use(self, found: ActiveDestinations, control: ChannelControl) -> None:
         """Use other destinations from now on; `failures` then has those without a courier."""
         outdated = [n for n, old in self._settings.items() if found.settings.get(n) != old]
         await asyncio.gather(*(self._stop(name, control) for name in outdated))
         self.failures = {n: why for n, why in self.failures.items() if n in found.settings}
-        for each in found.compiled:
-            if each.name in self.by_name:
-                self.by_name[each.name].use(each)
-            elif self._try_to_create(each, found.settings[each.name]):
-                courier = self.by_name[each.name]
-                control.connect(each.name, courier, paused=each.name in found.paused)
+        for destination in found.compiled:
+            if destination.name in self.by_name:
+                self.by_name[destination.name].use(destination)
+            elif self._try_to_create(destination, found.settings[destination.name]):
+                courier = self.by_name[destination.name]
+                control.connect(destination.name, courier, paused=destination.name in found.paused)
                 courier.start()
-                self._log.info("connected", destination=each.name)
+                self._log.info("connected", destination=destination.name)
 
     async def _stop(self, name: str, control: ChannelControl) -> None:
         courier = self.by_name.pop(name)
@@ -268,7 +268,7 @@ class Delivery:
                 for destination in settings.destination
                 if destination.enabled
             },
-            {name for name, each in known.items() if each.paused},
+            {name for name, channel in known.items() if channel.paused},
         )
 
     async def _use(self, found: ActiveDestinations) -> None:

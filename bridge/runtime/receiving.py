@@ -387,7 +387,7 @@ def server_limits(listener: ListenerSettings) -> ServerLimits:
         max_frame=listener.max_frame,
         max_connections=listener.max_connections,
         max_connections_per_source=listener.per_source,
-        allow=[ip_network(each) for each in listener.allow],
+        allow=[ip_network(network) for network in listener.allow],
         frame_timeout=listener.frame_timeout,
         idle_timeout=listener.idle_timeout,
     )

@@ -244,7 +244,7 @@ class ServiceProcess:
 
     async def _await_first(self, event: asyncio.Event) -> None:
         """Wait for an event. Raises ServiceProcessEnded."""
-        tasks = [asyncio.create_task(each.wait()) for each in (event, self._over)]
+        tasks = [asyncio.create_task(awaited.wait()) for awaited in (event, self._over)]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()

@@ -221,7 +221,7 @@ def _key_in_postgresql(connection: Connection, keyed: KeyedColumn) -> None:
     ).scalars()
     fill = f"INSERT INTO keyed SELECT * FROM unnest(%(old)s::{kind}[], %(new)s::{kind}[])"  # noqa: S608
     for some in found.partitions(_BATCH):
-        connection.exec_driver_sql(fill, {"old": some, "new": [keyed.key(each) for each in some]})
+        connection.exec_driver_sql(fill, {"old": some, "new": [keyed.key(value) for value in some]})
     connection.exec_driver_sql("ANALYZE keyed")
     connection.exec_driver_sql(
         f"UPDATE {table} AS t SET {name} = keyed.new FROM keyed"  # noqa: S608

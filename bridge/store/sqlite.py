@@ -153,8 +153,8 @@ def _with_settings(
         yield
     finally:
         try:
-            for each in reset:
-                driver.execute(each)
+            for pragma in reset:
+                driver.execute(pragma)
         except BaseException:
             connection.invalidate()
             raise

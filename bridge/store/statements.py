@@ -169,7 +169,7 @@ class BulkStatement:
     def arrays(self, rows: Sequence[tuple[Any, ...]]) -> tuple[BinaryArray, ...]:
         """Return the parameters of `postgres`."""
         values = binary_arrays(self.types, rows)
-        return (*values, *(values[each] for each in self.repeated))
+        return (*values, *(values[index] for index in self.repeated))
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ def execute_keys(
 
 def unnest(types: Sequence[str]) -> str:
     """Return the table expression of a bulk statement's arrays."""
-    return f"unnest({', '.join(f'%s::{each}[]' for each in types)})"
+    return f"unnest({', '.join(f'%s::{kind}[]' for kind in types)})"
 
 
 def is_postgresql(connection: Connection) -> bool:

@@ -121,7 +121,7 @@ def authorization_path(settings: Settings, section: Section) -> Path | None:
         settings.home / FILE_NAME,
         *_files_of_connections(settings, tls_only=True),
     ]
-    if path.resolve() in {each.resolve() for each in others}:
+    if path.resolve() in {other.resolve() for other in others}:
         raise ProtectedPath(owner, "authorization_file", path)
     return path
 
@@ -206,7 +206,7 @@ def _protected_paths(settings: Settings) -> list[Path]:
     found += _files_of_installation(settings)
     found += _files_of_connections(settings)
     found += _databases(settings)
-    return [each.resolve() for each in found]
+    return [file.resolve() for file in found]
 
 
 def _databases(settings: Settings) -> list[Path]:

@@ -164,7 +164,7 @@ def _unless_bits(argument: int, bits: int) -> list[bytes]:
 
 def _if_one_of(argument: int, values: tuple[int, ...]) -> list[bytes]:
     # A match skips to the last instruction, which allows the call.
-    tests = [_step(_EQUAL, each, yes=len(values) - at) for at, each in enumerate(values)]
+    tests = [_step(_EQUAL, value, yes=len(values) - at) for at, value in enumerate(values)]
     load = _step(_LOAD, _ARGUMENTS + 8 * argument)
     return [load, *tests, _step(_RETURN, _FAIL | _EPERM), _step(_RETURN, _ALLOW)]
 
@@ -282,7 +282,7 @@ def library_folders() -> list[Path]:
     modules = sys.modules.values()
     files = [os.__file__, *(getattr(module, "__file__", None) for module in modules)]
     native = [Path(file).parent for file in files if file and "lib-dynload" in file]
-    zones = [each for each in (Path("/usr/share/zoneinfo"),) if each.is_dir()]
+    zones = [folder for folder in (Path("/usr/share/zoneinfo"),) if folder.is_dir()]
     return list(dict.fromkeys([Path(os.__file__).parent, *native, *zones]))
 
 

@@ -23,7 +23,7 @@ for _each in _OFTEN_USED.split():
 def load(source: bytes, arguments: Mapping[str, Any]) -> list[str]:
     """Run a hook file; return the names of its functions."""
     hook_module = _run_file(source, arguments["module"])
-    return [name for name, each in vars(hook_module).items() if _is_own(each, hook_module)]
+    return [name for name, member in vars(hook_module).items() if _is_own(member, hook_module)]
 
 
 def call(source: bytes, arguments: Mapping[str, Any]) -> str:

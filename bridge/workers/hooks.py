@@ -39,7 +39,7 @@ class WorkerHookRunner:
         """Run a hook file; return the names of its functions. Raises HookStopped."""
         limits = {"seconds": LOADING_SECONDS, "processor": round(LOADING_SECONDS)}
         known = self._run_task("load", source, {"module": module}, limits)
-        return [each for each in known if isinstance(each, str)] if isinstance(known, list) else []
+        return [name for name in known if isinstance(name, str)] if isinstance(known, list) else []
 
     def call(self, module: str, source: str, function: str, text: str) -> str:
         """Call a hook with a message. Raises HookStopped."""

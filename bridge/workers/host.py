@@ -144,7 +144,7 @@ class WorkerHost:
     def pids(self) -> list[int]:
         """The ids of the running processes."""
         with self._changed:
-            return sorted(each.pid for each in [*self._idle, *self._busy])
+            return sorted(worker.pid for worker in [*self._idle, *self._busy])
 
     def close(self) -> None:
         """End all processes and their calls. A later call starts a new one."""
@@ -154,10 +154,10 @@ class WorkerHost:
             if self._retiring is not None:
                 self._retiring.cancel()
                 self._retiring = None
-        for each in idle:
-            each.end()
-        for each in busy:
-            each.kill()
+        for worker in idle:
+            worker.end()
+        for worker in busy:
+            worker.kill()
 
     def _acquire(self, until: float) -> "_Worker":
         """Take an idle worker or start one. Raises WorkerBusy, WorkerFailed."""
@@ -213,13 +213,13 @@ class WorkerHost:
         """End processes that were idle for a while."""
         with self._changed:
             since = time.monotonic() - self._idle_seconds
-            ended = [each for each in self._idle if each.used_at <= since]
-            self._idle = [each for each in self._idle if each.used_at > since]
+            ended = [worker for worker in self._idle if worker.used_at <= since]
+            self._idle = [worker for worker in self._idle if worker.used_at > since]
             self._retiring = None
             if self._idle or self._busy:
                 self._retire_later()
-        for each in ended:
-            each.end()
+        for worker in ended:
+            worker.end()
 
 
 class _Worker:
@@ -312,7 +312,7 @@ class _Worker:
 
 def _import_path() -> list[str]:
     """Return the folders that the service imports from."""
-    return [str(Path(each or ".").resolve()) for each in sys.path]
+    return [str(Path(path or ".").resolve()) for path in sys.path]
 
 
 _log = structlog.get_logger("workers")

@@ -66,8 +66,8 @@ _PIPE_BYTES = 2**20
 def main(memory: int, nice: int) -> None:
     """Serve calls until the service closes the pipe; `memory` in bytes of address space."""
     os.nice(nice)
-    for each in (signal.SIGTERM, signal.SIGINT):  # the service closes the pipe when it ends
-        signal.signal(each, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGINT):  # the service closes the pipe when it ends
+        signal.signal(number, signal.SIG_IGN)
     time.tzset()
     limit(memory)
     # A called function must not print into the pipes.

@@ -50,8 +50,8 @@ def main(modules: list[str], memory: int, nice: int) -> None:
     null_device = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1):
         os.dup2(null_device, descriptor)
-    for each in (signal.SIGTERM, signal.SIGINT):  # the service closes the pipe when it ends
-        signal.signal(each, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGINT):  # the service closes the pipe when it ends
+        signal.signal(number, signal.SIG_IGN)
     os.nice(nice)
     tasks: dict[str, Task] = {PROTECTIONS: _protections}
     for name in modules:
@@ -99,8 +99,8 @@ class _CallServer:
         read_end, write_end = os.pipe()
         child = os.fork()
         if child == 0:
-            for each in (read_end, self._requests, self._replies):
-                os.close(each)
+            for descriptor in (read_end, self._requests, self._replies):
+                os.close(descriptor)
             self._run(call, payload, write_end)
         os.close(write_end)
         try:
@@ -159,7 +159,7 @@ def _result_of(
             return BYTES_ANSWER + answer
         return JSON_ANSWER + json.dumps(answer).encode()
     except BaseException as error:  # noqa: BLE001  # foreign code may raise anything
-        return RAISED + json.dumps([each.__name__ for each in type(error).__mro__]).encode()
+        return RAISED + json.dumps([kind.__name__ for kind in type(error).__mro__]).encode()
 
 
 def _protections(payload: bytes, arguments: Mapping[str, Any]) -> list[str]:

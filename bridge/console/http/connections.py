@@ -213,7 +213,7 @@ async def _unknown_sites(context: ConsoleContext, table: Mapping[str, Any]) -> l
     """Return an error for each site in a table that the report engine does not have."""
     named = {"site": [table.get("site")], "sites": table.get("sites")}
     wanted = {
-        field: [each for each in sites if isinstance(each, str) and each not in _NOT_ONE_SITE]
+        field: [site for site in sites if isinstance(site, str) and site not in _NOT_ONE_SITE]
         for field, sites in named.items()
         if isinstance(sites, list)
     }
@@ -252,8 +252,8 @@ async def export(
 @package_router.post("/look")
 async def preview(body: PackageBody, call: CallDep) -> Mapping[str, Any]:
     """Return what the import of a package would change; store nothing."""
-    for each in _IMPORT:
-        call.user.grant.require(each)
+    for permission in _IMPORT:
+        call.user.grant.require(permission)
     async with call.context.gate.entered():
         return await Threads.CONSOLE.run(call.context.packages.preview, body.data)
 
@@ -262,8 +262,8 @@ async def preview(body: PackageBody, call: CallDep) -> Mapping[str, Any]:
 async def import_zip(body: PackageImportBody, call: CallDep) -> Mapping[str, Any]:
     """Import a package after its preview; all nodes activate it."""
     packages = call.context.packages
-    for each in _IMPORT:
-        call.user.grant.require(each)
+    for permission in _IMPORT:
+        call.user.grant.require(permission)
     async with call.context.gate.entered():
         found = await Threads.CONSOLE.run(packages.preview, body.data)
         subject = f"interface {', '.join(found['channels'])}"[:200]
@@ -278,4 +278,8 @@ async def import_zip(body: PackageImportBody, call: CallDep) -> Mapping[str, Any
 
 def _header_safe(name: str) -> str:
     """Return the characters of a name that are safe in a header."""
-    return "".join(each for each in name if each.isascii() and (each.isalnum() or each in "._-"))
+    return "".join(
+        character
+        for character in name
+        if character.isascii() and (character.isalnum() or character in "._-")
+    )

@@ -50,7 +50,7 @@ async def overview(call: CallDep) -> dict[str, Any]:
 def _overview(call: ConsoleCall) -> dict[str, Any]:
     channels = visible_channels(call)
     names = {
-        kind: {str(each["name"]) for each in listed if not each["shared"]}
+        kind: {str(channel["name"]) for channel in listed if not channel["shared"]}
         for kind, listed in channels.items()
     }
     limited = call.user.grant.visible_sites is not None
@@ -60,7 +60,7 @@ def _overview(call: ConsoleCall) -> dict[str, Any]:
         listeners=names["listeners"] if limited else None,
         destinations=names["destinations"] if limited else None,
     )
-    alerts = [each for each in list_alerts(call.context.database) if each["cleared_at"] is None]
+    alerts = [alert for alert in list_alerts(call.context.database) if alert["cleared_at"] is None]
     if limited:
         alerts = [alert for alert in alerts if _is_visible(channels, *alert["key"].split(":", 1))]
     exception_count = dashboard.count_exceptions(
@@ -72,9 +72,9 @@ def _overview(call: ConsoleCall) -> dict[str, Any]:
 def _is_visible(channels: Mapping[str, Any], subject: str, name: str = "") -> bool:
     """True if an alert is about the user's channels, and reveals no counts of other sites."""
     shared = {
-        f"{kind.removesuffix('s')} {each['name']}": each["shared"]
+        f"{kind.removesuffix('s')} {channel['name']}": channel["shared"]
         for kind, found in channels.items()
-        for each in found
+        for channel in found
     }
     return name in shared and (not shared[name] or subject in _WITHOUT_COUNTS)
 

@@ -188,7 +188,7 @@ async def sample_messages(body: SampleMessagesBody, call: CallDep) -> Mapping[st
     """Return the messages in pasted text and uploaded files."""
     call.user.grant.require(Permission.AUTHOR)
     found = await _limited(call.context, lambda: _messages(body))
-    payloads = [base64.b64encode(each).decode() for each in found]
+    payloads = [base64.b64encode(message).decode() for message in found]
     return {"messages": [{"label": "", "listener": "", "payload": payload} for payload in payloads]}
 
 

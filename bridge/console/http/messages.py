@@ -143,7 +143,7 @@ def _summary(call: ConsoleCall, message_id: int) -> dict[str, Any]:
     found = order_tracking.find_orders(
         call.context.database, numbers.order, call.user.grant.visible_sites
     )
-    orders = [each for each in found if each["mrn"] in numbers.patient]
+    orders = [order for order in found if order["mrn"] in numbers.patient]
     reports = {order["report_id"] for order in orders} - {""}
     deliveries = order_tracking.report_deliveries(call.context.database, reports)
     edits = edits_of(call.context.database, message_id)
@@ -279,8 +279,8 @@ async def editable(message_id: RowId, call: CallDep) -> dict[str, Any]:
 @edit_router.post("/{message_id}/check")
 async def check(message_id: RowId, body: EditedMessageBody, call: CallDep) -> dict[str, Any]:
     """Return the reasons for which an edited message would be refused."""
-    for each in _EDIT:
-        call.user.grant.require(each)
+    for permission in _EDIT:
+        call.user.grant.require(permission)
 
     def work() -> dict[str, Any]:
         require_reach(call.user, sites_of_message(call.context, message_id))

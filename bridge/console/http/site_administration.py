@@ -42,9 +42,9 @@ async def sites(call: CallDep) -> list[dict[str, Any]]:
     """List the user's sites; users who do not administer them see id and name only."""
     call.user.grant.require(Permission.FIND)
     found = await call.context.engine.call("GET", "sites")
-    visible = [each for each in found if call.user.grant.sees([each["SiteID"]])]
+    visible = [row for row in found if call.user.grant.sees([row["SiteID"]])]
     if Permission.ADMINISTER not in call.user.grant.permissions:
-        visible = [{"SiteID": each["SiteID"], "name": each["name"]} for each in visible]
+        visible = [{"SiteID": row["SiteID"], "name": row["name"]} for row in visible]
     return visible
 
 
@@ -249,7 +249,7 @@ async def revoke_token(site: Site, token: int, call: CallDep) -> Any:
     owner = ""
     if Permission.ADMINISTER in call.user.grant.permissions and call.user.grant.sees([site]):
         listed = await call.context.engine.call("GET", "sites", site, "tokens")
-        owner = next((str(each["email"]) for each in listed if each["id"] == token), "")
+        owner = next((str(row["email"]) for row in listed if row["id"] == token), "")
     _, rule = await _rule(call, site, owner, AccountAction.REVOKE_TOKEN)
     return await _change(call, "revoke token", path, rule=rule)
 

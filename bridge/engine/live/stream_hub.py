@@ -128,7 +128,7 @@ class StreamHub:
     async def _wake_changed(self) -> None:
         now = self._clock()
         await self._close_windows()
-        streams = frozenset(each.stream for each in self._watches)
+        streams = frozenset(watch.stream for watch in self._watches)
         if streams and now - self._renewed_at >= RENEWED_EVERY_MS:
             self._renewed_at = now
             await self._write(lambda connection: renew(connection, streams, now))
@@ -209,7 +209,7 @@ def read_snapshot(
                 }
             ),
         ),
-        *_session_states(connection, sorted({each.pk for each in sessions})),
+        *_session_states(connection, sorted({session.pk for session in sessions})),
     )
 
 

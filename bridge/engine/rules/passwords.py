@@ -28,7 +28,7 @@ def find_weakness(password: str, email: str, name: str = "") -> ErrorCode | None
     )  # also checks full-width forms of a common password
     if not password.strip():
         return ErrorCode.PASSWORD_TOO_WEAK
-    own = {_letters(each) for each in (email, email.partition("@")[0], name)} - {""}
+    own = {_letters(text) for text in (email, email.partition("@")[0], name)} - {""}
     if _letters(password) in own:
         return ErrorCode.PASSWORD_PERSONAL
     if _is_listed(password):
@@ -52,7 +52,7 @@ def _letters(text: str) -> str:
 def _score(password: str, known: list[str]) -> int:
     from zxcvbn import zxcvbn  # noqa: PLC0415  # its word lists are large
 
-    words = [each[:_SCORED_LENGTH] for each in known if each]
+    words = [word[:_SCORED_LENGTH] for word in known if word]
     return int(zxcvbn(password[:_SCORED_LENGTH], user_inputs=words)["score"])
 
 

@@ -122,7 +122,7 @@ def compare_patient(
     given_name = file.get(NAME, "")
     if known_names and is_name(given_name):
         names_match = (
-            _may_be_same_person(given_name, each, same_id=same_id) for each in known_names
+            _may_be_same_person(given_name, name, same_id=same_id) for name in known_names
         )
         if not any(names_match):
             found.append(NAME)
@@ -140,10 +140,10 @@ def _same_identifier(given: str, known: str) -> bool:
 
     Case and leading zeros belong to the identifier. A missing authority contradicts none.
     """
-    (number, *more), (other, *others) = (each.strip().split("^") for each in (given, known))
+    (number, *more), (other, *others) = (text.strip().split("^") for text in (given, known))
     if not number.strip() or number.strip() != other.strip():
         return False
-    authorities = {each[2].strip() for each in (more, others) if len(each) > _AUTHORITY} - {""}
+    authorities = {rest[2].strip() for rest in (more, others) if len(rest) > _AUTHORITY} - {""}
     return len(authorities) <= 1
 
 

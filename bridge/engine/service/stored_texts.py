@@ -36,7 +36,7 @@ _ROW: Final = 100
 Condition = ColumnElement[bool]
 
 _TABLES: Final = tuple(
-    metadata.tables[str(each.__tablename__)] for each in (Addendum, PrelimRead, Signature)
+    metadata.tables[str(table.__tablename__)] for table in (Addendum, PrelimRead, Signature)
 )
 
 

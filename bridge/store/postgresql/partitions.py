@@ -59,7 +59,7 @@ def partitions(connection: Connection) -> Sequence[Partition]:
     if connection.dialect.name != "postgresql":
         return ()
     found = (parse_bounds(*row) for row in connection.execute(_BOUNDS))
-    return sorted(each for each in found if each is not None)
+    return sorted(partition for partition in found if partition is not None)
 
 
 def last_id(connection: Connection) -> int:
@@ -104,9 +104,9 @@ def detach(database: Database, connection: Connection, partition: Partition) -> 
 
 def unfinished_ids(connection: Connection, partition: Partition, limit: int) -> Sequence[int]:
     """Return ids of queued, claimed or parked messages of a partition, by its indexes."""
-    each = "SELECT id FROM message_{name} WHERE state = '{state}'"
+    query = "SELECT id FROM message_{name} WHERE state = '{state}'"
     queries = " UNION ALL ".join(
-        each.format(name=partition.name, state=state) for state in ("queued", "claimed", "parked")
+        query.format(name=partition.name, state=state) for state in ("queued", "claimed", "parked")
     )
     return list(connection.execute(text(f"{queries} LIMIT :most"), {"most": limit}).scalars())
 

@@ -182,8 +182,8 @@ def drafts(connection: Connection) -> list[MappingDraft]:
 
 def draft(connection: Connection, name: str, actor: str = "") -> MappingDraft | None:
     """Return an author's draft of a definition; without an author the one that was saved last."""
-    known = (each for each in drafts(connection) if each.name == name)
-    return next((each for each in known if actor in ("", each.actor)), None)
+    known = (row for row in drafts(connection) if row.name == name)
+    return next((row for row in known if actor in ("", row.actor)), None)
 
 
 def delete_draft(connection: Connection, name: str, actor: str) -> bool:

@@ -142,9 +142,9 @@ def merge(
     pointer = {"site": site, "prior_mrn": prior_mrn, "mrn": target, "merged_into": mrn}
     named = json.dumps(dict(identity or {}))
     connection.execute(upsert(MERGED_PATIENTS), {**pointer, "merged_at": now, "identity": named})
-    copied = [literal(target) if each.name == "prior_mrn" else each for each in _MOVED]
+    copied = [literal(target) if column.name == "prior_mrn" else column for column in _MOVED]
     rows = select(*copied).where(_MOVED.site == site, _MOVED.prior_mrn == prior_mrn)
-    names = [each.name for each in _MOVED]
+    names = [column.name for column in _MOVED]
     connection.execute(insert(VISIT_TRANSFERS).from_select(names, rows).on_conflict_do_nothing())
     _delete_self_pointers(connection, site, target)
     return target

@@ -41,13 +41,13 @@ class SequenceLinks:
         with self._database.write() as connection:
             self._database.serialize(connection, f"sequence {self._listener}")
             known = self._read(connection, wanted)
-            if any(known.get(each) != before.get(each) for each in wanted):
+            if any(known.get(sender) != before.get(sender) for sender in wanted):
                 raise Conflict("sequence_number")
-            new = [each for each in wanted if each not in known]
+            new = [sender for sender in wanted if sender not in known]
             stored = [*known, *new[: self._free_rows(connection) if new else 0]]
             rows = [
-                {"listener": self._listener, "sender": each, "number": after[each]}
-                for each in stored
+                {"listener": self._listener, "sender": sender, "number": after[sender]}
+                for sender in stored
             ]
             if rows:
                 connection.execute(upsert(SEQUENCE_NUMBERS), rows)

@@ -179,11 +179,11 @@ class UnmappedCodeCounter:
         """Count the unmapped codes of one message, each code once."""
         found = {CodeKey(mapping, code.table, storable_code(code)): code for code in unmapped}
         with self._guard:
-            for key, each in found.items():
+            for key, code in found.items():
                 full = len(self._counts) >= MAX_COUNTED_CODES and key not in self._counts
                 kept = key._replace(code=UNNAMED) if full else key
                 self._counts[kept] += 1
-                self._latest_uses[kept] = CodeUse(version, each.place, each.policy, back=each.back)
+                self._latest_uses[kept] = CodeUse(version, code.place, code.policy, back=code.back)
 
     def take(self) -> Mapping[CodeKey, CodeUse]:
         """Return the counts since the last call, and reset them."""

@@ -114,7 +114,7 @@ class _Lists:
         self._numbering = document.part.numbering_part.element
         for kind, number in (("bullet", BULLETS), ("decimal", NUMBERS)):
             self._numbering.insert(0, parse_xml(_abstract_list(kind, number)))
-        self._used = max(int(each.numId) for each in self._numbering.num_lst)
+        self._used = max(int(number.numId) for number in self._numbering.num_lst)
         self.bullets = self._add(BULLETS, 1)
 
     def numbered(self, level: int) -> int:
@@ -325,7 +325,7 @@ def _inlines(content: tuple[Inline, ...], marks: str = "") -> str:
 
 def _marked(inline: Inline, marks: str) -> str:
     own = [MARKS[mark] for mark in inline.marks] if isinstance(inline, Text) else []
-    return marks + "".join(each for each in own if each not in marks)
+    return marks + "".join(mark for mark in own if mark not in marks)
 
 
 def _run(text: str, properties: str) -> str:

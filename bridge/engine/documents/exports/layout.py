@@ -184,15 +184,15 @@ def _clean_block(block: Block) -> Block:
 
 def _clean_text(block: Paragraph | ListBlock) -> Paragraph | ListBlock:
     if isinstance(block, Paragraph):
-        return Paragraph(tuple(_clean_inline(each) for each in block.content))
+        return Paragraph(tuple(_clean_inline(inline) for inline in block.content))
     return _clean_list(block)
 
 
 def _clean_list(block: ListBlock) -> ListBlock:
     cleaned = (
         tuple(
-            _clean_list(each) if isinstance(each, ListBlock) else _clean_inline(each)
-            for each in item
+            _clean_list(part) if isinstance(part, ListBlock) else _clean_inline(part)
+            for part in item
         )
         for item in block.items
     )
@@ -246,7 +246,7 @@ def _signature(
 ) -> tuple[str, EncodedImage | None]:
     if person is None or at is None:
         return "", None
-    name = ", ".join(clean(each) for each in (person.name or person.email, person.text) if each)
+    name = ", ".join(clean(part) for part in (person.name or person.email, person.text) if part)
     template = labels(language)["signed"]
     line = template.replace("{time}", moment_text(at, zone, language)).replace("{name}", name)
     return line, _picture(person.signature)

@@ -164,7 +164,7 @@ def person_name(raw: str, language: str = "en-US") -> str:
     """
     groups = dict.fromkeys(filter(None, (_name_group(group) for group in raw.split("=")[:3])))
     shown = sorted(groups, key=lambda name: _script_rank(name, language))
-    return shown[0] + "".join(f" ({each})" for each in shown[1:2]) if shown else ""
+    return shown[0] + "".join(f" ({other})" for other in shown[1:2]) if shown else ""
 
 
 _HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]")

@@ -196,7 +196,7 @@ def _block(block: Block, shortest: int = MIN_UNBROKEN) -> Iterator[dict[str, Any
             text = _breakable(title)
             yield {"kind": "section", "text": text, "runs": [{"text": text, "marks": []}]}
         case Paragraph(content):
-            yield {"kind": "paragraph", "runs": [_run(each, shortest) for each in content]}
+            yield {"kind": "paragraph", "runs": [_run(inline, shortest) for inline in content]}
         case ListBlock():
             yield from _list(block, 1, shortest)
         case Table():
@@ -254,7 +254,9 @@ def _without_emoji(text: str) -> str:
         return text
     named = _EMOJI.sub(_emoji_name, _EMOJI_PARTS.sub("", text))
     return _FLAG.sub(
-        lambda flag: "".join(chr(ord(each) - _FIRST_FLAG_LETTER + ord("A")) for each in flag[0]),
+        lambda flag: "".join(
+            chr(ord(letter) - _FIRST_FLAG_LETTER + ord("A")) for letter in flag[0]
+        ),
         named,
     )
 

@@ -131,9 +131,9 @@ def _numbered_lists(layout: ReportLayout) -> int:
         block = blocks.pop()
         if isinstance(block, ListBlock):
             found += block.ordered
-            blocks += (each for item in block.items for each in item_parts(item)[1])
+            blocks += (inner for item in block.items for inner in item_parts(item)[1])
         elif isinstance(block, Table):
-            blocks += (each for row in block.rows for cell in row for each in cell.content)
+            blocks += (inner for row in block.rows for cell in row for inner in cell.content)
     return found
 
 

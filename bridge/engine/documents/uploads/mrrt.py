@@ -370,7 +370,7 @@ def _field_html(field: BracketField, number: int) -> str:
     default = field.default or field.value
     name, value = f"field-{number}", escape(default, quote=True)
     choices = field.label.split(PICK)
-    is_pick_list = len(choices) > 1 and all(" ".join(each.split()) == each for each in choices)
+    is_pick_list = len(choices) > 1 and all(" ".join(text.split()) == text for text in choices)
     if not is_pick_list or not all(choices) or default not in ("", *choices):
         label = escape(field.label, quote=True)
         return f'<input type="text" id="{name}" name="{name}" title="{label}" value="{value}">'

@@ -375,7 +375,7 @@ class _Walker:
         if group := _group_of(item, content.sentences):
             inner.insert(0, group)
         content.groups += inner
-        content.lines += [INDENT * place.headings + each.sentence for each in inner]
+        content.lines += [INDENT * place.headings + below.sentence for below in inner]
 
     def _lines_of(self, item: Dataset, place: _Place) -> None:
         content, name = self.content, concept(item)
@@ -429,7 +429,7 @@ def _is_group(item: Dataset, *, in_group: bool) -> bool:
     That is a measurement group, a container with a tracking identifier, and a value outside of a
     group that names its own tracking identifier or finding site.
     """
-    below = {_role(each) for each in item.get("ContentSequence") or []}
+    below = {_role(inner) for inner in item.get("ContentSequence") or []}
     if text_of(item.get("ValueType")).upper() == "CONTAINER":
         return _Role.TRACKING in below or _role(item) is _Role.GROUP
     return _Role.TRACKING in below or (not in_group and _Role.SITE in below)
@@ -444,8 +444,8 @@ def _one_line(item: Dataset) -> str:
 def _site_of(item: Dataset) -> tuple[str, str]:
     """Return the finding site, with its topographical modifiers, and its laterality."""
     below = item.get("ContentSequence") or []
-    modifiers = [_one_line(each) for each in below if _role(each) is _Role.TOPOGRAPHY]
-    side = next((_one_line(each) for each in below if _role(each) is _Role.LATERALITY), "")
+    modifiers = [_one_line(entry) for entry in below if _role(entry) is _Role.TOPOGRAPHY]
+    side = next((_one_line(entry) for entry in below if _role(entry) is _Role.LATERALITY), "")
     return ", ".join(part for part in (_one_line(item), *modifiers) if part), side
 
 
@@ -556,7 +556,7 @@ class _GroupContent:
         if not (long and short) or (
             (long.unit, long.notes_beside(site)) != (short.unit, short.notes_beside(site))
         ):
-            return [each.text(site) for each in self.values]
+            return [value.text(site) for value in self.values]
         size = f"{long.value} {TIMES} {short.value} {long.unit}".strip()
         names = f"{long.name} {TIMES} {short.name}"
         both = _noted(size, (names, *long.notes_beside(site)))

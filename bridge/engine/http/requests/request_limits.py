@@ -113,14 +113,14 @@ POLLS, POLLS_EACH = 200, 16
 
 
 class WaitingRequests:
-    def __init__(self, total: int, each: int) -> None:
+    def __init__(self, total: int, per_caller: int) -> None:
         self._total = total
-        self._each = each
+        self._per_caller = per_caller
         self._callers: Counter[str] = Counter()
 
     def require_room(self, caller: str) -> None:
         """Raise 429 if the caller is at its limit, and 503 if the process is."""
-        if self._callers[caller] >= self._each:
+        if self._callers[caller] >= self._per_caller:
             raise _refusal(ErrorCode.TOO_MANY_WAITING)
         if self._callers.total() >= self._total:
             raise _refusal(ErrorCode.OVERLOADED, "too many requests wait")

@@ -70,8 +70,8 @@ def _folded(phrase: str) -> str:
 def _affirmed(phrases_to_find: set[str], sentences: Sequence[str]) -> set[str]:
     text = "\n".join(sentences)
     # A script without spaces has no words to look up in the tree.
-    unspaced = {each for each in phrases_to_find if each and is_unspaced(each[0] + each[-1])}
-    found = {each for each in unspaced if each in text and affirms(sentences, each)}
+    unspaced = {term for term in phrases_to_find if term and is_unspaced(term[0] + term[-1])}
+    found = {term for term in unspaced if term in text and affirms(sentences, term)}
     phrases = _Phrases(phrases_to_find - unspaced)
     examined: Counter[str] = Counter()
     for sentence in sentences:

@@ -120,8 +120,8 @@ Block = Heading | Paragraph | ListBlock | Table
 
 
 def item_parts(item: Item) -> tuple[tuple[Inline, ...], tuple[ListBlock, ...]]:
-    text = tuple(each for each in item if not isinstance(each, ListBlock))
-    return text, tuple(each for each in item if isinstance(each, ListBlock))
+    text = tuple(part for part in item if not isinstance(part, ListBlock))
+    return text, tuple(part for part in item if isinstance(part, ListBlock))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +160,12 @@ def _block_json(block: Block) -> dict[str, Any]:
         case Heading(title):
             return {"type": "section", "title": title}
         case Paragraph(content):
-            return {"type": "paragraph", "content": [_inline_json(each) for each in content]}
+            return {"type": "paragraph", "content": [_inline_json(inline) for inline in content]}
         case ListBlock(items, ordered):
             listed = [
                 [
-                    _block_json(each) if isinstance(each, ListBlock) else _inline_json(each)
-                    for each in item
+                    _block_json(part) if isinstance(part, ListBlock) else _inline_json(part)
+                    for part in item
                 ]
                 for item in items
             ]
@@ -197,7 +197,7 @@ def with_defaults(template: Any) -> Any:
     A template that was stored or sent without `default` declares a default by the field's value.
     """
     if isinstance(template, list):
-        return [with_defaults(each) for each in template]
+        return [with_defaults(part) for part in template]
     if not isinstance(template, dict):
         return template
     if template.get("type") == "field":
@@ -227,7 +227,7 @@ def _read(value: Any, reader: "_DocumentParser") -> Document:
         raise BadDocument("/type", "expected doc")
     blocks = _list(top.get("content", []), "/content")
     return Document(
-        tuple(reader.block(each, f"/content/{index}") for index, each in enumerate(blocks))
+        tuple(reader.block(block, f"/content/{index}") for index, block in enumerate(blocks))
     )
 
 
@@ -268,15 +268,15 @@ class _DocumentParser:
 
     def _item(self, value: Any, place: str, depth: int) -> Item:
         parts: list[Inline | ListBlock] = []
-        for index, each in enumerate(_list(value, place)):
+        for index, part in enumerate(_list(value, place)):
             at = f"{place}/{index}"
-            if isinstance(each, Mapping) and each.get("type") == "list":
+            if isinstance(part, Mapping) and part.get("type") == "list":
                 self._count(at)
-                parts.append(self._list_block(each, at, depth + 1))
+                parts.append(self._list_block(part, at, depth + 1))
             elif parts and isinstance(parts[-1], ListBlock):
                 raise BadDocument(at, "expected a list: the text of an item precedes its lists")
             else:
-                parts.append(self._inline(each, at))
+                parts.append(self._inline(part, at))
         return tuple(parts)
 
     def _table(self, node: Mapping[str, Any], place: str) -> Table:
@@ -303,9 +303,9 @@ class _DocumentParser:
         if node.get("type") not in ("tableCell", "tableHeader"):
             raise BadDocument(f"{place}/type", "expected tableCell or tableHeader")
         content = []
-        for index, each in enumerate(_list(node.get("content", []), f"{place}/content")):
+        for index, part in enumerate(_list(node.get("content", []), f"{place}/content")):
             at = f"{place}/content/{index}"
-            block = self.block(each, at) if _is_text_block(each) else None
+            block = self.block(part, at) if _is_text_block(part) else None
             if not isinstance(block, Paragraph | ListBlock):
                 raise BadDocument(f"{at}/type", "expected paragraph or list")
             content.append(block)
@@ -313,7 +313,8 @@ class _DocumentParser:
 
     def _inlines(self, value: Any, place: str) -> tuple[Inline, ...]:
         return tuple(
-            self._inline(each, f"{place}/{index}") for index, each in enumerate(_list(value, place))
+            self._inline(inline, f"{place}/{index}")
+            for index, inline in enumerate(_list(value, place))
         )
 
     def _inline(self, value: Any, place: str) -> Inline:
@@ -353,7 +354,7 @@ def _is_text_block(value: Any) -> bool:
 def _marks(value: Any, place: str) -> tuple[Mark, ...]:
     known = {mark.value for mark in Mark}
     values = _list(value, place)
-    if any(not isinstance(each, str) or each not in known for each in values):
+    if any(not isinstance(mark, str) or mark not in known for mark in values):
         raise BadDocument(place, "expected bold, italic, underline or suggested")
     return tuple(mark for mark in Mark if mark.value in values)
 

@@ -161,7 +161,7 @@ class _TemplateIndex:
         if not label:
             return None
         return self._first(
-            next((each for each in (FINDINGS, IMPRESSION) if label in each), {label})
+            next((labels for labels in (FINDINGS, IMPRESSION) if label in labels), {label})
         )
 
     def headed(self, line: str) -> _TemplatePart | None:
@@ -190,7 +190,7 @@ class _TemplateIndex:
                 for part in self.parts
                 if len(part.label) >= _TITLE_LENGTHS[0] and _names(words, part.label)
             ]
-            part = max(named, key=lambda each: len(each.label), default=self.by_region(text))
+            part = max(named, key=lambda other: len(other.label), default=self.by_region(text))
             if part is not None:
                 return part
         return self.default()
@@ -330,7 +330,7 @@ def _heading(block: Block) -> str:
     if not (isinstance(block, Paragraph) and block.content and isinstance(block.content[0], Text)):
         return ""
     whole = inline_text(block.content)
-    bold = all(isinstance(each, Text) and Mark.BOLD in each.marks for each in block.content)
+    bold = all(isinstance(inline, Text) and Mark.BOLD in inline.marks for inline in block.content)
     return _labelled(whole)[0] or (_folded(whole) if _is_title(whole, bold=bold) else "")
 
 
@@ -340,7 +340,7 @@ def _is_title(line: str, *, bold: bool = False) -> bool:
         return bare[-1:] not in (".", "\u3002")
     if not _TITLE_LENGTHS[0] <= len(bare) <= _TITLE_LENGTHS[1] or bare[-1] in ".!?,;\u3002":
         return False
-    capitals = bare.isupper() and not any(each.isdigit() for each in bare)
+    capitals = bare.isupper() and not any(character.isdigit() for character in bare)
     return bare[0].isalpha() and (bold or capitals)
 
 
@@ -397,7 +397,7 @@ def _rewritten_list(block: ListBlock, replacement: Replacement) -> ListBlock | N
         text, sublists = item_parts(item)
         content = replacement.rewrite(text)
         inner = [_rewritten_list(sublist, replacement) for sublist in sublists]
-        new = (*content, *(each for each in inner if each is not None))
+        new = (*content, *(sublist for sublist in inner if sublist is not None))
         if new == item or inline_text(content).strip() or any(inner):
             items.append(new)
     if tuple(items) == block.items:
@@ -419,8 +419,8 @@ def _folded_texts(block: Block) -> set[str]:
     if not isinstance(block, Paragraph):
         return set()
     whole = inline_text(block.content)
-    own = [each.text for each in block.content if isinstance(each, Text) and each.marks]
-    return {_folded(each) for each in (whole, _labelled(whole)[1], *own)}
+    own = [inline.text for inline in block.content if isinstance(inline, Text) and inline.marks]
+    return {_folded(text) for text in (whole, _labelled(whole)[1], *own)}
 
 
 def _suggested(text: str) -> Inline:

@@ -203,13 +203,13 @@ def affirms(sentences: Iterable[str], phrase: str) -> bool:
 def split(text: str) -> tuple[str, ...]:
     """Return the folded sentences of a text, with pseudo-negations masked."""
     folded = (" ".join(part.casefold().split()) for part in _SENTENCE.split(text))
-    return tuple(_PSEUDO.sub(lambda found: "·" * len(found[0]), each) for each in folded if each)
+    return tuple(_PSEUDO.sub(lambda found: "·" * len(found[0]), part) for part in folded if part)
 
 
 @lru_cache(maxsize=4096)
 def _phrase_pattern(phrase: str) -> re.Pattern[str]:
     """Return a pattern of whole words; scripts without spaces have no word boundaries."""
-    spaced = [each.isalnum() and not is_unspaced(each) for each in (phrase[:1], phrase[-1:])]
+    spaced = [end.isalnum() and not is_unspaced(end) for end in (phrase[:1], phrase[-1:])]
     before, after = (r"(?<!\w)" if spaced[0] else ""), (r"(?!\w)" if spaced[1] else "")
     inner = r"\s+".join(map(re.escape, phrase.split()))
     return re.compile(f"{before}{inner}{after}")

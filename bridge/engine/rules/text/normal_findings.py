@@ -85,11 +85,11 @@ class Replacement:
         self._region_of = region_of
         compared = finding[:_COMPARED_LENGTH]
         clauses = split(compared)
-        words = {each.removesuffix("s") for each in _WORD.findall(compared.casefold())}
+        words = {word.removesuffix("s") for word in _WORD.findall(compared.casefold())}
         self._words = tuple(
-            each
+            form
             for word in sorted(words - _PLACE_AND_SIZE)
-            for each in (word, f"{word}s")
+            for form in (word, f"{word}s")
             if affirms(clauses, word) or affirms(clauses, f"{word}s")
         )
 

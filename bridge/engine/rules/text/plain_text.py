@@ -151,7 +151,7 @@ class _OpenList:
         """Return the finished list."""
         return ListBlock(
             tuple(
-                tuple(each.closed() if isinstance(each, _OpenList) else each for each in item)
+                tuple(part.closed() if isinstance(part, _OpenList) else part for part in item)
                 for item in self.items
             ),
             self.ordered,

@@ -162,10 +162,10 @@ def _empty_fields(lines: Sequence[_Line]) -> Iterator[SigningFinding]:
             if not _has_text(lines[index + 1 :]):
                 yield line.finding(SigningCheck.EMPTY_FIELD, 0, len(line.text))
             continue
-        for start, each in _with_starts(line.content):
-            if isinstance(each, BracketField) and not each.value.strip():
+        for start, inline in _with_starts(line.content):
+            if isinstance(inline, BracketField) and not inline.value.strip():
                 yield line.finding(
-                    SigningCheck.EMPTY_FIELD, start, start + len(inline_text((each,)))
+                    SigningCheck.EMPTY_FIELD, start, start + len(inline_text((inline,)))
                 )
 
 
@@ -183,8 +183,8 @@ def _open_brackets(lines: Sequence[_Line]) -> Iterator[SigningFinding]:
     for line in lines:
         fields = {
             start
-            for start, each in _with_starts(line.content)
-            if isinstance(each, BracketField) and not each.value.strip()
+            for start, inline in _with_starts(line.content)
+            if isinstance(inline, BracketField) and not inline.value.strip()
         }
         for match in BRACKET.finditer(line.text):
             if match.start() not in fields:
@@ -195,11 +195,13 @@ def _suggestions(lines: Sequence[_Line]) -> Iterator[SigningFinding]:
     """Find suggestions that no user has accepted; adjacent ones become one finding."""
     for line in lines:
         found: list[tuple[int, int]] = []
-        for start, each in _with_starts(line.content):
-            if not (isinstance(each, Text) and Mark.SUGGESTED in each.marks and each.text.strip()):
+        for start, inline in _with_starts(line.content):
+            if not (
+                isinstance(inline, Text) and Mark.SUGGESTED in inline.marks and inline.text.strip()
+            ):
                 continue
             before = found.pop() if found and found[-1][1] == start else (start, start)
-            found.append((before[0], start + len(each.text)))
+            found.append((before[0], start + len(inline.text)))
         for start, end in found:
             yield line.finding(SigningCheck.SUGGESTION, start, end)
 

@@ -79,11 +79,11 @@ class SignInLimiter:
 
     def take(self, buckets: Sequence[Bucket]) -> SignInAttempt | None:
         """Count an attempt in all its buckets; None if one of them is empty."""
-        wanted = tuple(sorted(buckets, key=lambda each: each.name))
+        wanted = tuple(sorted(buckets, key=lambda bucket: bucket.name))
         if self._limit.count <= 0:
             return SignInAttempt(())
         with self._database.read() as connection:
-            if any(self._is_empty(connection, each) for each in wanted):
+            if any(self._is_empty(connection, bucket) for bucket in wanted):
                 return None  # refused attempts write nothing
         try:
             with self._database.write_without_sync() as connection:

@@ -145,9 +145,9 @@ def _cleared(orm: Session, report: Report, number: object) -> _Text:
         .order_by(col(Signature.pk).desc())
     )
     for signature in orm.exec(query):
-        for each in signature.cleared or ():
-            if each.get("number") == number:
-                return _Text(str(each.get("content", "")), each.get("document"))
+        for addendum in signature.cleared or ():
+            if addendum.get("number") == number:
+                return _Text(str(addendum.get("content", "")), addendum.get("document"))
     return _Text()
 
 

@@ -105,7 +105,7 @@ def other_windows(connection: Connection, session: BrowserSession, now: int) -> 
         )
         for row in rows
     ]
-    return sorted(found, key=lambda each: (each.same_user, not each.writing))
+    return sorted(found, key=lambda window: (window.same_user, not window.writing))
 
 
 def _lease_holder(connection: Connection, report_id: str) -> str | None:

@@ -104,7 +104,7 @@ def attach(work: Work, report: Report, files: Sequence[Attachment], order: Repor
     kept = {attachment.sha256 for attachment in files if attachment.kind is FileKind.SET_ASIDE}
     added, withdrawn = 0, False
     # Set-aside files come first, so that no accepted file is matched with a row that they remove.
-    for file in sorted(files, key=lambda each: each.kind is not FileKind.SET_ASIDE):
+    for file in sorted(files, key=lambda other: other.kind is not FileKind.SET_ASIDE):
         file_keys = _file_keys(file.kind, file.sha256, file.sop_instance_uid)
         row = next((known[key] for key in file_keys if key in known), None)
         if row is None:
@@ -288,7 +288,7 @@ def split_files(work: Work, order: ReportOrder, old: int, new: int) -> None:
             continue
         copy = file.model_dump(exclude={"pk", "report_pk", "orders"})
         work.session.add(ReportFile(**copy, report_pk=new, orders=[order_pk]))
-        if others := [each for each in file.orders if each != order_pk]:
+        if others := [own for own in file.orders if own != order_pk]:
             file.orders = others
         else:
             work.session.delete(file)
@@ -427,7 +427,7 @@ def warnings_about(files: Iterable[Attachment]) -> tuple[FileWarning, ...]:
             continue
         uid = file.sop_instance_uid or ""
         found.append(FileWarning(warning, file.position, uid, contradicts or overridden))
-    return tuple(sorted(found, key=lambda each: each.position))
+    return tuple(sorted(found, key=lambda finding: finding.position))
 
 
 def _known_patient(
@@ -441,7 +441,7 @@ def _known_patient(
     stored = [tags for accession, tags in rows if accession == identity.accession]
     others = [tags for _, tags in rows]
     values = {
-        tag: next(filter(None, (_values(each, tag) for each in ([own_tags], stored, others))), ())
+        tag: next(filter(None, (_values(known, tag) for known in ([own_tags], stored, others))), ())
         for tag in (NAME, BIRTH_DATE)
     }
     priors = work.session.exec(
@@ -466,7 +466,7 @@ def _screened(patient: _Patient, files: Sequence[Attachment]) -> tuple[Attachmen
     """
     screened = dict(enumerate(files))
     reports = [index for index, file in screened.items() if file.kind is FileKind.STRUCTURED_REPORT]
-    for index in sorted(reports, key=lambda each: files[each].tags.get(MRN) not in patient.mrns):
+    for index in sorted(reports, key=lambda at: files[at].tags.get(MRN) not in patient.mrns):
         file = files[index]
         compared = compare_patient(
             file.tags,

@@ -69,10 +69,10 @@ def link_orders(work: Work, identities: Sequence[OrderKey]) -> list[StatusRecord
 def lock_requested(work: Work, identities: Sequence[OrderKey]) -> list[RequestedOrder]:
     """Find and lock orders, each once; raise EngineError with the position of an unknown one."""
     found: dict[int | None, RequestedOrder] = {}
-    for position, each in enumerate(lock_orders(work, identities)):
-        if each is None:
+    for position, locked in enumerate(lock_orders(work, identities)):
+        if locked is None:
             raise EngineError(ErrorCode.REPORT_NOT_FOUND, pointer=f"/clinicalInfo/{position}")
-        found.setdefault(each.order.pk, RequestedOrder(position, each.order, each.report))
+        found.setdefault(locked.order.pk, RequestedOrder(position, locked.order, locked.report))
     return list(found.values())
 
 
@@ -160,7 +160,7 @@ def _unlink_group(
         outcome.untouched.append(report)
         return
     going = [requested_order.order for requested_order in leaving]
-    staying = [order for order in group if all(order.pk != each.pk for each in going)]
+    staying = [order for order in group if all(order.pk != other.pk for other in going)]
     created = [_move_to_new_report(work, order) for order in going]
     for order, new in zip(going, created, strict=True):
         split_files(work, order, key_of(report), key_of(new))

@@ -176,7 +176,7 @@ def _is_unopened(report: Report) -> bool:
 def _demographics(orders: Sequence[ReportOrder]) -> dict[str, Any]:
     """Return the survivor's demographics; values of newer orders replace those of older ones."""
     known: dict[str, Any] = {}
-    for order in sorted(orders, key=lambda each: each.updated_at):
+    for order in sorted(orders, key=lambda row: row.updated_at):
         known |= {name: order.tags[name] for name in PATIENT if order.tags.get(name)}
     return known
 

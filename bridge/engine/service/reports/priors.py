@@ -41,8 +41,8 @@ def list_priors(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
     report = lock_report_by_id(work, report_id)
     orders = orders_of(work.session, key_of(report))
     found = _signed(work, report, {order.mrn for order in orders})
-    groups = orders_by_report(work.session, [key_of(each) for each in found])
-    others = [Study(groups[key_of(each)][0].tags, each.signed_at or 0) for each in found]
+    groups = orders_by_report(work.session, [key_of(prior) for prior in found])
+    others = [Study(groups[key_of(prior)][0].tags, prior.signed_at or 0) for prior in found]
     best = rank_priors(Study(orders[0].tags), others)[:SHOWN]
     return [
         {**_summary(found[index], groups[key_of(found[index])]), "compare": rank < AUTO_COMPARED}

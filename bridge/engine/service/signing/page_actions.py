@@ -214,7 +214,7 @@ def speech_language(work: Work, editor: Editor, session: BrowserSession) -> str:
     shown = session.details.get("app_language")
     prewarmed = session.languages.get("speech_language")
     requested = report.reporting.get("speech_language")
-    return first_language([str(each or "") for each in (requested, prewarmed, user, site, shown)])
+    return first_language([str(code or "") for code in (requested, prewarmed, user, site, shown)])
 
 
 def save(

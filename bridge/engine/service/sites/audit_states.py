@@ -103,7 +103,7 @@ def difference(before: State, after: State) -> dict[str, Any]:
     missing = object()
     names = [n for n in {**before, **after} if before.get(n, missing) != after.get(n, missing)]
     return {
-        name: {each: state[each] for each in names if each in state}
+        name: {member: state[member] for member in names if member in state}
         for name, state in (("before", before), ("after", after))
     }
 

@@ -233,7 +233,7 @@ def is_origin(text: str) -> bool:
     except ValueError:
         return False
     host = parts.hostname or ""
-    plain = all(each.isalnum() or each in "-.:" for each in host) and host.isascii()
+    plain = all(character.isalnum() or character in "-.:" for character in host) and host.isascii()
     shown = f"[{host}]" if ":" in host else host
     return (
         bool(host)
@@ -441,7 +441,7 @@ def check_preferences(given: Mapping[str, Any]) -> dict[str, Any]:
         return Preferences(**given).stored()
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
-        place = "/".join(str(each) for each in first["loc"])
+        place = "/".join(str(part) for part in first["loc"])
         raise EngineError(
             ErrorCode.BAD_SITE, f"settings: {first['msg']}", pointer=f"/settings/{place}"
         ) from None

@@ -229,7 +229,7 @@ async def list_sites(request: Request) -> Response:
             connection, administered_sites(connection, caller)
         )
     )
-    return JSONResponse([site_json(each) for each in found])
+    return JSONResponse([site_json(site) for site in found])
 
 
 @router.post("/sites", response_model=dict[str, Any], status_code=201)
@@ -326,8 +326,8 @@ async def list_users(site_id: str, request: Request) -> Response:
     found = await read_site(request, "users-read", site_id, users.members)
     return JSONResponse(
         [
-            {"email": each.email, "name": each.name, "role": each.role, "disabled": each.disabled}
-            for each in found
+            {"email": user.email, "name": user.name, "role": user.role, "disabled": user.disabled}
+            for user in found
         ]
     )
 
@@ -553,7 +553,7 @@ texts_router = APIRouter(
 async def export_template(site_id: str, number: TemplateNumber, request: Request) -> Response:
     """Return a template as an IHE MRRT file: `html`."""
     found = await read_site(request, "template-read", site_id, site_settings.list_templates)
-    template = next((each for each in found if each["number"] == number), None)
+    template = next((row for row in found if row["number"] == number), None)
     if template is None:
         raise EngineError(ErrorCode.NOT_FOUND, "the site has no such template")
     name = template["name"]

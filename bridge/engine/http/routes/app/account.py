@@ -166,7 +166,7 @@ async def leave(request: Request) -> Response:
 async def own_tokens(engine: EngineDep, signed: SignedInDep) -> Response:
     """Return the user's access tokens, newest first, without their secrets."""
     found = await engine.work.read(lambda c: tokens.list_tokens(c, [signed.account.id]))
-    return JSONResponse([token_json(each) for each in found])
+    return JSONResponse([token_json(token) for token in found])
 
 
 @router.post("/tokens")

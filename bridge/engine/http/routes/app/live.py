@@ -209,7 +209,7 @@ class EventWriter:
 
     def events_for(self, state: StreamState) -> list[str]:
         """Return the events that the page has not received yet."""
-        messages = [format_event("change", each.data, each.cursor) for each in state.changed]
+        messages = [format_event("change", change.data, change.cursor) for change in state.changed]
         if state.changed:
             self.cursor = state.changed[-1].cursor
         if state.other_windows != self._other_windows:
