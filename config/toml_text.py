@@ -178,7 +178,7 @@ class _Reader:
         return tuple(words)
 
     def _taken(self, mark: str) -> bool:
-        """Consume the next token if it is this mark; tell whether it was."""
+        """Consume the next token if it is this mark; True if it was."""
         if self._left and self._left[-1].kind == "mark" and self._left[-1].text == mark:
             self._left.pop()
             return True

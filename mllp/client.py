@@ -374,11 +374,11 @@ CLOSE_GRACE_SECONDS = 1.0
 """Seconds for which `close` waits for the peer's TLS close."""
 
 ReplyMatcher = Callable[[bytes, bytes], bool]
-"""Tells whether a reply (second argument) answers a payload (first argument)."""
+"""True if a reply (second argument) answers a payload (first argument)."""
 
 FurtherReplyHandler = Callable[[bytes], Deferred[bool]]
 """
-Takes a reply that does not answer the payload in flight; tells whether it is about an earlier
+Takes a reply that does not answer the payload in flight; True if it is about an earlier
 payload. A failure counts as yes.
 """
 

@@ -303,10 +303,7 @@ class FrameBudget:
         return self.used + promised <= self.limit and self._by_source[account.source] <= share
 
     def _reclaim(self, account: "MemoryAccount") -> bool:
-        """
-        Refuse unfinished frames of heavier sources, largest first; tell whether there is room
-        now.
-        """
+        """Refuse unfinished frames of heavier sources, largest first; True if there is room."""
         while self.used > self.limit:
             heaviest = max(self._by_source, key=self._by_source.__getitem__)
             refused = max(
@@ -372,7 +369,7 @@ class MemoryAccount:
         """Bytes of the open frame: what a refusal would release."""
 
     def report(self, unanswered: int, unfinished: int) -> bool:
-        """Set the bytes of complete frames and of the open one; tell whether to read on."""
+        """Set the bytes of complete frames and of the open one; True if more can be read."""
         self.unfinished = unfinished
         size = max(unanswered + unfinished - RESERVE, 0)
         self._budget.charge(self, size)
@@ -399,8 +396,8 @@ MIN_PAUSE_SECONDS = 0.0005
 
 class ReadThrottle:
     """
-    Limits the rate at which large frames are read, so that other connections are served
-    meanwhile.
+    Limits the rate at which large frames are read, so that other connections are also
+    served.
 
     A sender on a fast network fills a large frame as fast as it is read. Times are the caller's,
     in seconds.

@@ -192,25 +192,25 @@ class ServerSession:
         self._eof = True
         self.proceed()
 
-    def hold(self, reason: PauseReason) -> None:
+    def pause(self, reason: PauseReason) -> None:
         """
         Stop reading. The pause does not count for the frame's time limit.
 
         A pause for memory does count: a frame that never ends must not wait for ever.
         """
-        self._gate.hold(reason)
+        self._gate.pause(reason)
         if reason is not PauseReason.MEMORY:
             self._deadline.stop()
 
-    def release(self, reason: PauseReason) -> None:
+    def resume(self, reason: PauseReason) -> None:
         """Remove a reason to pause. Without the last one, reading continues."""
-        if self._gate.release(reason):
+        if self._gate.resume(reason):
             self.proceed()
         else:
             self._start_frame_deadline()
 
     def _resume_after_memory(self) -> None:
-        self.release(PauseReason.MEMORY)
+        self.resume(PauseReason.MEMORY)
         self._report_memory()
 
     def _refuse_for_memory(self) -> None:
@@ -228,9 +228,9 @@ class ServerSession:
             not self._memory.report(self._unanswered_bytes, self._reader.received)
             and not self._stopped
         ):
-            self.hold(PauseReason.MEMORY)
+            self.pause(PauseReason.MEMORY)
         elif PauseReason.MEMORY in self._pause_reasons:
-            self.release(PauseReason.MEMORY)
+            self.resume(PauseReason.MEMORY)
 
     def _drop_frame(self) -> None:
         """Release the bytes of the unfinished frame."""
@@ -275,7 +275,7 @@ class ServerSession:
             self._deadline.start()
 
     def _process_events(self) -> bool:
-        """Pass frames to the handler up to the window; tell whether there may be more."""
+        """Pass frames to the handler up to the window; True if there may be more."""
         try:
             while not self._pause_reasons and (event := self._reader.next_event()) is not None:
                 if isinstance(event, Frame):
@@ -283,7 +283,7 @@ class ServerSession:
                 else:
                     self._count_noise(event.length)
             if self._eof and not self._pause_reasons:
-                self.hold(PauseReason.ENDING)
+                self.pause(PauseReason.ENDING)
                 self._reader.receive_eof()
         except FramingError as error:
             self._refuse_frame(error)
@@ -308,7 +308,7 @@ class ServerSession:
         self._unanswered_bytes += size
         self._window.unanswered += 1
         if len(self._replies) >= self._window.size:
-            self.hold(PauseReason.WINDOW)
+            self.pause(PauseReason.WINDOW)
         try:
             self._handle(arrived, self._peer, partial(self._on_replies, slot))
         except Exception:  # noqa: BLE001  # the connection closes without an answer
@@ -321,7 +321,7 @@ class ServerSession:
         Send the refusal after the replies to earlier frames: the stream cannot be read any
         further.
         """
-        self.hold(PauseReason.ENDING)
+        self.pause(PauseReason.ENDING)
         self._observer.frame_refused(error)
         slot = self._replies.reserve()
         head = self._reader.head(MAX_HEAD_BYTES)
@@ -361,12 +361,12 @@ class ServerSession:
     def _on_failure(self, slot: ReplySlot, failure: Failure) -> None:
         slot.failed = True
         self._observer.handler_failed(*failure_location(failure))
-        self.hold(PauseReason.ENDING)
+        self.pause(PauseReason.ENDING)
         if not self._processing:
             self._write_ready_replies()
 
     def _write_ready_replies(self) -> bool:
-        """Write the replies that may leave; tell whether frames can be accepted again."""
+        """Write the replies that may leave; True if frames can be accepted again."""
         if self._stopped:
             return False
         if payloads := self._replies.take_ready():
@@ -381,7 +381,7 @@ class ServerSession:
             return False
         # Continue at half of the window: at a full one, frames would be read one by one.
         if len(self._replies) <= self._window.size // 2:
-            return self._gate.release(PauseReason.WINDOW)
+            return self._gate.resume(PauseReason.WINDOW)
         return False
 
 
@@ -490,7 +490,7 @@ class ServerConnection(Protocol):
         self._session.stop()
         if self._pause_timer is not None:
             self._pause_timer.cancel()
-        self._gate.hold(PauseReason.ENDING)
+        self._gate.pause(PauseReason.ENDING)
         if self._in_handshake:
             timeout = self._handshake_timeout if self._handshake_timed_out else None
             why = incoming_failure(reason, tls_refusal(self.transport), timed_out=timeout)
@@ -501,12 +501,12 @@ class ServerConnection(Protocol):
     def pauseProducing(self) -> None:  # noqa: N802  # Twisted's name
         """Stop reading: the peer does not read what we wrote."""
         self._stalled.start()
-        self._session.hold(PauseReason.OUTPUT)
+        self._session.pause(PauseReason.OUTPUT)
 
     def resumeProducing(self) -> None:  # noqa: N802  # Twisted's name
         """Read again: the peer has read what we wrote."""
         self._stalled.stop()
-        self._session.release(PauseReason.OUTPUT)
+        self._session.resume(PauseReason.OUTPUT)
 
     def stopProducing(self) -> None:  # noqa: N802  # Twisted's name
         """Do nothing: `connectionLost` follows."""
@@ -522,15 +522,15 @@ class ServerConnection(Protocol):
 
     def pause(self) -> None:
         """Stop reading until `resume`; frames that have arrived are answered."""
-        self._session.hold(PauseReason.OPERATOR)
+        self._session.pause(PauseReason.OPERATOR)
 
     def resume(self) -> None:
         """Read again."""
-        self._session.release(PauseReason.OPERATOR)
+        self._session.resume(PauseReason.OPERATOR)
 
     def finish(self) -> None:
         """Accept no more frames, answer those that have arrived, close."""
-        self._session.hold(PauseReason.ENDING)
+        self._session.pause(PauseReason.ENDING)
         if not self._session.unanswered and not self._ended:
             self._stop_writing()
             self.transport.loseConnection()

@@ -141,13 +141,13 @@ class ReadGate:
         """Stop controlling the transport."""
         self._transport = None
 
-    def hold(self, reason: PauseReason) -> None:
+    def pause(self, reason: PauseReason) -> None:
         if not self.reasons and self._transport is not None:
             self._transport.pauseProducing()
         self.reasons.add(reason)
 
-    def release(self, reason: PauseReason) -> bool:
-        """Remove a reason; continue reading if it was the last one, and tell whether it was."""
+    def resume(self, reason: PauseReason) -> bool:
+        """Remove a reason; continue reading if it was the last one; True if it was."""
         if reason not in self.reasons:
             return False
         self.reasons.remove(reason)
@@ -180,7 +180,7 @@ class ConnectionSet(Generic[ConnectionT]):
         return len(self._present)
 
     def all(self) -> tuple[ConnectionT, ...]:
-        """Return the connections; the set may change meanwhile."""
+        """Return the connections; the set may change during an iteration."""
         return tuple(self._present)
 
     def add(self, connection: ConnectionT) -> None:

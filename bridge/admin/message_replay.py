@@ -325,7 +325,7 @@ class StoredMessageReplay:
         arrival = replace(
             AcknowledgmentBuilder(policy, ControlIds()).arrival(verdict, payload, now),
             identity=signed64(b"edited", str(origin_id).encode()),
-            acknowledgment=AcknowledgmentState.NOT_OWED,  # an edited copy has no sender to answer
+            acknowledgment=AcknowledgmentState.NOT_REQUIRED,  # an edited copy has no sender
             refuse_reuse=None,
         )
         edit = MessageEdit(origin_id, int(now.timestamp() * 1000), email, reason)

@@ -71,10 +71,10 @@ def last_batch(file: Path) -> bytes:
 def _find_last_member(file: BinaryIO) -> bytes | None:
     """Return the content of the member at the end of the file, or None if there is none."""
     size = file.seek(0, os.SEEK_END)
-    reach = min(size, FIRST_SEARCH)
-    while reach:
-        file.seek(size - reach)
-        tail = file.read(reach)
+    searched = min(size, FIRST_SEARCH)
+    while searched:
+        file.seek(size - searched)
+        tail = file.read(searched)
         begin = tail.rfind(_MAGIC)
         while begin >= 0:
             member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
@@ -84,9 +84,9 @@ def _find_last_member(file: BinaryIO) -> bytes | None:
                 begin = tail.rfind(_MAGIC, 0, begin)
             else:
                 return batch if member.eof and not member.unused_data else None
-        if reach == min(size, LARGEST_SEARCH):
+        if searched == min(size, LARGEST_SEARCH):
             break
-        reach = min(size, LARGEST_SEARCH, 4 * reach)
+        searched = min(size, LARGEST_SEARCH, 4 * searched)
     return None
 
 

@@ -60,7 +60,7 @@ class KnownReport:
     """
     The last known state of the report of one order; times in ms.
 
-    `final` tells whether its text is released, `addenda` how many addenda are.
+    `final`: its text is released; `addenda`: how many addenda are.
     """
 
     key: OrderKey

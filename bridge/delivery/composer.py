@@ -275,7 +275,7 @@ def find_orders(
 def _survivors(
     connection: Connection, delivery: ClaimedDelivery, orders: Sequence[Order | None]
 ) -> dict[int, str]:
-    """Return the surviving MRNs, by position, of orders whose patient was merged meanwhile."""
+    """Return the surviving MRNs, by position, of orders whose patient has been merged since."""
     keys = [key_of(listed) for listed in delivery.orders["orders"]]
     moved = {
         position: (key.site, key.mrn)

@@ -1,9 +1,10 @@
 """
 Courier: claims the deliveries of one destination, sends their messages and stores the outcomes.
 
-One message is in flight at a time. Meanwhile the courier claims and composes the next batch and
-stores earlier outcomes. `reply_policy` decides what follows a reply. An unreachable destination
-does not delay other destinations. A refused result delays only later results of its report.
+One message is in flight at a time. Until its reply arrives, the courier claims and composes the
+next batch and stores earlier outcomes. `reply_policy` decides what follows a reply. An unreachable
+destination does not delay other destinations. A refused result delays only later results of its
+report.
 """
 
 import asyncio
@@ -100,7 +101,7 @@ class FurtherReplies:
             self._sent.popitem(last=False)
 
     def take(self, reply: bytes) -> Deferred[bool]:
-        """Store a reply; tell whether it is about an earlier message to this destination."""
+        """Store a reply; True if it is about an earlier message to this destination."""
         task = asyncio.ensure_future(self._store(reply))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

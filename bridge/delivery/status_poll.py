@@ -53,7 +53,7 @@ IDLE_FRACTION = 10  # a report unchanged for n seconds is polled every n / IDLE_
 MIN_BATCH, MAX_BATCH = 50, 500
 """Reports in one request."""
 MAX_BLOCKING_SECONDS = 0.0025
-"""Seconds that the service may need for one response, because other requests wait meanwhile."""
+"""Seconds that the service may need for one response, because other requests wait for it."""
 
 _WEIGHT = 0.2  # weight of the newest response in the moving average
 _SMALLER = 0.7  # factor for every other request: two sizes tell the work per report from latency

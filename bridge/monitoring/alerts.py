@@ -77,24 +77,24 @@ def update_alerts(
     active: Sequence[AlertCondition],
     now: int,
     repeat_after: int,
-    hold: int = 0,
+    hold_down: int = 0,
 ) -> list[AlertNotice]:
     """
     Store the current conditions and return the notices to send.
 
     A condition that has become critical is raised again. Returned notices count as sent: no node
     gets them again before `repeat_after` ms (0: never). A condition that returned `MAX_RECURRENCES`
-    times, each time within `hold` ms, is cleared after it has been gone for `hold` ms.
+    times, each time within `hold_down` ms, is cleared after it has been gone for `hold_down` ms.
     """
     with database.write() as connection:
         database.serialize(connection, "alerts")
         before = {row.key: row for row in connection.execute(_ACTIVE)}
         for condition in active:
-            _store_raised(connection, condition, now, hold)
+            _store_raised(connection, condition, now, hold_down)
         notices = [*_raised_or_repeated(connection, now, repeat_after)]
         keys = {alert_condition.key for alert_condition in active}
         for key, row in before.items():
-            held = row.recurrences >= MAX_RECURRENCES and now - row.seen_at < hold
+            held = row.recurrences >= MAX_RECURRENCES and now - row.seen_at < hold_down
             if key not in keys and not held:
                 cleared = update(ALERTS).where(_ALERT.key == key, _ALERT.cleared_at.is_(None))
                 connection.execute(cleared.values(cleared_at=now))
@@ -106,7 +106,9 @@ def update_alerts(
         return notices
 
 
-def _store_raised(connection: Connection, condition: AlertCondition, now: int, hold: int) -> None:
+def _store_raised(
+    connection: Connection, condition: AlertCondition, now: int, hold_down: int
+) -> None:
     severity = condition.severity.value
     is_active = _ALERT.cleared_at.is_(None)
     is_milder = or_(_ALERT.severity == severity, literal(severity) == AlertSeverity.WARNING.value)
@@ -122,7 +124,7 @@ def _store_raised(connection: Connection, condition: AlertCondition, now: int, h
                 "notified_at": case((and_(is_active, is_milder), _ALERT.notified_at)),
                 "recurrences": case(
                     (is_active, _ALERT.recurrences),
-                    (_ALERT.cleared_at > now - hold, _ALERT.recurrences + 1),
+                    (_ALERT.cleared_at > now - hold_down, _ALERT.recurrences + 1),
                     else_=0,
                 ),
                 "cleared_at": None,
@@ -287,7 +289,7 @@ class AlertMonitor:
     names: Callable[[], frozenset[str]] = frozenset
     """Channels of the current settings. Deleted channels that are still paused cause no alert."""
     disk_free: Callable[[], int | None] = no_disk_limit
-    hold: int = 0
+    hold_down: int = 0
     """How long a flapping condition must be gone before its alert is cleared."""
     host: str = ""
     """The host name of this process."""
@@ -300,7 +302,7 @@ class AlertMonitor:
         """Check once, send notices, and return the current conditions. Raises StoreError."""
         now = self.clock()
         found = find_conditions(self._snapshot(now), self.thresholds())
-        notices = update_alerts(self.database, found, now, self.repeat_after, self.hold)
+        notices = update_alerts(self.database, found, now, self.repeat_after, self.hold_down)
         self.metrics.show_alerts(
             {alert_condition.key.partition(":")[0] for alert_condition in found}
         )

@@ -134,7 +134,7 @@ class Lanes:
         With `parked_block`, parked rows keep their position. If `session` is given, a claim gets
         nothing unless the server of the database holds the node's heartbeat lock.
 
-        `are_acknowledged` tells whether the acknowledgments of all given messages were sent.
+        `are_acknowledged` returns True if the acknowledgments of all given messages were sent.
         """
         self._sql, self._are_acknowledged = statements, are_acknowledged
         self._staying = (
@@ -370,10 +370,7 @@ class Lanes:
     def _free_positions(
         self, connection: Connection, statement: BulkStatement, positions: Sequence[LanePosition]
     ) -> bool:
-        """
-        Apply a statement to positions, unblock the rows behind them; tell whether any was
-        unblocked.
-        """
+        """Apply a statement, unblock the rows behind its positions; True if any was unblocked."""
         execute_rows(connection, statement, positions)
         lanes = [(lane,) for lane, _ in positions]
         if not lanes:

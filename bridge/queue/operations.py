@@ -50,7 +50,7 @@ def replay_message(
     Queue a message again, at the position of its id in its lanes.
 
     A refused message has no lanes and needs `routing`. Return the number of later messages of its
-    lanes that were processed meanwhile. `expected_state` is the state for which the message was
+    lanes that were processed before this. `expected_state` is the state for which the message was
     selected. Raises NoSuchRow, StateChanged, IllegalTransition.
     """
     pull_new(database)

@@ -252,7 +252,7 @@ def delete_orphans(database: Database, now: int) -> int:
         rows = connection.execute(_FIND_ORPHANS, {"before": before}).mappings().all()
     for row in rows:
         with database.delete_without_sync() as connection:
-            # The statement checks again, because the message may have been stored meanwhile.
+            # The statement checks again, because the message may have been stored since.
             if connection.execute(_DELETE_ORPHAN, {**row, "before": before}).rowcount:
                 connection.execute(_DELETE_CHUNKS, dict(row))
                 deleted += 1

@@ -1,8 +1,8 @@
 """
 States of a queued message or delivery, the allowed transitions, and the retry policy.
 
-`QueueState` is the state of the work. `AcknowledgmentState` tells whether the sender received its
-acknowledgment. They are independent: a message that was processed but whose ACK was lost is `done`
+`QueueState` is the state of the work, `AcknowledgmentState` that of the sender's acknowledgment.
+They are independent: a message that was processed but whose ACK was lost is `done`
 and `pending`.
 
 Retry delays double and have jitter, so that messages that failed together are not retried together.
@@ -43,7 +43,7 @@ class AcknowledgmentState(StrEnum):
 
     PENDING = "pending"  # stored with the message, not confirmed as sent
     DELIVERED = "delivered"  # written to the sender's connection
-    NOT_OWED = "not_owed"  # the sender requested none (MSH-15, MSH-16)
+    NOT_REQUIRED = "not_owed"  # the sender requested none (MSH-15, MSH-16)
 
 
 TRANSITIONS: Mapping[tuple[QueueState, QueueEvent], QueueState] = {

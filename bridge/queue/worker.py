@@ -240,10 +240,7 @@ class Worker:
                 await self._wait_for_notification()
 
     def _start_batch(self, batch: ClaimedBatch, after: Batch | None = None) -> bool:
-        """
-        Start applying claimed messages, in the slot of `after` if given; tell whether there are
-        any.
-        """
+        """Start applying claimed messages, in the slot of `after` if given; False if none."""
         if not batch.messages:
             return False
         self._newest = task = asyncio.create_task(self._work(batch.messages))
@@ -263,7 +260,7 @@ class Worker:
         Wait for the newest batch if it may end soon and nothing was left to claim.
 
         A batch has fixed costs of some ten messages, so several small batches delay each other.
-        When the newest batch ends, it claims what came meanwhile. Return whether there is still
+        When the newest batch ends, it claims what has come since. Return whether there is still
         something to claim.
         """
         newest = self._newest

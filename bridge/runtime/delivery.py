@@ -76,7 +76,7 @@ class CourierRegistry:
         """Couriers by the names of their destinations."""
 
     def __iter__(self) -> Iterator[Courier]:
-        """Iterate over a copy: `use` may replace couriers meanwhile."""
+        """Iterate over a copy: `use` may replace couriers during the iteration."""
         return iter(list(self.by_name.values()))
 
     def create_all(

@@ -40,7 +40,7 @@ class ListenerDefinitions(Mapping[str, ListenerPolicy]):
     The definitions of listeners, by name.
 
     Another node may have received a message by a listener that is not loaded here yet. Then the
-    definitions are loaded again, on the calling thread. `in` loads nothing: it tells whether
+    definitions are loaded again, on the calling thread. `in` loads nothing: it is True if
     definitions are loaded.
     """
 

@@ -2,8 +2,8 @@
 Checkpoints of SQLite's write-ahead log, in the background.
 
 Without this module, a commit that finds a long log would copy it into the database, and its
-acknowledgments would wait for some ten milliseconds. `PRAGMA data_version` tells whether there were
-commits, and `PRAGMA wal_checkpoint` returns the length of the log. Most of the copying does not
+acknowledgments would wait for some ten milliseconds. `PRAGMA data_version` changes with each
+commit, and `PRAGMA wal_checkpoint` returns the length of the log. Most of the copying does not
 block writers. The write lock is held only for the rest, so that the next writer restarts the log.
 PostgreSQL has a checkpointer process.
 """

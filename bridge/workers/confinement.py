@@ -329,7 +329,7 @@ def _restrict_files(folders: Sequence[Path]) -> bool:
 def _grant_reading(ruleset: int, entry: Path) -> None:
     """Grant reading an entry of a library folder, except installed packages and links."""
     if entry.name not in _PACKAGE_FOLDERS and not entry.is_symlink():
-        with suppress(FileNotFoundError):  # removed meanwhile
+        with suppress(FileNotFoundError):  # removed since the folder was listed
             _grant(ruleset, entry, _READ_FILE | _READ_DIR if entry.is_dir() else _READ_FILE)
 
 

@@ -190,7 +190,7 @@ class WorkerHost:
     def _release(self, worker: "_Worker") -> None:
         with self._changed:
             self._busy.discard(worker)
-            if worker.is_killed:  # the host was closed meanwhile
+            if worker.is_killed:  # the host was closed during the task
                 return
             worker.used_at = time.monotonic()
             self._idle.append(worker)

@@ -40,9 +40,9 @@ MAX_SECONDS = 2.0
 """Time limit for the parts of a message, because messages may be large and a user waits."""
 
 Late = Callable[[], bool]
-"""Tells whether a time limit has expired."""
+"""True if a time limit has expired."""
 Differs = Callable[[bytes], bool]
-"""Tells whether the result for a variant differs from that for the message."""
+"""True if the result for a variant differs from that for the message."""
 
 
 def never() -> bool:
@@ -51,7 +51,7 @@ def never() -> bool:
 
 
 def deadline(seconds: float) -> Late:
-    """Start a time limit; return a function that tells whether it has expired."""
+    """Start a time limit; return a function that is True once it has expired."""
     until = time.monotonic() + seconds
     return lambda: time.monotonic() > until
 

@@ -5,8 +5,8 @@ The file is a compressed tar archive: `manifest.json`, the copies of the databas
 the data directory in `home/`, and at last `digests.json` with the digest of each member. It is
 complete and verified when it gets its name.
 
-Files of the data directory may change meanwhile: of a growing log, the backup has what it contained
-when it was opened, and a file that was moved away is left out.
+Files of the data directory may change during the backup: of a growing log, the backup has what it
+contained when it was opened, and a file that was moved away is left out.
 
 SQLite: the copy of a database is a database file. Both files are of one moment: their writers wait
 for the few milliseconds in which the snapshots begin. PostgreSQL: the copy is a folder with one

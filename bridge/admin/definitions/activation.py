@@ -141,7 +141,7 @@ def _activate(
     begun_on: Mapping[str, str],
     records: Sequence[MappingVersion],
 ) -> list[ActivationResult] | None:
-    """Check and activate; return None if another activation was committed meanwhile."""
+    """Check and activate; return None if another activation was committed first."""
     with database.read() as connection:
         checked_against = mapping_versions.latest_activation_id(connection)
         active = mapping_versions.active_versions(connection)

@@ -16,7 +16,7 @@ from bridge.console.http.guard import (
     AuditedAction,
     CallDep,
     ConsoleRoute,
-    require_reach,
+    require_sites,
     run_audited,
 )
 from bridge.contract.requests import RowId
@@ -50,7 +50,7 @@ async def read(delivery_id: RowId, call: CallDep) -> dict[str, Any]:
     call.user.grant.require(Permission.SEE)
     database, with_texts = call.context.database, call.user.reads_content
     detail = await Threads.CONSOLE.run(_detail, database, delivery_id)
-    require_reach(call.user, delivery_sites(detail.orders))
+    require_sites(call.user, delivery_sites(detail.orders))
 
     def work() -> dict[str, Any]:
         (row,) = with_reasons(database, [detail.row], with_texts=with_texts)

@@ -164,8 +164,8 @@ class AuditedAction:
     An action with its audit event and its conditions.
 
     `sites` returns the sites of the target, or raises NoSuchItem; None: the target has no site.
-    `rule` raises if a further rule forbids the action. `fresh` tells whether the user must have
-    confirmed the password within the last ten minutes.
+    `rule` raises if a further rule forbids the action. `fresh`: the user must have confirmed the
+    password within the last ten minutes.
     """
 
     permissions: tuple[Permission, ...]
@@ -262,10 +262,10 @@ async def _engine_result(work: Callable[[], Awaitable[T]]) -> T:
 def require_on_site(user: ConsoleUser, permission: Permission, site: str) -> None:
     """Raise PermissionDenied or NoSuchItem unless the user has a permission on a site."""
     user.grant.require(permission)
-    require_reach(user, [site])
+    require_sites(user, [site])
 
 
-def require_reach(user: ConsoleUser, sites: Collection[str]) -> None:
+def require_sites(user: ConsoleUser, sites: Collection[str]) -> None:
     """Raise NoSuchItem for an item of sites that the user may not see."""
     if not user.grant.sees(sites):
         raise NoSuchItem
@@ -278,7 +278,7 @@ def _require_conditions(call: ConsoleCall, action: AuditedAction) -> str:
     sites: Collection[str] = ()
     if action.sites is not None:
         sites = action.sites()
-        require_reach(call.user, sites)
+        require_sites(call.user, sites)
     action.rule()
     if action.fresh():
         require_fresh(call.user.authenticated_at, call.context.clock())

@@ -50,7 +50,7 @@ from bridge.console.http.guard import (
     ConsoleRoute,
     MessageRoute,
     await_audited,
-    require_reach,
+    require_sites,
     run_audited,
 )
 from bridge.contract.requests import RowId
@@ -138,7 +138,7 @@ def _detail(context: ConsoleContext, message_id: int) -> MessageDetail:
 def _summary(call: ConsoleCall, message_id: int) -> dict[str, Any]:
     detail = _detail(call.context, message_id)
     subjects = call.context.subjects_of(origin_of(detail))
-    require_reach(call.user, subjects.sites)
+    require_sites(call.user, subjects.sites)
     numbers = read_numbers(detail.payload).with_subjects(subjects)
     found = order_tracking.find_orders(
         call.context.database, numbers.order, call.user.grant.visible_sites
@@ -283,7 +283,7 @@ async def check(message_id: RowId, body: EditedMessageBody, call: CallDep) -> di
         call.user.grant.require(permission)
 
     def work() -> dict[str, Any]:
-        require_reach(call.user, sites_of_message(call.context, message_id))
+        require_sites(call.user, sites_of_message(call.context, message_id))
         return {"faults": _check(call, message_id, body.segments)[0]}
 
     return await Threads.CONSOLE.run(work)

@@ -268,7 +268,7 @@ class DatabaseExecutor:
         self, notification: asyncio.Future[None], data_version: int | None, seconds: float
     ) -> bool:
         """
-        Wait for a notification, at most so many seconds; tell whether it came.
+        Wait for a notification, at most so many seconds; True if it came.
 
         The wait ends early if another process may have written: when the version of the database
         differs from `data_version`, or, if that is None, every `poll_seconds`.

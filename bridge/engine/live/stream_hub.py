@@ -49,7 +49,7 @@ class StreamWatch:
     seen: object = None
 
     async def wait(self, seconds: float) -> bool:
-        """Wait for a possible change, at most so many seconds; tell whether there may be one."""
+        """Wait for a possible change, at most so many seconds; True if there may be one."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.changed.wait(), seconds)
         return self.changed.is_set()

@@ -264,7 +264,7 @@ async def withdraw(client: EngineClient, order: OrderKey, *, cancelled: bool = F
     if len(record.orders) > 1 or not await _is_empty(client, order, record):
         return [*notes, "report_kept"]
     try:
-        # `only_ordered`: somebody may have opened it meanwhile.
+        # `only_ordered`: somebody may have opened it since.
         await client.delete(order, only_ordered=True, set_aside=not cancelled)
     except EngineFailure as failure:
         if failure.status not in REFUSED_STATUSES:

@@ -281,7 +281,9 @@ class AcknowledgmentBuilder:
             error_code=first.error_code.value if first else "",
             error_place=first.place if first else "",
             flags=MessageFlag.CHARSET_SUSPECT if verdict.charset_suspect else MessageFlag.NONE,
-            acknowledgment=AcknowledgmentState.PENDING if codes else AcknowledgmentState.NOT_OWED,
+            acknowledgment=AcknowledgmentState.PENDING
+            if codes
+            else AcknowledgmentState.NOT_REQUIRED,
             refuse_reuse=self._refuse_reuse(verdict, payload, now),
         )
 
@@ -304,7 +306,7 @@ class AcknowledgmentBuilder:
                     part,
                     identity=signed64(b"part", str(whole.identity).encode(), b"%d" % number),
                     ack=b"",
-                    acknowledgment=AcknowledgmentState.NOT_OWED,
+                    acknowledgment=AcknowledgmentState.NOT_REQUIRED,
                     refuse_reuse=None,
                 )
                 for number, part in enumerate(others, start=1)
@@ -334,7 +336,7 @@ class AcknowledgmentBuilder:
             received_at=int(now.timestamp() * 1000),
             error_code=refusal.error_code.value,
             error_place=refusal.place,
-            acknowledgment=AcknowledgmentState.NOT_OWED
+            acknowledgment=AcknowledgmentState.NOT_REQUIRED
             if reply is None
             else AcknowledgmentState.PENDING,
         )

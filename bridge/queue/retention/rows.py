@@ -19,7 +19,7 @@ from bridge.store.postgresql.partitions import Partition, last_id, partitions
 
 BATCH = 500
 MIN_BATCH = 20
-HOLD_SECONDS = 0.004
+TARGET_SECONDS = 0.004
 """Seconds that one batch may block other writers: about the duration of a commit."""
 PAUSE_FACTOR = 4
 """The pause after a batch, as a multiple of its duration."""
@@ -72,10 +72,10 @@ DELIVERIES = QueueTable(DELIVERY, DELIVERY_BODY, "delivery_id", "created_at")
 
 
 def next_batch(
-    size: int, seconds: float, max_batch: int = BATCH, hold: float = HOLD_SECONDS
+    size: int, seconds: float, max_batch: int = BATCH, target: float = TARGET_SECONDS
 ) -> int:
     """Return the size of the next batch after one of `size` rows took `seconds`."""
-    fits = int(size * hold / max(seconds, hold / max_batch))
+    fits = int(size * target / max(seconds, target / max_batch))
     return max(min(MIN_BATCH, max_batch), min(fits, 2 * size, max_batch))
 
 
@@ -100,7 +100,7 @@ class BatchDeletion:
 
         `scale` multiplies the batch size for work that blocks no other writer.
         """
-        max_batch, hold = self.max_batch * scale, HOLD_SECONDS * scale
+        max_batch, target = self.max_batch * scale, TARGET_SECONDS * scale
         deleted, after, size = 0, 0, min(MIN_BATCH * scale, max_batch)
         while True:
             with self.database.delete_without_sync() as connection:
@@ -116,7 +116,7 @@ class BatchDeletion:
             if not ids:
                 return deleted
             deleted += len(ids)
-            after, size = ids[-1], next_batch(size, seconds, max_batch, hold)
+            after, size = ids[-1], next_batch(size, seconds, max_batch, target)
             self.pause(seconds * PAUSE_FACTOR)
 
 

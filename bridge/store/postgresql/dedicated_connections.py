@@ -343,7 +343,7 @@ class NotificationListener:
     def _listen(self, driver: Any) -> None:
         driver.autocommit = True
         driver.execute(f"LISTEN {self._channel}")
-        self._callback()  # notifications may have been lost meanwhile
+        self._callback()  # notifications before LISTEN are lost
         while not self._stopped.is_set():
             for notify in driver.notifies(timeout=STOP_CHECK_SECONDS):
                 if notify.payload != self._database.notification_id:

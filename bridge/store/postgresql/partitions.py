@@ -133,7 +133,7 @@ def _free_ids(connection: Connection) -> int:
 
 
 def _create_next(database: Database, connection: Connection, size: int) -> int:
-    """Create the next partition; return 1, or 0 if another node has created it meanwhile."""
+    """Create the next partition; return 1, or 0 if another node has created it."""
     if _free_ids(connection) >= size / 2:
         return 0
     database.set_lock_timeout(connection, LOCK_TIMEOUT_MS)

@@ -141,7 +141,7 @@ def list_active(database: Database, limit: int) -> list[UnmappedCodeRecord]:
 
 
 def mark_seen(database: Database, key: CodeKey, by: str, now: int) -> bool:
-    """Mark a code as seen; tell whether it existed and was unseen."""
+    """Mark a code as seen; True if it existed and was unseen."""
     own = (_CODE.mapping == key.mapping, _CODE.code_table == key.code_table, _CODE.code == key.code)
     with database.write() as connection:
         unseen = update(UNKNOWN_CODES).where(*own, _CODE.seen_at.is_(None))

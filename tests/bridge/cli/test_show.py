@@ -168,7 +168,7 @@ def test_former_names_in_json(tmp_path: Path) -> None:
     home.init()
     with bridge_database(tmp_path / "home") as database:
         for now in (1000, 2000, 3000):  # raised, cleared, raised again
-            update_alerts(database, [PAUSED] if now != 2000 else [], now, 0, hold=10_000)
+            update_alerts(database, [PAUSED] if now != 2000 else [], now, 0, hold_down=10_000)
     (alert,) = json.loads(home.ok("alerts", "list", "--json"))
     assert alert["key"] == PAUSED.key
     values = ("1970-01-01T00:00:03.000+00:00", 1)

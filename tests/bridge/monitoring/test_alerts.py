@@ -348,16 +348,16 @@ def test_a_flapping_condition(database: Database) -> None:
     notices = []
     for now in range(40):
         conditions = [FLAP] if now % 2 == 0 else []
-        notices += update_alerts(database, conditions, now, 0, hold=10)
+        notices += update_alerts(database, conditions, now, 0, hold_down=10)
     assert [notice.event for notice in notices] == [AlertEvent.RAISED, AlertEvent.CLEARED] * 3 + [
         AlertEvent.RAISED
     ]
     assert notices[-1].condition.text == f"{FLAP.text}; the condition keeps returning"
     assert list_alerts(database)[0]["cleared_at"] is None
-    assert update_alerts(database, [], 47, 0, hold=10) == []
-    (router,) = update_alerts(database, [], 48, 0, hold=10)
+    assert update_alerts(database, [], 47, 0, hold_down=10) == []
+    (router,) = update_alerts(database, [], 48, 0, hold_down=10)
     assert router.event is AlertEvent.CLEARED
-    (anew,) = update_alerts(database, [FLAP], 58, 0, hold=10)
+    (anew,) = update_alerts(database, [FLAP], 58, 0, hold_down=10)
     assert anew.condition.text == FLAP.text
 
 

@@ -129,11 +129,11 @@ def test_nul_and_every_byte(intake: Intake, store: Database) -> None:
 
 def test_no_acknowledgment_required(intake: Intake, store: Database) -> None:
     """A message without a required acknowledgment is not waiting for one."""
-    given = arrival("A", acknowledgment=AcknowledgmentState.NOT_OWED)
+    given = arrival("A", acknowledgment=AcknowledgmentState.NOT_REQUIRED)
     (receipt,) = intake.enqueue(given)
     intake.enqueue(given)
     row = queries.message(store, receipt.message_id).row
-    assert row.acknowledgment is AcknowledgmentState.NOT_OWED
+    assert row.acknowledgment is AcknowledgmentState.NOT_REQUIRED
 
 
 def test_the_state_is_read_without_the_content(intake: Intake, store: Database) -> None:
@@ -434,7 +434,7 @@ def test_keys_fit_a_signed_integer() -> None:
 
 
 PENDING, DELIVERED = AcknowledgmentState.PENDING, AcknowledgmentState.DELIVERED
-NOT_OWED = AcknowledgmentState.NOT_OWED
+NOT_REQUIRED = AcknowledgmentState.NOT_REQUIRED
 
 
 def states(store: Database) -> list[AcknowledgmentState]:
@@ -480,9 +480,9 @@ def test_acknowledgments_that_are_not_required(
     store: Database, intake: Intake, inbox: Inbox
 ) -> None:
     """A message without a required acknowledgment keeps its state."""
-    inbox.acknowledged(stored(intake, arrival("A", acknowledgment=NOT_OWED)))
+    inbox.acknowledged(stored(intake, arrival("A", acknowledgment=NOT_REQUIRED)))
     assert inbox.claim(NOW, 1)
-    assert states(store) == [NOT_OWED]
+    assert states(store) == [NOT_REQUIRED]
 
 
 def test_settle_and_claim_records_acknowledgments(

@@ -14,7 +14,7 @@ from bridge.queue.inbox import Inbox
 from bridge.queue.log_tables import log_tables
 from bridge.queue.outbox import Outbox
 from bridge.queue.retention.policy import PruneResult, prune
-from bridge.queue.retention.rows import BATCH, HOLD_SECONDS, MIN_BATCH, PAUSE_FACTOR, next_batch
+from bridge.queue.retention.rows import BATCH, MIN_BATCH, PAUSE_FACTOR, TARGET_SECONDS, next_batch
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from tests.bridge.queue.conftest import Intake
@@ -144,9 +144,9 @@ def test_deliveries(store: Database) -> None:
 
 def test_batch_size() -> None:
     """The batch size follows the duration, between a minimum and a maximum."""
-    assert next_batch(100, HOLD_SECONDS) == 100
-    assert next_batch(100, 2 * HOLD_SECONDS) == 50
-    assert next_batch(100, HOLD_SECONDS / 8) == 200
+    assert next_batch(100, TARGET_SECONDS) == 100
+    assert next_batch(100, 2 * TARGET_SECONDS) == 50
+    assert next_batch(100, TARGET_SECONDS / 8) == 200
     assert next_batch(MIN_BATCH, 100.0) == MIN_BATCH
     assert next_batch(BATCH, 0.0) == BATCH
     assert next_batch(1, 0.0, max_batch=1) == 1

@@ -137,7 +137,7 @@ TERMINATORS = (
         r"eccetto|porém|exceto|ale|jednak|oprócz|dar|însă|cu excepția|tetapi|namun|kecuali"
     ),
 )
-"""Words that end the reach of a trigger."""
+"""Words that end the scope of a trigger."""
 
 TERMINATORS_IDEOGRAPHIC = r"但|可见|可見|以外|しかし|を認める|があり|지만|외에"
 
@@ -235,11 +235,11 @@ def is_denied(sentence: str, start: int, end: int) -> bool:
 
 def _denied_before(text: str, following: str) -> bool:
     stops = [found.end() for found in _TERMINATOR.finditer(text)]
-    reach = text[stops[-1] :] if stops else text
+    governed = text[stops[-1] :] if stops else text
     stated = _STATED.match(following) is not None
     return any(
-        not _is_closed(found[0], reach[found.end() :], stated=stated)
-        for found in _BEFORE.finditer(reach)
+        not _is_closed(found[0], governed[found.end() :], stated=stated)
+        for found in _BEFORE.finditer(governed)
     )
 
 

@@ -140,7 +140,7 @@ def complete(
     now: int,
 ) -> bool:
     """
-    Use a link and store the password and second factor; False if it was used meanwhile.
+    Use a link and store the password and second factor; False if it has been used before.
 
     `step` is that of the code that verified the authenticator.
     """

@@ -24,7 +24,7 @@ class Credentials:
     """
     The password hash of an account; `account` is None for an unknown or disabled address.
 
-    `totp` tells whether a one-time code is required.
+    `totp` is True if a one-time code is required.
     """
 
     account: AccountRef | None

@@ -55,7 +55,7 @@ def find_untouched(connection: Connection) -> list[str]:
 
 
 def return_abandoned(work: Work, report_id: str) -> bool:
-    """Return an untouched report if none of its owner's pages is open; tell whether it returned."""
+    """Return an untouched report if none of its owner's pages is open; True if it returned."""
     query = select(Report).where(Report.report_id == report_id).with_for_update()
     report = work.session.exec(query).first()
     if report is None or not _is_untouched(report) or _is_open(work, report):

@@ -140,7 +140,7 @@ def _accept(
 
 
 def _withdraw_accepted(work: Work, known: _KnownFiles, file: Attachment) -> bool:
-    """Delete the accepted row of a file that is now set aside; tell whether there was one."""
+    """Delete the accepted row of a file that is now set aside; True if there was one."""
     row = known.get((FileKind.STRUCTURED_REPORT, file.sha256))
     if row is None:
         return False

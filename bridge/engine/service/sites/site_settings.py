@@ -179,7 +179,7 @@ def get_site(connection: Connection, site_id: str, *, lock: bool = False) -> Sit
 
 def lock_site(connection: Connection, site_id: str) -> None:
     """Keep other transactions from changing the site's settings; its reports are not locked."""
-    # FOR NO KEY UPDATE: rows that refer to the site can be inserted meanwhile.
+    # FOR NO KEY UPDATE: rows that refer to the site can be inserted during the lock.
     query = select(SITES.c.site_id).where(SITES.c.site_id == site_id)
     connection.execute(query.with_for_update(key_share=True))
 

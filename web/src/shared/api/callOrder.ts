@@ -18,7 +18,7 @@ export function serialize<A extends unknown[], R>(
   };
 }
 
-/** Wraps a request so that one runs at a time; requests made meanwhile share the next one. */
+/** Wraps a request so that one runs at a time; requests made during it share the next one. */
 export function coalesce<R>(request: () => Promise<R>): () => Promise<R> {
   let running: Promise<R> | null = null;
   let next: Promise<R> | null = null;

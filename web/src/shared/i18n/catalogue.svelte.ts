@@ -34,7 +34,7 @@ export const locale = {
     const known = CODES.includes(wanted) ? wanted : DEFAULT;
     const request = (latest += 1);
     const own = flatten((await load.get(known)?.()) ?? {});
-    if (request !== latest) return; // another language was selected meanwhile
+    if (request !== latest) return; // another language has been selected since
     texts = { ...base, ...own };
     code = known;
     document.documentElement.lang = known;

@@ -14,7 +14,7 @@ function keyFindings(controller: ReportController): string {
 }
 
 /**
- * Requests a result for the text, and repeats the request if the text changed meanwhile, so that
+ * Requests a result for the text, and repeats the request if the text has changed since, so that
  * a response never overwrites input. Rejects if the text is not editable.
  */
 export async function requestForText<Made>(
