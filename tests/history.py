@@ -115,11 +115,11 @@ def _versions(history: list[Event]) -> Iterator[str]:
 def _contents(by_order: dict[str, list[Event]]) -> Iterator[str]:
     first: dict[str, tuple[str, bytes]] = {}
     for order, history in by_order.items():
-        for each in history:
-            if each.kind is not Kind.DELIVERED:
+        for item in history:
+            if item.kind is not Kind.DELIVERED:
                 continue
-            known = first.setdefault(each.control_id, (order, each.content))
-            if known[1] != each.content:
-                yield f"{order}: control id {each.control_id} has two contents"
+            known = first.setdefault(item.control_id, (order, item.content))
+            if known[1] != item.content:
+                yield f"{order}: control id {item.control_id} has two contents"
             elif known[0] != order:
-                yield f"{order}: control id {each.control_id} belongs to {known[0]}"
+                yield f"{order}: control id {item.control_id} belongs to {known[0]}"

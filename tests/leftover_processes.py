@@ -24,16 +24,16 @@ def end_with_this_process(folder: Path) -> None:
     """Kill all descendants at the end of this process, then remove `folder`."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    for each in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, signal.default_int_handler)
+    for signal_number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signal_number, signal.default_int_handler)
     atexit.register(_end, os.getpid(), folder)
 
 
 def _end(owner: int, folder: Path) -> None:
     if os.getpid() != owner:  # a forked process has inherited this handler
         return
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signal_number, signal.SIG_IGN)
     # A killed process hands its children to this one, so there may be more in the next round.
     while descendants := psutil.Process().children(recursive=True):
         for process in descendants:

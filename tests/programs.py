@@ -130,8 +130,8 @@ OF_THE_TESTS = (BASH, CHROMIUM, HAPROXY, STRACE, SYSTEMD_ANALYZE, *FUSE)
 
 def main() -> None:
     """Print the packages that the tests need and this machine lacks (`.ci/run`)."""
-    missing = [each.remedy for each in OF_THE_TESTS if each.path is None]
-    packages = [each.removeprefix(_INSTALL) for each in missing if each.startswith(_INSTALL)]
+    missing = [item.remedy for item in OF_THE_TESTS if item.path is None]
+    packages = [text.removeprefix(_INSTALL) for text in missing if text.startswith(_INSTALL)]
     print(*packages)  # noqa: T201  # a command's output
 
 

@@ -51,12 +51,12 @@ def test_no_process_is_left(tmp_path: Path, kind: signal.Signals) -> None:
     try:
         eventually(lambda: ready.exists() and ready.read_text())
         left = psutil.Process(run.pid).children(recursive=True)
-        assert any(each.name() == "postgres" for each in left)
-        assert int(ready.read_text()) in {each.pid for each in left}
+        assert any(item.name() == "postgres" for item in left)
+        assert int(ready.read_text()) in {item.pid for item in left}
 
         os.killpg(run.pid, kind)
         run.wait(PATIENCE)
-        eventually(lambda: not [each for each in left if each.is_running()])
+        eventually(lambda: not [item for item in left if item.is_running()])
     finally:
         run.kill()
         run.wait()

@@ -121,10 +121,10 @@ def test_the_tests_of_a_bare_machine_exist(beginning: str) -> None:
 
 
 def test_every_listed_program_is_needed() -> None:
-    names = {name: each for name, each in vars(programs).items() if each in programs.OF_THE_TESTS}
+    names = {name: item for name, item in vars(programs).items() if item in programs.OF_THE_TESTS}
     source = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py")
                        if path.parent != ROOT / "tests")  # fmt: skip
     used = "FUSE" in source
-    unused = [name for name, each in names.items() if each not in programs.FUSE
+    unused = [name for name, item in names.items() if item not in programs.FUSE
               and not re.search(rf"\b{name}\b(?:\.require|\)|,)", source)]  # fmt: skip
     assert (used, unused) == (True, [])

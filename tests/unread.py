@@ -72,8 +72,8 @@ def flat(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
 def paths_of(routes: Iterable[BaseRoute]) -> list[str]:
     """Return the paths of all routes, with `1` for each parameter."""
     found = set()
-    for each in flat(routes):
-        path = getattr(each, "path", "")
+    for route in flat(routes):
+        path = getattr(route, "path", "")
         while "{" in path:
             head, _, rest = path.partition("{")
             path = f"{head}1{rest.partition('}')[2]}"

@@ -231,14 +231,14 @@ class House:
     def row(self, accession: str) -> dict[str, Any] | None:
         """The worklist row of an order; None if there is none."""
         for row in self.worklist():
-            if any(each["Accession"] == accession for each in row["clinicalInfo"]):
+            if any(listed["Accession"] == accession for listed in row["clinicalInfo"]):
                 return row
         return None
 
     def group(self, accession: str) -> list[str]:
         """The accessions of an order's report, anchor first."""
         row = self.row(accession)
-        return [each["Accession"] for each in row["clinicalInfo"]] if row else []
+        return [listed["Accession"] for listed in row["clinicalInfo"]] if row else []
 
     def metric(self, name: str) -> float:
         """The value of one metric, by its name and labels as `/metrics` writes them."""

@@ -47,4 +47,4 @@ def addendum(house: House, mrn: str, accession: str, text: str) -> None:
 
 
 def version_of(state: dict[str, Any]) -> int:
-    return int(next(each["version"] for each in state["addenda"] if each["state"] == "draft"))
+    return int(next(row["version"] for row in state["addenda"] if row["state"] == "draft"))

@@ -79,9 +79,9 @@ class Waiting:
 
     def listed(self) -> dict[str, str]:
         return {
-            each["Accession"]: each["PatientMRN"]
+            listed["Accession"]: listed["PatientMRN"]
             for row in self.house.worklist()
-            for each in row["orders"]
+            for listed in row["orders"]
         }
 
 
@@ -137,7 +137,7 @@ def test_bodies(waiting: Waiting) -> None:
     eventually(lambda: house.bridge("deliveries", "list").count("content_damaged") == REPORTS - 1)
     parked = house.bridge("messages", "list", "--state", "parked")
     changed = house.bridge("messages", "list", "--state", "parked").count("content_damaged")
-    orders = [each for each in waiting.listed() if each.startswith("A")]
+    orders = [accession for accession in waiting.listed() if accession.startswith("A")]
 
     assert orders == [f"A{ORDERS - 1}"], f"seed {seed}"
     assert len(waiting.ris.received) == 1
@@ -165,7 +165,9 @@ def test_bodies_in_the_log(waiting: Waiting) -> None:
     house.start()
     house.settle()
 
-    assert [each for each in waiting.listed() if each.startswith("A")] == [f"A{ORDERS - 1}"]
+    assert [accession for accession in waiting.listed() if accession.startswith("A")] == [
+        f"A{ORDERS - 1}"
+    ]
     parked = house.bridge("messages", "list", "--state", "parked")
     assert parked.count("content_damaged") == ORDERS - 1
     assert house.bridge("exceptions", "list").count("content_damaged") == ORDERS - 1

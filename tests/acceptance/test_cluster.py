@@ -117,9 +117,9 @@ def test_orders_survive_rolling_restarts_and_kills_behind_haproxy(cluster: Clust
     assert [feed.acknowledged for feed in feeds] == [len(feed.messages) for feed in feeds]
     cluster.nodes[0].settle()
     found = sorted(
-        (each["PatientMRN"], each["Accession"], each["StudyDescription"])
+        (listed["PatientMRN"], listed["Accession"], listed["StudyDescription"])
         for row in cluster.nodes[1].worklist()
-        for each in row["orders"]
+        for listed in row["orders"]
     )
     stored = cluster.query("SELECT count(*) FROM message")
 

@@ -88,7 +88,7 @@ def test_mapping_try_validates(house: House, tmp_path: Path) -> None:
     tried = ("mapping", "try", "orders", str(file))
     out = house.bridge(*tried, "--validate", "--json", expect=1)
     found = json.loads(out[: out.rindex("]") + 1])[0]["validation"]
-    assert ("101", "PID-5") in [(each["code"], each["place"]) for each in found]
+    assert ("101", "PID-5") in [(row["code"], row["place"]) for row in found]
     assert "structure error" in house.bridge(*tried, "--validate", expect=1)
     house.bridge(*tried)
 

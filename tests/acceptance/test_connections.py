@@ -102,7 +102,7 @@ def test_a_destination_is_added_changed_disabled_and_rolled_back(console: Consol
         eventually(lambda: house.log().count(" connected ") > 1)
         two = signed(house)
         eventually(lambda: any(two.encode() in body for _, body in web.received))
-        assert not any(two.encode() in each for each in first.received)
+        assert not any(two.encode() in message for message in first.received)
         off = {"address": f"http://127.0.0.1:{web.port}/hl7", "enabled": False}
         console.put("destination", "street", off)
         eventually(lambda: house.log().count(" disconnected ") > 1)
@@ -140,7 +140,7 @@ def test_a_port_in_use_is_reported_and_retried(console: Console) -> None:
 
     def trouble() -> str:
         found = console.call("GET", "channels").json()["listeners"]
-        return next(str(each["trouble"]) for each in found if each["name"] == "south")
+        return next(str(row["trouble"]) for row in found if row["name"] == "south")
 
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]

@@ -49,11 +49,11 @@ def test_messages_of_every_shape(running: House) -> None:
             *replies, last = replies
             assert verdict(last)[0] == "AA", file.name
             assert replies or wanted in {b"NE", b"NENE"}, file.name
-            for each in replies:
-                if b"BHS" not in each:
-                    check_answer(each)
-                    assert agree(each), file.name
-                    assert structure_errors(each).removesuffix(NO_CONTROL_ID) == "", file.name
+            for item in replies:
+                if b"BHS" not in item:
+                    check_answer(item)
+                    assert agree(item), file.name
+                    assert structure_errors(item).removesuffix(NO_CONTROL_ID) == "", file.name
 
 
 @pytest.mark.parametrize("kind", ["cut", "noise", "segments", "delimiters", "bytes"])

@@ -53,15 +53,15 @@ def crowd(port: int) -> Iterator[list[Sender]]:
         for _ in range(IDLE):
             stack.enter_context(socket.create_connection(("127.0.0.1", port)))
         slow = [stack.enter_context(Sender(port)) for _ in range(LORIS)]
-        for each in slow:
-            each.raw(VT)
+        for peer in slow:
+            peer.raw(VT)
         large = [stack.enter_context(Sender(port)) for _ in range(LARGE)]
-        for number, each in enumerate(large):
-            each.raw(VT + order(90_000 + number) + FILLING)
+        for number, peer in enumerate(large):
+            peer.raw(VT + order(90_000 + number) + FILLING)
 
         def dribble() -> None:
-            for each in slow:
-                each.raw(b"x")
+            for peer in slow:
+                peer.raw(b"x")
 
         def reconnect() -> None:
             socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()

@@ -44,7 +44,9 @@ def recovered(house: House, accepted: list[int], refused: int) -> None:
     with Sender(house.mllp_port) as sender:
         assert verdict(sender.ask(order(refused, extra=PADDING))) == ("AA", f"C{refused}")
     house.settle()
-    listed_orders = [each["Accession"] for row in house.worklist() for each in row["clinicalInfo"]]
+    listed_orders = [
+        listed["Accession"] for row in house.worklist() for listed in row["clinicalInfo"]
+    ]
 
     assert sorted(listed_orders) == sorted(f"A{number}" for number in [*accepted, refused])
 

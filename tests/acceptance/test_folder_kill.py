@@ -32,7 +32,7 @@ def test_kill_while_a_folder_is_read(tmp_path: Path) -> None:
         content_of(inbox / "done" / f"{count - 1:04d}.hl7")
         house.settle()
         assert len(list((inbox / "done").iterdir())) == count
-        found = [each["Accession"] for row in house.worklist() for each in row["orders"]]
+        found = [listed["Accession"] for row in house.worklist() for listed in row["orders"]]
         assert sorted(found) == sorted(f"A{number}" for number in range(count))
     finally:
         house.kill()

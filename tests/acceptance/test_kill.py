@@ -63,7 +63,7 @@ class Feed(threading.Thread):
         super().__init__(daemon=True)
         self.port = port
         courses = [course(patient) for patient in patients]
-        self.messages = [each for step in zip(*courses, strict=True) for each in step]
+        self.messages = [action for step in zip(*courses, strict=True) for action in step]
         self.acknowledged = 0
         self.events: list[Event] = []
 
@@ -134,9 +134,9 @@ def test_kill_during_intake(house: House) -> None:
     assert [feed.acknowledged for feed in feeds] == [len(feed.messages) for feed in feeds]
     house.settle()
     found = sorted(
-        (each["PatientMRN"], each["Accession"], each["StudyDescription"])
+        (item["PatientMRN"], item["Accession"], item["StudyDescription"])
         for row in house.worklist()
-        for each in row["orders"]
+        for item in row["orders"]
     )
 
     assert found == expected(patients), f"seed {seed}"

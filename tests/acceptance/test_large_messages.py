@@ -40,7 +40,7 @@ def kill_workers(parent: int) -> None:
 
 def states(house: House) -> list[str]:
     listed = json.loads(house.bridge("messages", "list", "--json"))
-    return sorted(each["state"] for each in listed)
+    return sorted(row["state"] for row in listed)
 
 
 @pytest.fixture

@@ -22,10 +22,10 @@ FIRST = 7_000_000
 def send(house: House, templates: list[Template], first: int) -> None:
     """Send each template with its own number, and wait until all orders are applied."""
     with Sender(house.mllp_port) as sender:
-        for number, each in enumerate(templates, first):
-            control_id, frame = each.frame(number)
+        for number, item in enumerate(templates, first):
+            control_id, frame = item.frame(number)
             sender.post(frame.removeprefix(VT).removesuffix(FS_CR))
-            assert verdict(sender.reply() or b"") == ("AA", control_id.decode()), each.name
+            assert verdict(sender.reply() or b"") == ("AA", control_id.decode()), item.name
     house.settle()
 
 
@@ -45,8 +45,8 @@ def test_mixed_set(running: House) -> None:
 
     expected = {
         f"M{number} {accession}"
-        for number, each in enumerate(templates, FIRST)
-        for accession in each.orders(number)
+        for number, item in enumerate(templates, FIRST)
+        for accession in item.orders(number)
     }
     patients = tuple(f"M{number} " for number in range(FIRST, FIRST + len(templates)))
     assert {key for key in listed(running) if key.startswith(patients)} == expected

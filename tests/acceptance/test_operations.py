@@ -68,7 +68,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory, hook: int) -> Iterator[tup
 
 
 def notifications(key: str, news: str = "raised") -> list[dict[str, Any]]:
-    return [each for each in NOTIFIED if each["key"] == key and each["news"] == news]
+    return [row for row in NOTIFIED if row["key"] == key and row["news"] == news]
 
 
 def test_a_paused_listener_reads_nothing(watched: tuple[House, Sink]) -> None:

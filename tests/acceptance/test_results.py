@@ -42,7 +42,7 @@ def test_recall_inside_the_sign_delay(tmp_path: Path) -> None:
             house.draft("M1", "A1", "Signed after it.")
             house.sign("M1", "A1")
             assert len(receiver.about("|A1|")) == 1
-            assert not [each for each in receiver.received if b"|A%d|" % number in each]
+            assert not [message for message in receiver.received if b"|A%d|" % number in message]
 
             house.sign(f"M{number}", f"A{number}")
             assert len(receiver.about(f"|A{number}|")) == 1
@@ -97,8 +97,8 @@ class Failing:
 def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Failing]:
     house = House(tmp_path_factory.mktemp("failing") / "home")
     sinks = {name: Sink(answer) for name, answer in {**FAILURES, "good": accept}.items()}
-    for name, each in sinks.items():
-        house.destination(name, each.port, **({"ack_timeout": "1s"} if name in FAILURES else {}))
+    for name, item in sinks.items():
+        house.destination(name, item.port, **({"ack_timeout": "1s"} if name in FAILURES else {}))
     house.destination("dead", 1)
     mute = Sink(lambda message, attempts: b"")
     house.destination("mute", mute.port, ack_timeout=f"{10 * PATIENCE:.0f}s")
@@ -114,8 +114,8 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Failing]:
     addendum(house, "M0", "A0", "More.")
     yield Failing(house, sinks, sent_to_mute)
     house.kill()
-    for each in [*sinks.values(), mute]:
-        each.stop()
+    for receiver in [*sinks.values(), mute]:
+        receiver.stop()
 
 
 def test_a_dead_destination_delays_no_other(failing: Failing) -> None:
@@ -229,7 +229,9 @@ def test_a_delivered_result_is_audited(running: House, ris: Sink) -> None:
     assert len(events) > len(sent), "launch and signature"
     assert "M4700" not in "\n".join(lines)
     only = running.bridge("audit", "export", "--report", report, "--action", "sent")
-    assert [json.loads(line)["id"] for line in only.splitlines()] == [each["id"] for each in sent]
+    assert [json.loads(line)["id"] for line in only.splitlines()] == [
+        message["id"] for message in sent
+    ]
 
 
 TEXT = "FINDINGS:\nNo nodule.\n\nIMPRESSION: normal."
@@ -269,8 +271,8 @@ def receivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receivers]:
     house.sign("M2", "A2")
     yield Receivers(house, sinks)
     house.kill()
-    for each in sinks.values():
-        each.stop()
+    for receiver in sinks.values():
+        receiver.stop()
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -284,7 +286,7 @@ def test_the_preview_is_what_is_sent(receivers: Receivers, name: str) -> None:
     previews = json.loads(receivers.house.bridge("mapping", "try", "results", *options))
 
     composed = [text.encode() for preview in previews for text in preview["hl7"]]
-    again = {control_id(each.replace(b"\n", b"\r")): each for each in composed}
+    again = {control_id(item.replace(b"\n", b"\r")): item for item in composed}
     assert sent.keys() <= again.keys()
     for number, message in sent.items():
         expected = message.strip(b"\r").replace(b"\r", b"\n")

@@ -28,7 +28,7 @@ def test_three_processes(database_url: str, tmp_path: Path) -> None:
             house.draft("M1", "A1", "Read elsewhere.")
             house.sign("M1", "A1")
             result = ris.wait(1)[0]
-            assert [each.stop() for each in (intake, delivery, engine)] == [0, 0, 0]
+            assert [item.stop() for item in (intake, delivery, engine)] == [0, 0, 0]
         finally:
             house.kill()
 
@@ -75,6 +75,6 @@ def test_sigterm_under_load(house: House) -> None:
         httpx.get(f"{house.url}/healthz")
     house.start()
     house.settle()
-    listed = {each["Accession"] for row in house.worklist() for each in row["clinicalInfo"]}
+    listed = {item["Accession"] for row in house.worklist() for item in row["clinicalInfo"]}
 
     assert {name.replace("C", "A") for name in accepted} <= listed

@@ -95,8 +95,10 @@ def issue_all(used: Used) -> None:
             )
             used.record("repeated token", answer)
         links = [
-            used.record(f"launch {number}", machine.post("/api/report/launch/clinical", json=each))
-            for number, each in enumerate(launches())
+            used.record(
+                f"launch {number}", machine.post("/api/report/launch/clinical", json=launch)
+            )
+            for number, launch in enumerate(launches())
         ]
         init = {"clinicalInfo": {"SiteID": "SITE1"}, "response": {"type": "link"}}
         answer = machine.post("/api/report/init", json=init)

@@ -35,7 +35,7 @@ class Pair:
     @property
     def url(self) -> str:
         """The address of both servers; libpq selects the one that accepts writes."""
-        hosts = "&".join(f"host={_host(each)}" for each in (self.primary, self.standby))
+        hosts = "&".join(f"host={_host(item)}" for item in (self.primary, self.standby))
         return f"postgresql+psycopg://postgres:@/postgres?{hosts}"
 
     def make_synchronous(self) -> None:
@@ -61,8 +61,8 @@ def pair() -> Iterator[Pair]:
     folder = Path(tempfile.mkdtemp(prefix="bridge-standby-"))
     folder.chmod(0o755)
     data = folder / "standby"
-    for each in (folder / "primary", data):
-        each.mkdir(mode=0o700)
+    for item in (folder / "primary", data):
+        item.mkdir(mode=0o700)
     primary = get_server(folder / "primary", cleanup_mode=None)
     if primary.system_user:  # as root, the servers run as another user
         shutil.chown(data, primary.system_user)
@@ -173,7 +173,7 @@ def test_a_failover_to_a_late_standby_loses_the_last_commits_only(
     eventually(partial(is_acknowledged, running, 40))
     send(running, range(41, 60))
     running.settle()
-    accessions = [each["Accession"] for row in running.worklist() for each in row["orders"]]
+    accessions = [listed["Accession"] for row in running.worklist() for listed in row["orders"]]
     assert sorted(accessions) == sorted(f"A{number}" for number in [*range(20), *range(40, 60)])
     assert servers.ask_standby(_WAIT_MS) >= LATE_SECONDS * 1000
 

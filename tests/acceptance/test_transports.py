@@ -100,7 +100,7 @@ def test_the_same_file_again(transports: Transports) -> None:
     content_of(transports.inbox / "done/twice.2.hl7")
     rows = transports.house.bridge("messages", "list", "--listener", "files", "--limit", "1000")
     assert rows.count("C5002") == 0  # the list has no control ids
-    found = [each for each in transports.house.worklist() if "A5002" in str(each)]
+    found = [row for row in transports.house.worklist() if "A5002" in str(row)]
     assert len(found) == 1
 
 

@@ -83,11 +83,11 @@ def test_the_work_continues(installation: House, ris: Sink) -> None:
     assert control_id(undelivered).decode() in listed
     house.settle()
     house.await_rows(11)
-    accessions = {each["Accession"] for row in house.worklist() for each in row["clinicalInfo"]}
+    accessions = {item["Accession"] for row in house.worklist() for item in row["clinicalInfo"]}
     assert accessions == {f"A{number}" for number in [*range(1, 7), *range(11, 16)]}
     merged = house.row("A4")
     assert merged is not None
-    assert {each["PatientMRN"] for each in merged["clinicalInfo"]} == {"M5"}
+    assert {row["PatientMRN"] for row in merged["clinicalInfo"]} == {"M5"}
 
     with Sender(house.mllp_port) as sender:
         assert verdict(sender.ask(order(11))) == ("AA", "C11"), "a retransmission"

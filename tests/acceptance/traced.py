@@ -121,7 +121,7 @@ class Trace:
         self.write(file)
 
     def write(self, file: Path) -> None:
-        file.write_text(json.dumps({name: sorted(each) for name, each in self.found.items()}))
+        file.write_text(json.dumps({name: sorted(item) for name, item in self.found.items()}))
 
 
 def main() -> None:

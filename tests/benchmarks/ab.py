@@ -77,7 +77,7 @@ def _round(side: Checkout, found: Found, messages: int, *, whole: bool) -> None:
 def _row(name: str, found: Sequence[Found], *, whole: bool) -> list[str]:
     row = [name]
     for figure in ("rate", "cpu", *(("applied",) if whole else ())):
-        a, b = (statistics.median(getattr(turn, figure) for turn in each[name]) for each in found)
+        a, b = (statistics.median(getattr(turn, figure) for turn in item[name]) for item in found)
         row += [f"{a:.0f}", f"{b:.0f}", f"{b / a:.2f}"]
     return row
 

@@ -222,7 +222,7 @@ def main(folder: Path, options: Options) -> None:
                 installation,
                 name,
                 f"{statistics.median(run.rate for run in runs):.0f}",
-                *(f"{each:.1f}" if each else "" for each in middle),
+                *(f"{item:.1f}" if item else "" for item in middle),
                 f"{ack:.1f}",
                 f"{1e6 * statistics.median(run.cpu for run in runs):.0f}",
                 f"{max(run.memory for run in runs):.0f}",

@@ -30,7 +30,7 @@ def fill_inbox(home: Path, count: int) -> None:
 def _fill(database: Database, tables: tuple[Table, ...], count: int) -> None:
     inspector = sqlalchemy.inspect(database.engine)
     for name, key, changes in tables:
-        columns = [each["name"] for each in inspector.get_columns(name)]
+        columns = [column["name"] for column in inspector.get_columns(name)]
         given = {column: f"t.{column}" for column in columns} | {key: "-n.i"} | dict(changes)
         statement = text(f"""
             WITH RECURSIVE n(i) AS

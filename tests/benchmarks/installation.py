@@ -74,7 +74,7 @@ class Installation:
 
     @property
     def _services(self) -> list[Serving]:
-        return [each for each in (self.house.service, *self.house.others) if each is not None]
+        return [other for other in (self.house.service, *self.house.others) if other is not None]
 
     @property
     def started(self) -> list[int]:

@@ -65,8 +65,8 @@ def main(folder: Path, options: Options) -> None:
     finally:
         server.close()
     _print([runner.name for runner in runners], figures, options)
-    for each in peers.missing:
-        print("not measured:", each)  # noqa: T201  # a command's output
+    for peer in peers.missing:
+        print("not measured:", peer)  # noqa: T201  # a command's output
 
 
 def _print(names: list[str], figures: Figures, options: Options) -> None:
@@ -74,8 +74,8 @@ def _print(names: list[str], figures: Figures, options: Options) -> None:
     for pattern in (*PATTERNS, *PACES):
         runs = {name: figures[name, pattern] for name in names if (name, pattern) in figures}
         rate = {name: statistics.median(run.rate for run in runs[name]) for name in runs}
-        for name, each in runs.items():
-            p50, p99 = (statistics.median(run.percentile(q) for run in each) for q in (0.5, 0.99))
+        for name, item in runs.items():
+            p50, p99 = (statistics.median(run.percentile(q) for run in item) for q in (0.5, 0.99))
             rows.append(
                 (
                     name,
@@ -95,5 +95,5 @@ def _ratios(rate: dict[str, float], name: str, pattern: str) -> tuple[str, str]:
     if pattern in PACES:
         return "", ""
     against = (rate.get(FLOOR), rate.get(PEER))
-    one, other = (f"{rate[name] / each:.2f}" if each else "" for each in against)
+    one, other = (f"{rate[name] / item:.2f}" if item else "" for item in against)
     return one, other

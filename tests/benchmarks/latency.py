@@ -84,9 +84,9 @@ def _row(turns: list[Found]) -> list[str]:
     figures = (
         [turn.quiet.percentile(0.5) for turn in turns],
         [found.quiet.percentile(0.99) for found in turns],
-        [each.busy.percentile(0.5) for each in turns],
-        [each.busy.percentile(0.99) for each in turns],
-        [each.busy.percentile(1.0) for each in turns],
+        [turn.busy.percentile(0.5) for turn in turns],
+        [turn.busy.percentile(0.99) for turn in turns],
+        [turn.busy.percentile(1.0) for turn in turns],
     )
-    rates = median(each.applied for each in turns), median(each.left for each in turns)
+    rates = median(turn.applied for turn in turns), median(turn.left for turn in turns)
     return [*(f"{median(figure):.1f}" for figure in figures), *(f"{rate:.0f}" for rate in rates)]

@@ -120,7 +120,7 @@ def render(templates: Sequence[Template], first: int, count: int) -> list[Frame]
 
 
 def orders(templates: Sequence[Template], numbers: Iterable[int]) -> list[str]:
-    return [each for n in numbers for each in templates[n % len(templates)].orders(n)]
+    return [item for n in numbers for item in templates[n % len(templates)].orders(n)]
 
 
 def template(name: str, raw: bytes, *, applied: bool = True) -> Template:
@@ -165,16 +165,16 @@ def _fill(segments: list[list[bytes]]) -> list[bytes]:
                     _component(segment, 3, b"1.2.826.0.1.3680043.10.%%(n)d.%d" % group)
             case b"ZDS":
                 _component(segment, 1, b"1.2.826.0.1.3680043.10.%%(n)d.%d" % group)
-    return [next(each[name] for name in _ACCESSIONS if name in each) for each in found if each]
+    return [next(item[name] for name in _ACCESSIONS if name in item) for item in found if item]
 
 
 def _patient(segment: list[bytes]) -> None:
     """Number the patient in the first identifier and in the one of type MR."""
     if len(segment) > 3:
         repetitions = [part.split(b"^") for part in segment[3].split(b"~")]
-        for position, each in enumerate(repetitions):
-            if position == 0 or each[4:5] == [b"MR"]:
-                each[0] = b"M%(n)d"
+        for position, repetition in enumerate(repetitions):
+            if position == 0 or repetition[4:5] == [b"MR"]:
+                repetition[0] = b"M%(n)d"
         segment[3] = b"~".join(b"^".join(repetition) for repetition in repetitions)
     _component(segment, 18, b"V%(n)d")
 

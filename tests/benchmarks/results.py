@@ -163,7 +163,7 @@ def main(folder: Path, options: Options) -> None:
     finally:
         server.close()
     for (dialect, arrangement), turns in found.items():
-        p50, p99, per_second, cpu = (statistics.median(each) for each in zip(*turns, strict=True))
+        p50, p99, per_second, cpu = (statistics.median(item) for item in zip(*turns, strict=True))
         figures = (f"{p50:.1f}", f"{p99:.1f}", f"{per_second:.0f}", f"{1e6 * cpu:.0f}")
         rows.append((dialect, arrangement, *figures))
     columns = ("database", "processes", "p50 ms", "p99 ms", "ORU/s", "CPU µs for an ORU")

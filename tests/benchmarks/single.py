@@ -22,8 +22,8 @@ WARM_UP = 200
 Rates = dict[str, list[float]]
 
 
-def size_class(each: Template) -> int:
-    return next(size for size in CLASSES if size >= each.size)
+def size_class(template: Template) -> int:
+    return next(size for size in CLASSES if size >= template.size)
 
 
 def main(folder: Path, options: Options) -> None:
@@ -31,11 +31,11 @@ def main(folder: Path, options: Options) -> None:
     templates = mixed()
     count = options.count or MESSAGES
     for _ in range(options.rounds):
-        padded = [each.padded(size_class(each)) for each in templates]
+        padded = [template.padded(size_class(template)) for template in templates]
         for kind, those in zip(found, (templates, padded), strict=True):
             _round(Path(tempfile.mkdtemp(dir=folder)), those, count, found[kind])
     rates = {
-        kind: {name: statistics.median(each) for name, each in those.items()}
+        kind: {name: statistics.median(item) for name, item in those.items()}
         for kind, those in found.items()
     }
     rows = [
@@ -47,7 +47,7 @@ def main(folder: Path, options: Options) -> None:
     show(title, ("message", "bytes", "size class", "messages/s", "padded messages/s"), rows)
     summary = [_spread("as sent, all", templates, rates["as it is"])]
     for size in CLASSES:
-        alike = [each for each in templates if size_class(each) == size]
+        alike = [template for template in templates if size_class(template) == size]
         summary += [_spread(f"padded to {size:,}", alike, rates["padded"])] if alike else []
     columns = ("group", "worst", "messages/s", "best", "messages/s", "best / worst")
     show("best and worst message", columns, summary)

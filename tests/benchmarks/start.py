@@ -65,7 +65,7 @@ def main(folder: Path, options: Options) -> None:
         (
             dialect,
             f"{stock:,}",
-            *(f"{statistics.median(each):.2f}" for each in zip(*turns, strict=True)),
+            *(f"{statistics.median(turn):.2f}" for turn in zip(*turns, strict=True)),
             f"{statistics.median(helps):.2f}",
         )
         for dialect, turns in found.items()

@@ -51,12 +51,12 @@ async def test_results_and_errors() -> None:
 async def test_all_pools_end_and_can_begin_anew() -> None:
     """`close_all` ends all threads. The pools can start again."""
     single = single_thread("a single one")
-    await asyncio.gather(*(each.run(lambda: None) for each in Threads))
+    await asyncio.gather(*(thread.run(lambda: None) for thread in Threads))
     await asyncio.wrap_future(single.submit(lambda: None))
     labels = (*(thread.label for thread in Threads), "a single one")
-    assert any(each.name.startswith(labels) for each in threading.enumerate())
+    assert any(thread.name.startswith(labels) for thread in threading.enumerate())
     close_all()
-    assert not [each.name for each in threading.enumerate() if each.name.startswith(labels)]
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith(labels)]
     assert await Threads.HEALTH.run(lambda: 1) == 1
 
 
@@ -83,7 +83,7 @@ async def test_a_gate_lets_few_wait() -> None:
 def _calls(path: Path) -> set[str]:
     tree = ast.parse(path.read_text("utf-8"))
     found = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    return found | {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
+    return found | {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 def test_the_default_executor_is_not_used() -> None:
@@ -96,7 +96,9 @@ def test_the_default_executor_is_not_used() -> None:
     }
     assert used == {}
     own = {
-        str(each.relative_to(SOURCE)) for each in modules if "ThreadPoolExecutor" in _calls(each)
+        str(module.relative_to(SOURCE))
+        for module in modules
+        if "ThreadPoolExecutor" in _calls(module)
     }
     assert own == OWN_EXECUTORS
 
@@ -108,9 +110,9 @@ def test_no_endpoint_is_a_plain_function() -> None:
         for path in SOURCE.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.FunctionDef)
-        for each in node.decorator_list
-        if isinstance(each, ast.Call)
-        and isinstance(each.func, ast.Attribute)
-        and each.func.attr in {"get", "post", "put", "patch", "delete", "api_route"}
+        for decorator in node.decorator_list
+        if isinstance(decorator, ast.Call)
+        and isinstance(decorator.func, ast.Attribute)
+        and decorator.func.attr in {"get", "post", "put", "patch", "delete", "api_route"}
     ]
     assert endpoints == []

@@ -22,7 +22,7 @@ def checked_page(profile: BrowserContext) -> Iterator[Page]:
     yield page
     # The browser logs requests that fail because a test cut the network or the session.
     expected = ("Failed to load resource", "net::ERR_")
-    assert [each for each in errors if not any(word in each for word in expected)] == []
+    assert [item for item in errors if not any(word in item for word in expected)] == []
 
 
 @contextmanager

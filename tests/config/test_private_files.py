@@ -82,9 +82,9 @@ def test_wider_modes_are_found_and_fixed(tmp_path: Path) -> None:
         home: True, token: True, home / "hard": False, home / "pipe": True, other: True,
     }  # fmt: skip
     left = remove_exposures(list(find_exposures(home, [other])))
-    assert [each.path for each in left] == [home / "hard"]
-    assert [each.path for each in find_exposures(home, [other])] == [home / "hard"]
-    assert [mode(each) for each in (home, token, foreign)] == [0o700, 0o600, 0o644]
+    assert [item.path for item in left] == [home / "hard"]
+    assert [exposure.path for exposure in find_exposures(home, [other])] == [home / "hard"]
+    assert [mode(item) for item in (home, token, foreign)] == [0o700, 0o600, 0o644]
 
 
 def test_a_parent_folder_that_other_accounts_can_write_to(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_addenda_as_documents(tmp_path: Path) -> None:
         tmp_path, 'addenda = "mdm"', 'version = "2.4"', 'events = ["final", "addendum", "recall"]'
     )
     assert documents.events == {ResultEvent.ADDENDUM, ResultEvent.RETRACTION}
-    assert {each.style.version for each in (documents, results, status)} == {"2.4"}
+    assert {document.style.version for document in (documents, results, status)} == {"2.4"}
     made = make_destination(
         read(tmp_path, 'addenda = "mdm"'), read(tmp_path, 'addenda = "mdm"').destination[0]
     )

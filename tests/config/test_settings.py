@@ -207,7 +207,7 @@ def changed() -> Iterator[str]:
 def test_a_mistake_names_place_and_expected_value(text: str, wanted: str) -> None:
     """File, line, column, the setting, and the values that it accepts."""
     found = mistakes(text)
-    assert any(each.startswith(f"/home/bridge.toml:{wanted}") for each in found), found
+    assert any(item.startswith(f"/home/bridge.toml:{wanted}") for item in found), found
 
 
 def test_every_mistake_has_a_place_and_our_own_text() -> None:
@@ -215,8 +215,8 @@ def test_every_mistake_has_a_place_and_our_own_text() -> None:
     found = [mistake for text in islice(changed(), 0, None, 29) for mistake in mistakes(text)]
     assert len(found) > 70
     ours = re.compile(r'".*?"|for example .*|is \w+ meant|\S+: ')
-    assert [each for each in found if NOT_OURS.search(ours.sub("", each))] == []
-    assert [each for each in found if not PLACED.search(each)] == []
+    assert [item for item in found if NOT_OURS.search(ours.sub("", item))] == []
+    assert [item for item in found if not PLACED.search(item)] == []
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_a_mistake_in_the_environment(
     """The mistake names the variable, not the file."""
     monkeypatch.setenv(name, value)
     found = mistakes("[http]\n")
-    assert any(each.startswith(f"{name}: {wanted}") for each in found), found
+    assert any(text.startswith(f"{name}: {wanted}") for text in found), found
 
 
 LIMITS = """\

@@ -111,8 +111,8 @@ def _compiled(name: str, options: str) -> OutboundMapping:
 def orders() -> tuple[ResultOrder, ResultOrder]:
     """Return an order with the usual delimiters and one with other delimiters, with Metadata."""
     usual = next(order for order in ORDERS if order.echo[0].startswith("MSH|^~\\&|RIS"))
-    odd = next(each for each in ORDERS if not each.echo[0].startswith("MSH|^~"))
-    first, second = (replace(each, metadata=METADATA) for each in (usual, odd))
+    odd = next(order for order in ORDERS if not order.echo[0].startswith("MSH|^~"))
+    first, second = (replace(item, metadata=METADATA) for item in (usual, odd))
     return first, second
 
 
@@ -123,7 +123,7 @@ def covering(choices: Sequence[Sequence[Any]], together: int) -> Iterator[tuple[
         new = set(combinations_of(enumerate(numbers), together)) - covered
         if new:
             covered |= new
-            yield tuple(each[number] for each, number in zip(choices, numbers, strict=True))
+            yield tuple(choice[number] for choice, number in zip(choices, numbers, strict=True))
 
 
 def combinations() -> Iterator[Options]:
@@ -145,9 +145,9 @@ def combinations() -> Iterator[Options]:
 def keys(raw: bytes) -> list[tuple[str, str]]:
     """Return the distinct pairs of OBX-3 and OBX-4 of the text of a message, in order."""
     found = [
-        (each.value("OBX-3.1"), each.value("OBX-4"))
-        for each in Message.parse(raw).named("OBX")
-        if each.value("OBX-11") != "O"
+        (segment.value("OBX-3.1"), segment.value("OBX-4"))
+        for segment in Message.parse(raw).named("OBX")
+        if segment.value("OBX-11") != "O"
     ]
     return list(dict.fromkeys(found))
 
@@ -180,9 +180,9 @@ def test_every_combination(options: Options) -> None:
     message = assert_valid(mapping.render(context), options["version"])
     assert len(message.named("OBR")) == len(both)
     assert [
-        base64.b64decode(each.value("OBX-5.5"), validate=True)
-        for each in message.named("OBX")
-        if each.value("OBX-2") == "ED"
+        base64.b64decode(segment.value("OBX-5.5"), validate=True)
+        for segment in message.named("OBX")
+        if segment.value("OBX-2") == "ED"
     ] == [context.files[file_format] for file_format in sorted(mapping.style.formats)] * (
         1 if mapping.style.orders == "combined" else len(both)
     )

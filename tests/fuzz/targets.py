@@ -134,7 +134,7 @@ def _nak(raw: bytes) -> bytes:
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    each.__name__: each for each in (framing, parsing, mapping, acknowledging, replies)
+    target.__name__: target for target in (framing, parsing, mapping, acknowledging, replies)
 }
 
 

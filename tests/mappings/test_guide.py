@@ -106,7 +106,7 @@ def test_number_of_recipes() -> None:
 
 
 def _recipe(text: str) -> InboundMapping | OutboundMapping:
-    (recipe,) = [each for each in RECIPES if text in each]
+    (recipe,) = [item for item in RECIPES if text in item]
     return compile_sources({**SHIPPED, **FILES, "mine.yaml": recipe}, "mine")
 
 
@@ -133,7 +133,7 @@ def test_outbound_recipes(text: str) -> None:
     assert isinstance(mapping, OutboundMapping)
     order = replace(ORDER, metadata={"ReadingRoom": "4", "Other": "x"})
     written = mapping.render(replace(CONTEXT, orders=(order,))).decode()
-    assert all(each in written for each in OUTBOUND[text])
+    assert all(item in written for item in OUTBOUND[text])
 
 
 @pytest.mark.parametrize("key", [*TRANSFORMS, *KEYS])

@@ -69,7 +69,7 @@ def outcome(path: Path) -> tuple[dict[str, Any], list[MessageRefusal]]:
     trial = try_message(mapping, raw, DEFAULTS)
     refusals = [issue.refusal for issue in trial.issues if issue.refusal]
     if refusals:
-        return {"refused": [refusal_values(each) for each in refusals]}, refusals
+        return {"refused": [refusal_values(refusal) for refusal in refusals]}, refusals
     events = [{**event, "echo": [line[:3] for line in event["echo"]]} for event in trial.events]
     return {"lanes": list(trial.lanes), "events": events}, []
 
@@ -126,7 +126,7 @@ def context_of(path: Path) -> tuple[OutboundMapping, ResultContext]:
         destination=sample.get("destination", {}),
         report_status=sample.get("report_status", ""),
         time_zone=DEFAULTS.time_zone,
-        earlier=tuple(ResultEvent(each) for each in sample.get("earlier", [])),
+        earlier=tuple(ResultEvent(item) for item in sample.get("earlier", [])),
         files={FileFormat(name): text.encode() for name, text in sample.get("files", {}).items()},
         document=DocumentNames(**sample.get("document", {})),
     )

@@ -61,14 +61,14 @@ class TestAllowList:
     @pytest.mark.parametrize("host", ["10.1.2.3", "::ffff:10.1.2.3", "192.0.2.9", "2001:db8::5"])
     def test_listed_addresses(self, host: str) -> None:
         """Admission accepts listed networks and addresses, also as IPv4 mapped to IPv6."""
-        allow = [ip_network(each) for each in ("10.1.0.0/16", "192.0.2.9", "2001:db8::/32")]
+        allow = [ip_network(item) for item in ("10.1.0.0/16", "192.0.2.9", "2001:db8::/32")]
 
         assert Admission(9, allow=allow).request(host, 0) is None
 
     @pytest.mark.parametrize("host", ["10.2.0.1", "192.0.2.10", "::1", "", "localhost"])
     def test_other_addresses(self, host: str) -> None:
         """Admission refuses other addresses, and evicts no connection for them."""
-        allow = [ip_network(each) for each in ("10.1.0.0/16", "192.0.2.9")]
+        allow = [ip_network(item) for item in ("10.1.0.0/16", "192.0.2.9")]
         admission = Admission(1, allow=allow)
         idle = Slot("10.1.0.1", since=0)
         fill(admission, idle)
@@ -272,7 +272,7 @@ def test_a_flood_of_one_listener_makes_room_in_another() -> None:
     assert shared.is_reached
 
     assert third.request("10.0.0.1", 100) is None
-    assert [each.evicted for each in flood] == [True, False, False, False]
+    assert [peer.evicted for peer in flood] == [True, False, False, False]
     assert not shared.is_reached
 
 
@@ -285,4 +285,4 @@ def test_the_limit_of_a_listener_makes_room_in_it_only() -> None:
     fill(full, busy)
     fill(other, *idle)
     assert full.request("10.0.0.1", 100) is AdmissionRefusal.LIMIT
-    assert not any(each.evicted for each in idle)
+    assert not any(peer.evicted for peer in idle)

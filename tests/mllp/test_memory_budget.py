@@ -118,7 +118,7 @@ def test_waiting_frames_continue(harness: ServiceHarness, handler: ManualHandler
         harness.clock.advance(0.1)
 
     assert answered == 8
-    assert [each.frames for each in callers] == [[b"A"]] * 8
+    assert [item.frames for item in callers] == [[b"A"]] * 8
     assert (harness.budget.used, harness.budget.waiting) == (0, 0)
 
 
@@ -133,7 +133,7 @@ def test_a_waiting_frame_times_out(harness: ServiceHarness, observer: RecordingO
 
     assert waiting >= 4
     assert observer.events.count(("frame refused", FrameMemoryExhausted)) == 4
-    assert [each.closed for each in callers] == [False] * 2 + [True] * 4
+    assert [item.closed for item in callers] == [False] * 2 + [True] * 4
 
 
 def test_a_pause_of_the_listener_does_not_end_the_time_limit(
@@ -178,7 +178,7 @@ def test_released_memory_is_given_once() -> None:
     (*holders, first, second, third), resumed = accounts(FrameBudget(6 * RESERVE), 5)
     assert all(holder.report(4 * RESERVE, 0) for holder in holders)
     assert first.report(RESERVE + 1, 0)  # beyond the limit
-    assert not any(each.report(RESERVE + 1, 0) for each in (second, third))
+    assert not any(item.report(RESERVE + 1, 0) for item in (second, third))
 
     holders[0].report(3 * RESERVE, 0)
 
@@ -211,7 +211,7 @@ def test_unanswered_frames_count(harness: ServiceHarness, handler: ManualHandler
     assert len(handler.frames) < 30
     assert harness.budget.used <= LIMIT + 6 * RESERVE
 
-    while any(not each.called for each in handler.replies):
+    while any(not item.called for item in handler.replies):
         for reply in handler.replies:
             if not reply.called:
                 reply.callback([b"A"])

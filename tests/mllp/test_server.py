@@ -125,8 +125,8 @@ class TestWindow:
         """A flood over many connections leaves few frames before those of another sender."""
         server = server_for(handler, clock, window=4, shared_window=6)
         flood = [server.connect() for _ in range(5)]
-        for each in flood:
-            each.send(b"1", b"2", b"3", b"4")
+        for peer in flood:
+            peer.send(b"1", b"2", b"3", b"4")
         assert handler.payloads == [b"1", b"2", b"3", b"4", b"1", b"2", b"1", b"1", b"1"]
 
         server.connect().send(b"other", b"next")

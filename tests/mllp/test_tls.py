@@ -246,7 +246,7 @@ class TestSettings:
     def test_wrong_files(
         self, certificates: Certificates, certificate: str, key: str, message: str
     ) -> None:
-        one, other = (Path(getattr(certificates, each, each)) for each in (certificate, key))
+        one, other = (Path(getattr(certificates, item, item)) for item in (certificate, key))
         with pytest.raises(TLSConfigurationError, match=message):
             server_options(one, other)
 

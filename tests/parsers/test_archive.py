@@ -48,9 +48,9 @@ def twice() -> bytes:
 GOOD = archive({TOML_FILE: b"a = 1"})
 HOSTILE = {
     "bomb": archive({TOML_FILE: b" " * (PACKAGE.size + 1)}),
-    "bombs": archive({f"mappings/a{each}.yaml": b" " * 2**20 for each in range(9)}),
-    "many": archive({f"mappings/a{each}.yaml": b"" for each in range(PACKAGE.count + 1)}),
-    "folders": archive({f"a{each}/": b"" for each in range(20_000)}, zipfile.ZIP_STORED),
+    "bombs": archive({f"mappings/a{number}.yaml": b" " * 2**20 for number in range(9)}),
+    "many": archive({f"mappings/a{number}.yaml": b"" for number in range(PACKAGE.count + 1)}),
+    "folders": archive({f"a{number}/": b"" for number in range(20_000)}, zipfile.ZIP_STORED),
     "absolute": archive({"/etc/passwd": b""}),
     "parent": archive({"mappings/../../a.yaml": b""}),
     "deep": archive({"a/b/c/d/e/f.yaml": b""}),
@@ -103,7 +103,7 @@ def test_a_package_with_hostile_settings_is_refused(text: str) -> None:
 
 def test_a_package_whose_files_take_too_long_together_is_refused() -> None:
     """Each file is within its limit, and all together exceed the limit."""
-    text = "\n".join(f"a{each}: {{b: [1, 2, 3]}}" for each in range(2000)).encode()
+    text = "\n".join(f"a{number}: {{b: [1, 2, 3]}}" for number in range(2000)).encode()
     files = {f"mappings/m{number}.yaml": text for number in range(60)}
     with pytest.raises(NotImported) as refused:
         unpack_zip(archive({TOML_FILE: b"", **files}))

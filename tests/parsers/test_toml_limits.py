@@ -18,7 +18,7 @@ HOSTILE = {
     "lists over lines": "a = " + "[\n" * 50_000,
     "inline tables": "a = " + "{a = " * 50_000,
     "keys": "\n".join(f"a{number} = 1" for number in range(TOML.count + 1)),
-    "tables": "\n".join(f"[a{each}]" for each in range(TOML.count + 1)),
+    "tables": "\n".join(f"[a{item}]" for item in range(TOML.count + 1)),
     "values": f"a = [{'1,' * (TOML.count + 1)}]",
     "digits": f"a = {'9' * 5000}",
     "hexadecimal": f"a = 0x{'f' * 5000}",
@@ -60,7 +60,7 @@ def test_texts_and_comments_do_not_count(text: str) -> None:
     [
         "[[listener]]\n" * 9000,
         "[[listener]]\nname = 'a'\nbind = '1'\n" * 4000,
-        "\n".join(f"a{each} = 1" for each in range(TOML.count - 1)),
+        "\n".join(f"a{item} = 1" for item in range(TOML.count - 1)),
         'a = ["\\u0000"' + ',"\\u0000"' * 15_000 + "]",
     ],
     ids=["tables", "names", "keys", "characters"],

@@ -31,7 +31,7 @@ def test_hostile_documents_are_refused(text: str) -> None:
 
 def test_a_document_is_read() -> None:
     """The parser returns the elements in document order."""
-    assert [each.tag for each in read_xml(b'<?xml version="1.0"?><a><b c="d"/><e/></a>')] == [
+    assert [item.tag for item in read_xml(b'<?xml version="1.0"?><a><b c="d"/><e/></a>')] == [
         "b",
         "e",
     ]

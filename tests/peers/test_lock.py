@@ -12,4 +12,4 @@ def test_the_lock_has_no_addresses() -> None:
     packages = json.loads(text)["packages"]
 
     assert "://" not in text
-    assert [name for name, each in packages.items() if name and "integrity" not in each] == []
+    assert [name for name, package in packages.items() if name and "integrity" not in package] == []

@@ -98,7 +98,7 @@ def test_addenda_after_their_report(
     found = wait(installation, peer, "|A12000|", 3)
 
     assert len(found) == 3
-    assert ["addendum" in each for each in found] == [False, True, True]
+    assert ["addendum" in item for item in found] == [False, True, True]
     assert "Second addendum." in found[2]
     assert "Second addendum." not in found[1]
 

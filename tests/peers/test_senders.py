@@ -71,8 +71,8 @@ def node_hl7(installation: PeerSetup, messages: list[bytes]) -> list[str]:
 
 Send = Callable[[PeerSetup, list[bytes]], list[str]]
 SENDERS: dict[str, tuple[int, Send]] = {
-    each.__name__: (10_000 + 100 * place, each)
-    for place, each in enumerate(
+    stream.__name__: (10_000 + 100 * place, stream)
+    for place, stream in enumerate(
         [python_hl7, python_hl7_streams, hl7apy, mllp_http, medplum, node_hl7]
     )
 }

@@ -269,7 +269,7 @@ def restart(run: Run, moment: int, image: Path, patience: float) -> list[str]:
     """Start a service on a disk image; return its problems."""
     server = (image / "server").exists()
     with RecordingReceiver() as ris, database(image, server=server) as url:
-        after = Run(run.initial, events=[(0, each) for each in run.until(moment)])
+        after = Run(run.initial, events=[(0, item) for item in run.until(moment)])
         ris.run = after
         house = House(image / "home", database=url)
         house.token = (house.home / TOKEN).read_text("utf-8")
@@ -282,7 +282,7 @@ def restart(run: Run, moment: int, image: Path, patience: float) -> list[str]:
             return [f"the service does not work: {str(error)[-1500:]}"]
         finally:
             house.kill()
-    return wrong + list(_damage(house.home)) + violations(each for _, each in after.events)
+    return wrong + list(_damage(house.home)) + violations(event for _, event in after.events)
 
 
 def _observe(house: House, run: Run, patience: float) -> None:
@@ -292,7 +292,7 @@ def _observe(house: House, run: Run, patience: float) -> None:
     deadline = time.monotonic() + patience
     while True:
         house.settle()
-        listed = [each["Accession"] for row in house.worklist() for each in row["clinicalInfo"]]
+        listed = [item["Accession"] for row in house.worklist() for item in row["clinicalInfo"]]
         delivered = {e.order for _, e in list(run.events) if e.kind is Kind.DELIVERED}
         if (acknowledged <= set(listed) and released <= delivered) or time.monotonic() > deadline:
             break

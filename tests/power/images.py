@@ -82,11 +82,11 @@ class Disk:
         elif change.kind == "sync":
             self._file(change.file).sync()
             if not self._posix:
-                self._make_durable(lambda each: each.kind == "create" and each.file == change.file)
+                self._make_durable(lambda item: item.kind == "create" and item.file == change.file)
         elif change.kind == "sync names":
             folders = {change.path}
             self._make_durable(
-                lambda each: bool({_folder(each.path), _folder(each.target)} & folders)
+                lambda item: bool({_folder(item.path), _folder(item.target)} & folders)
             )
         elif change.kind == "chmod":
             self._modes[change.path] = change.offset
@@ -97,7 +97,7 @@ class Disk:
         return self._files.setdefault(number, _Contents(bytearray()))
 
     def _make_durable(self, concerned: Callable[[Change], bool]) -> None:
-        last = max((n for n, each in enumerate(self._pending) if concerned(each)), default=-1)
+        last = max((n for n, item in enumerate(self._pending) if concerned(item)), default=-1)
         for change in self._pending[: last + 1]:
             _rename(self._names, self._folders, change)
         del self._pending[: last + 1]
@@ -174,8 +174,8 @@ def _rename(names: dict[str, int | str], folders: set[str], change: Change) -> N
 
 
 def _move_folder(names: dict[str, int | str], folders: set[str], change: Change) -> None:
-    for folder in [each for each in folders if (each + "/").startswith(change.path + "/")]:
+    for folder in [item for item in folders if (item + "/").startswith(change.path + "/")]:
         folders.discard(folder)
         folders.add(change.target + folder[len(change.path) :])
-    for name in [each for each in names if each.startswith(change.path + "/")]:
+    for name in [text for text in names if text.startswith(change.path + "/")]:
         names[change.target + name[len(change.path) :]] = names.pop(name)

@@ -34,7 +34,7 @@ def written(file: int, offset: int, data: bytes) -> Change:
 def test_synced_data_is_durable(tmp_path: Path) -> None:
     create, sync = Change(0, "create", file=2, path="new"), Change(0, "sync", file=2)
     found = images(tmp_path, create, written(2, 0, b"data"), sync)
-    assert all(each["new"] == b"data" for each in found)
+    assert all(row["new"] == b"data" for row in found)
 
 
 def test_unsynced_data_may_be_lost_or_torn(tmp_path: Path) -> None:
@@ -58,4 +58,4 @@ def test_changes_of_names_are_ordered(tmp_path: Path) -> None:
     removed = Change(0, "unlink", path="old")
     created = Change(0, "create", file=2, path="new")
     found = images(tmp_path, removed, created)
-    assert {tuple(sorted(each)) for each in found} == {("old",), (), ("new",)}
+    assert {tuple(sorted(item)) for item in found} == {("old",), (), ("new",)}

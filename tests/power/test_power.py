@@ -32,4 +32,4 @@ def test_the_drill_notices_a_loss(tmp_path: Path) -> None:
     run = record(tmp_path, 2, server=False, program=unsynced)
     cuts = cut(run, moments([*run.events], 2, 1), 1, tmp_path, patience=1)  # nothing more comes
     wrong = [found for _, found in cuts]
-    assert any("acknowledged and not listed" in each for found in wrong for each in found)
+    assert any("acknowledged and not listed" in item for found in wrong for item in found)

@@ -211,7 +211,7 @@ def test_a_file_moved_to_another_disk(tmp_path: Path) -> None:
             begun = time.monotonic_ns()
             folder.move("1.hl7", other.path.name)
     log, other_log = map(changes, logs)
-    moments = [each.at + 1 for each in (*log, *other_log) if each.at > begun]
+    moments = [item.at + 1 for item in (*log, *other_log) if item.at > begun]
     assert moments
     for moment in moments:
         before, after = tmp_path / f"inbox {moment}", tmp_path / f"done {moment}"

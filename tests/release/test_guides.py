@@ -57,7 +57,7 @@ def test_a_backup_is_restored_and_copied(tmp_path: Path) -> None:
         page = httpx.get(f"http://{address}/reporting/login", timeout=PATIENCE, verify=TRUSTED)
         assert "TEST COPY of 20" in page.text
         listed = json.loads(bridge("destinations", "list", "--home", str(copy), "--json"))
-        assert [each["name"] for each in listed if each["state"] == "running"] == []
+        assert [row["name"] for row in listed if row["state"] == "running"] == []
     finally:
         service.stop()
 

@@ -111,7 +111,7 @@ def test_a_receiver_is_connected(house: House, tmp_path: Path) -> None:
         house.settle()
         house.draft("M1", "A1", "No fracture.")
         house.sign("M1", "A1")
-        eventually(lambda: any(b"No fracture" in each for each in receiver.received))
+        eventually(lambda: any(b"No fracture" in message for message in receiver.received))
         environment = {"BRIDGE_HOME": house.home}
         run(commands(guide, "2. Check the connection", ("bridge receive",)), **environment)
         assert "old-his" in run(commands(guide, "3. Look at a result"), **environment)
@@ -152,7 +152,7 @@ def test_messages_are_found_and_repaired(tmp_path: Path) -> None:
     script = commands("docs/reference/alerts.md", "Find and repair messages")
     run(script, BRIDGE_HOME=home)
     listed = json.loads(bridge("listeners", "list", "--home", str(home), "--json"))
-    assert [each["paused_at"] for each in listed] == [None]
+    assert [row["paused_at"] for row in listed] == [None]
 
 
 def test_the_interface_is_called(house: House, tmp_path: Path) -> None:

@@ -96,11 +96,11 @@ def _tree(command: Any, context: Any, depth: int) -> Iterator[str]:
         yield _help(command, context, depth)
         return
     yield f"{'#' * depth} {context.command_path}\n\n{command.help or ''}\n"
-    for name, each in subcommands.items():
+    for name, item in subcommands.items():
         kind = type(context)
-        inner = kind(each, info_name=name, parent=context, terminal_width=WIDTH)
-        if not each.hidden:
-            yield from _tree(each, inner, depth + 1)
+        inner = kind(item, info_name=name, parent=context, terminal_width=WIDTH)
+        if not item.hidden:
+            yield from _tree(item, inner, depth + 1)
 
 
 def _help(command: Any, context: Any, depth: int) -> str:

@@ -81,7 +81,7 @@ def test_the_bills_of_materials_name_every_locked_package() -> None:
     """`make sbom` writes a bill for Python and for the web apps, each with all locked packages."""
     subprocess.run(["make", "sbom"], cwd=ROOT, check=True, capture_output=True)
 
-    python, web = (_read(ROOT / "dist" / f"sbom-{each}.json") for each in ("python", "web"))
+    python, web = (_read(ROOT / "dist" / f"sbom-{item}.json") for item in ("python", "web"))
 
     lock = (ROOT / "deploy" / "serving.lock").read_text("utf-8")
     assert _names(python) == set(re.findall(r"^([A-Za-z0-9_.-]+)==", lock, re.MULTILINE))

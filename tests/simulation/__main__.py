@@ -34,7 +34,7 @@ def main() -> int:
     first = options.first if options.seed is None else options.seed
     count = 1 if options.seed is not None else max(1, options.schedules // BATCH)
     with bug():
-        runs = [run(each, first, count, options.bug) for each in ([story] if story else STORIES)]
+        runs = [run(item, first, count, options.bug) for item in ([story] if story else STORIES)]
     return 0 if all(runs) else 1
 
 

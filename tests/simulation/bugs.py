@@ -26,20 +26,20 @@ from bridge.store.statements import KeyStatement
 
 @contextmanager
 def _statements(name: str, change: Callable[[str], str]) -> Iterator[None]:
-    before = [(each, getattr(each, name)) for each in (INBOX, OUTBOX)]
+    before = [(item, getattr(item, name)) for item in (INBOX, OUTBOX)]
     assert name in {field.name for field in fields(LaneStatements)}
-    for each, statement in before:
+    for item, statement in before:
         if isinstance(statement, KeyStatement):
             changed: Any = replace(statement, sqlite=change(statement.sqlite))
         else:
             changed = change(statement)
         assert changed != statement
-        object.__setattr__(each, name, changed)
+        object.__setattr__(item, name, changed)
     try:
         yield
     finally:
-        for each, statement in before:
-            object.__setattr__(each, name, statement)
+        for item, statement in before:
+            object.__setattr__(item, name, statement)
 
 
 def _settle_earlier_attempts() -> AbstractContextManager[object]:
@@ -99,7 +99,7 @@ def _fresh_control_ids() -> Iterator[None]:
         messages: Mapping[int, tuple[bytes, str]],
         _of: Mapping[int, ClaimedDelivery],
     ) -> dict[int, bytes]:
-        return {each: payload for each, (payload, _) in messages.items()}
+        return {message: payload for message, (payload, _) in messages.items()}
 
     with (
         patch.object(Preparation, "_store", unstored),

@@ -86,7 +86,7 @@ class ReportService(httpx.AsyncBaseTransport):
         if request.url.path == "/api/report/changes":
             found: object = await self._page(request.url.params)
         elif request.url.path == "/api/report/status":
-            found = [self._text(each) for each in json.loads(request.content)["clinicalInfo"]]
+            found = [self._text(listed) for listed in json.loads(request.content)["clinicalInfo"]]
         else:
             return httpx.Response(404, json={})
         await asyncio.sleep(world.peers.delay())
@@ -314,16 +314,16 @@ class DeliveryStory:
             self._world.violate(f"not ended: {rows}")
         # A body that a failover lost is composed again and may differ under the same control id.
         self._world.events = [
-            replace(each, content=b"") if each.control_id in self._recomposed else each
-            for index, each in enumerate(self._world.events)
-            if each.control_id not in self._undone or not self._is_repeated(index)
+            replace(event, content=b"") if event.control_id in self._recomposed else event
+            for index, event in enumerate(self._world.events)
+            if event.control_id not in self._undone or not self._is_repeated(index)
         ]
 
     def _is_repeated(self, index: int) -> bool:
         """True if the receiver got the same version of a report again after an event."""
         found, *later = self._world.events[index:]
         same = (Kind.DELIVERED, found.order, found.step)
-        return any((each.kind, each.order, each.step) == same for each in later)
+        return any((item.kind, item.order, item.step) == same for item in later)
 
     def _is_over(self) -> bool:
         if self._is_open or self._world.now < self._faults.healed_at:

@@ -27,12 +27,12 @@ class Claims:
         self._known: dict[int, tuple[str, int]] = {}
         self._unknown_until = 0.0
         lanes = ["lane_1", "lane_2"] if table == "message" else ["lane"]
-        each = " UNION ALL ".join(
+        claimed = " UNION ALL ".join(
             f"SELECT {lane} AS lane, id FROM {table} "  # noqa: S608  # names of this module
             f"WHERE state = 'claimed' AND {lane} IS NOT NULL"
             for lane in lanes
         )
-        self._doubled = f"SELECT lane FROM ({each}) GROUP BY lane HAVING count(*) > 1"  # noqa: S608
+        self._doubled = f"SELECT lane FROM ({claimed}) GROUP BY lane HAVING count(*) > 1"  # noqa: S608
         self._claimed = f"SELECT id, owner, lease_until FROM {table} WHERE state = 'claimed'"  # noqa: S608
         self._state = f"SELECT state FROM {table} WHERE id = ?"  # noqa: S608
         waiting = " UNION ALL ".join(

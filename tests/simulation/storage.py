@@ -120,7 +120,7 @@ class Storage:
         self.links = [Link() for _ in range(NODES)]
         self.databases = [_linked(Database(url, options), link) for link in self.links]
         clustered = replace(options, lease_clock=False)
-        self.clustered = [_linked(ClusterDatabase(url, clustered), each) for each in self.links]
+        self.clustered = [_linked(ClusterDatabase(url, clustered), link) for link in self.links]
         self._empty = self.copy()
 
     def _boot_clock(self) -> int:

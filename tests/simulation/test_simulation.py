@@ -35,8 +35,8 @@ PLAN = Plan(
 FAILOVER_BEFORE_A_SETTLEMENT = Plan(
     seed=46,
     items=tuple(
-        Item(*each)
-        for each in [
+        Item(*item)
+        for item in [
             *[(1, 0, 2), (0, 2, 2), (2, 0, 0), (2, 1, 2)],
             *[(1, 0, 2), (2, 1, 2), (2, 0, 0), (1, 0, 0)],
         ]
@@ -66,8 +66,8 @@ LATE_CALL = Plan(
 FROZEN_TWICE = Plan(
     seed=294,
     items=tuple(
-        Item(*each)
-        for each in [
+        Item(*item)
+        for item in [
             *[(0, 1, 0), (1, 1, 0), (2, 0, 2), (0, 0, 0), (0, 0, 0)],
             *[(1, 0, 0), (1, 0, 0), (2, 0, 0), (2, 2, 1), (2, 0, 0)],
         ]

@@ -54,8 +54,8 @@ def main() -> int:
         if world.server is not None:
             world.server.cleanup()
         unmount(disk)
-    for each in wrong[:20]:
-        show("WRONG:", each)
+    for error in wrong[:20]:
+        show("WRONG:", error)
     show(f"failed: {folder}" if wrong else "nothing lost, doubled or reordered")
     if not wrong:
         shutil.rmtree(folder, ignore_errors=True)
@@ -127,7 +127,7 @@ def run(world: World, ris: Sink, options: argparse.Namespace, *, own_disk: bool)
 
 def disturb(world: World, options: argparse.Namespace, *, own_disk: bool) -> list[int]:
     """Inject faults for the requested time; return memory samples of the node that survives."""
-    faults = [each for each in world.faults if own_disk or each != world.fill_the_disk]
+    faults = [item for item in world.faults if own_disk or item != world.fill_the_disk]
     if not own_disk:
         show("no right to mount a disk: it is never full")
     samples = []

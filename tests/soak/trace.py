@@ -91,7 +91,7 @@ def install(url: str) -> None:
     with engine.begin() as connection:
         connection.execute(text(_POSTGRES_TABLE if postgresql else _SQLITE_TABLE))
         for queue, names in _LANES.items():
-            lanes = ", ".join(each if each == "NULL" else f"NEW.{each}" for each in names)
+            lanes = ", ".join(item if item == "NULL" else f"NEW.{item}" for item in names)
             triggers = (_POSTGRES_FUNCTION, *_POSTGRES_TRIGGERS) if postgresql else _SQLITE_TRIGGERS
             for trigger in triggers:
                 connection.exec_driver_sql(trigger.format(queue=queue, lanes=lanes))
@@ -140,9 +140,9 @@ class _Queue:
     def _claim(self, step: Step) -> Iterator[str]:
         for lane in step.lanes:
             others = self._open[lane] - {step.id}
-            if any(self.state[each] == "claimed" for each in others):
+            if any(self.state[other] == "claimed" for other in others):
                 yield "is claimed beside another claim of its lane"
-            elif any(each < step.id for each in others):
+            elif any(other < step.id for other in others):
                 yield "is claimed before an earlier one of its lane has ended"
         self.claims[step.id] = (step.actor, step.at)
         self.first_claim.setdefault(step.id, step.at)

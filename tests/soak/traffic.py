@@ -107,7 +107,7 @@ class Reader(threading.Thread):
         identity = {"SiteID": "SITE1", "PatientMRN": f"MR{accession}", "Accession": accession}
         try:
             known = node.post("/api/report/status", {"clinicalInfo": [identity]}, expect=None)
-            if not isinstance(known, list) or all(each["status"] != "Final" for each in known):
+            if not isinstance(known, list) or all(row["status"] != "Final" for row in known):
                 node.draft(f"MR{accession}", accession, f"Nothing found in {accession}.")
                 node.sign(f"MR{accession}", accession)
         except Exception:  # noqa: BLE001  # any error of a failing node

@@ -27,11 +27,11 @@ def history(
         for order, step in list(sender.latest.items())
         for kind in (Kind.SENT, Kind.ACKNOWLEDGED)
     ]
-    events += [Event(Kind.SENT, each, 0) for each in reader.begun]
-    events += [Event(Kind.RELEASED, each, 1) for each in reader.signed]
-    events += [Event(Kind.RELEASED, each, 2) for each in reader.amended]
-    for each in delivered(ris.received):
-        events.append(replace(each, content=hashlib.sha256(each.content).digest()))
+    events += [Event(Kind.SENT, report, 0) for report in reader.begun]
+    events += [Event(Kind.RELEASED, report, 1) for report in reader.signed]
+    events += [Event(Kind.RELEASED, report, 2) for report in reader.amended]
+    for message in delivered(ris.received):
+        events.append(replace(message, content=hashlib.sha256(message.content).digest()))
     return violations([*events, *listed(cluster.nodes[0], steps)])
 
 

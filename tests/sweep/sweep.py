@@ -165,8 +165,8 @@ def broken_promises(installation: Installation, observed: Observations) -> list[
     deadline = time.monotonic() + PATIENCE
     assert installation.ris.run is not None
     while time.monotonic() < deadline:
-        delivered = [each for _, each in list(installation.ris.run.events)]
-        if released <= {(each.order, each.step) for each in delivered}:
+        delivered = [event for _, event in list(installation.ris.run.events)]
+        if released <= {(item.order, item.step) for item in delivered}:
             break
         time.sleep(0.1)
     house.settle()
@@ -181,7 +181,7 @@ def broken_promises(installation: Installation, observed: Observations) -> list[
             if observed.merged.get(accession, order["PatientMRN"]) != order["PatientMRN"]:
                 wrong.append(f"{accession} is still of patient {order['PatientMRN']}")
     wrong += damaged_databases(house.home)
-    delivered = [each for each in delivered if each.order in orders]
+    delivered = [item for item in delivered if item.order in orders]
     return wrong + violations([*observed.events, *delivered, *listed])
 
 

@@ -34,7 +34,7 @@ def test_the_lock_bears_no_address() -> None:
     packages = json.loads(text)["packages"]
 
     assert "://" not in text
-    assert [name for name, each in packages.items() if name and "integrity" not in each] == []
+    assert [name for name, package in packages.items() if name and "integrity" not in package] == []
 
 
 def test_the_lock_has_the_compiler_of_every_machine() -> None:

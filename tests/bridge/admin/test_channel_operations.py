@@ -58,4 +58,4 @@ def test_a_listener_whose_messages_name_the_site_serves_all_sites(tmp_path: Path
 
 def sites(settings: Settings, database: Database) -> dict[str, list[str]]:
     found = channel_states(settings, database, ChannelKind.LISTENER, 1)
-    return {each["name"]: each["sites"] for each in found}
+    return {row["name"]: row["sites"] for row in found}

@@ -152,7 +152,9 @@ def test_destinations(tmp_path: Path, peers: Peers) -> None:
     for name, message in messages.items():
         assert wanted[name][2] in message
     assert all(f"{tmp_path / 'bridge.toml'}:" in check_finding.place for check_finding in findings)
-    assert {each.severity for each in findings if "leaves" in each.place} == {CheckSeverity.WARNING}
+    assert {finding.severity for finding in findings if "leaves" in finding.place} == {
+        CheckSeverity.WARNING
+    }
 
 
 @pytest.mark.parametrize(
@@ -221,7 +223,7 @@ def test_a_slow_check() -> None:
     found = run_checks([PeerCheck("slow", slow), PeerCheck("quick", lambda: [quick])], patience=2)
     assert not released.is_set()
     released.set()
-    assert [(each.place, each.message) for each in found] == [
+    assert [(item.place, item.message) for item in found] == [
         ("slow", "no answer within 2 s"),
         ("quick", "finding"),
     ]
@@ -258,8 +260,8 @@ def test_database_server(
     assert 'database "nosuch" does not exist' in unknown
     with role(postgres_server) as name:
         weak = errors_with(postgres_url.replace("postgres:@", f"{name}:@"))
-    assert any(f"role {name} may not create tables: GRANT" in each for each in weak)
-    assert any(f"role {name} may not use " in each for each in weak)
+    assert any(f"role {name} may not create tables: GRANT" in item for item in weak)
+    assert any(f"role {name} may not use " in item for item in weak)
     assert errors_with(postgres_url) == []
 
 
@@ -302,7 +304,7 @@ def test_listeners_and_destinations(tmp_path: Path) -> None:
         ("16:1: destination pacs", "not a mapping of outgoing"),
         ("17:9: destination pacs", "tls.ca"),
     ):
-        assert any(each[0] == f"{file}:{place}" and expected in each[1] for each in found), place
+        assert any(row[0] == f"{file}:{place}" and expected in row[1] for row in found), place
 
 
 @pytest.mark.parametrize(
@@ -342,7 +344,7 @@ def test_tracing_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyP
     findings = [
         finding for finding in check_home(home) if finding.place.endswith(": tracing.endpoint")
     ]
-    assert [each.message for each in findings] == [
+    assert [finding.message for finding in findings] == [
         "install report-bridge[tracing], or leave it empty"
     ]
 
@@ -437,7 +439,7 @@ def test_missing_protections_are_named() -> None:
     assert LANDLOCK in warning.message
     assert NAMESPACES not in warning.message
     _, warning = protection_findings(
-        [each for each in ALL_PROTECTIONS if each not in (FILTER, NAMESPACES)]
+        [protection for protection in ALL_PROTECTIONS if protection not in (FILTER, NAMESPACES)]
     )
     assert NAMESPACES in warning.message
 

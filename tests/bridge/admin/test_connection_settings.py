@@ -66,7 +66,7 @@ class ConnectionsHarness:
 
     def mistakes(self, kind: str, table: dict[str, Any], *, new: bool = True) -> dict[str, str]:
         found = self.setup.check(ProposedConnection(ChannelKind(kind), table, new))["mistakes"]
-        return {each["field"]: each["text"] for each in found}
+        return {row["field"]: row["text"] for row in found}
 
 
 def save_as_before(database: Database, kind: str, table: dict[str, Any]) -> None:
@@ -171,7 +171,7 @@ def test_the_check_finds_connections_that_an_earlier_release_saved(
     found = [
         finding for finding in check_home(harness.settings.home) if finding.place == f"{kind} x"
     ]
-    (refused,) = [each for each in found if each.severity is CheckSeverity.ERROR]
+    (refused,) = [item for item in found if item.severity is CheckSeverity.ERROR]
     assert refused.message.startswith(f"{where}: ")
     assert "is not inside HOME; only bridge.toml can name such a path" in refused.message
     check_live(harness.settings.home)
@@ -211,7 +211,13 @@ def test_change_disable_and_rollback(harness: ConnectionsHarness) -> None:
     assert harness.address("street") == ""
     connection = harness.setup.connection(ChannelKind.DESTINATION, "street")
     assert connection["table"] is None
-    assert [each["actor"] for each in connection["history"]] == ["ann", "ann", "ben", "ann", "ann"]
+    assert [entry["actor"] for entry in connection["history"]] == [
+        "ann",
+        "ann",
+        "ben",
+        "ann",
+        "ann",
+    ]
     with pytest.raises(NoSuchItem):
         harness.setup.connection(ChannelKind.DESTINATION, "unknown")
 
@@ -250,7 +256,7 @@ async def test_trial_of_a_listener(harness: ConnectionsHarness) -> None:
         )
         (taken,) = await harness.setup.try_out(plan)
     (free,) = await harness.setup.try_out(plan)
-    assert [(each["name"], each["ok"]) for each in (taken, free)] == [
+    assert [(row["name"], row["ok"]) for row in (taken, free)] == [
         ("free", False),
         ("free", True),
     ]

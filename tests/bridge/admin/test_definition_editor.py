@@ -97,7 +97,7 @@ def test_the_second_of_two_activations_is_refused(drafts: DefinitionEditor) -> N
     """Of two drafts of one base version, the second activation is refused and changes nothing."""
     save(drafts, SENDER)
     save(drafts, f"{SENDER}tags: {{Notes: PID-3}}\n", actor=BOB)
-    assert [each["actor"] for each in drafts.definition("ris-c", ANN)["others"]] == [BOB]
+    assert [draft["actor"] for draft in drafts.definition("ris-c", ANN)["others"]] == [BOB]
     first = activate(drafts, 1)
     with pytest.raises(ChangeConflict) as raised:
         activate(drafts, 1, actor=BOB)
@@ -131,7 +131,9 @@ def test_roll_back_in_one_step(drafts: DefinitionEditor) -> None:
     with pytest.raises(ChangeConflict):
         drafts.rollback(ActivationRequest("ris-c", BOB, "wrong", first))
     assert drafts.rollback(ActivationRequest("ris-c", BOB, "wrong", second))["version"] == first
-    history = [(each["version"], each["origin"], each["actor"]) for each in drafts.history("ris-c")]
+    history = [
+        (entry["version"], entry["origin"], entry["actor"]) for entry in drafts.history("ris-c")
+    ]
     assert history[0] == (first, "rollback", BOB)
 
 

@@ -119,7 +119,7 @@ def test_an_outdated_preview(two_homes: tuple[Home, Home]) -> None:
     with pytest.raises(ChangeConflict):
         second.parcels.import_zip(package(data, mark, replace=True))
     shown = second.parcels.preview(data)
-    assert {each["name"]: each["before"] for each in shown["files"]}["ris-u.yaml"]
+    assert {row["name"]: row["before"] for row in shown["files"]}["ris-u.yaml"]
     with pytest.raises(InvalidState, match=r"ris-u\.yaml"):
         second.parcels.import_zip(package(data, shown["mark"]))
     assert second.current.listener == []

@@ -146,7 +146,7 @@ def test_a_change_that_commits_before_a_crash_has_its_event(database: Database) 
         with database.write() as connection:
             connection.execute(text("DELETE FROM channel"))
         raise SystemExit  # the code after the change does not run
-    assert [each.action for each in chained(database)] == ["pause"]
+    assert [event.action for event in chained(database)] == ["pause"]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_several_transactions_are_one_event(database: Database) -> None:
             outbox.relay(database, BRIDGE_CHAIN, database)
     with outbox.recorded(database, AuditEvent("read"), 6), database.read():
         pass
-    assert [each.action for each in chained(database)] == ["replay", "read"]
+    assert [event.action for event in chained(database)] == ["replay", "read"]
 
 
 def test_relays_that_run_at_once_append_once(database: Database) -> None:
@@ -195,7 +195,7 @@ def test_relays_that_run_at_once_append_once(database: Database) -> None:
     ]
     for thread in threads:
         thread.start()
-    for each in threads:
-        each.join()
+    for item in threads:
+        item.join()
     assert [row.target_id for row in chained(database)] == [str(number) for number in range(300)]
     assert outbox.pending(database) == 0

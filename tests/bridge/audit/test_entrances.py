@@ -145,8 +145,8 @@ def commands(command: Any, *names: str) -> Iterator[str]:
     if below is None:
         yield " ".join(("cli", *names))
         return
-    for name, each in below.items():
-        yield from commands(each, *names, name)
+    for name, item in below.items():
+        yield from commands(item, *names, name)
 
 
 def test_each_entrance_is_in_the_table() -> None:
@@ -176,16 +176,16 @@ def test_each_action_is_recorded() -> None:
     }
     literals = {
         area: {
-            each
+            item
             for folder in folders
             for path in (ROOT / folder).rglob("*.py")
-            for each in re.findall(r'"([a-z -]+)', path.read_text("utf-8"))
+            for item in re.findall(r'"([a-z -]+)', path.read_text("utf-8"))
         }
         for area, folders in places.items()
     }
     missing = {
         entrance: action
         for entrance, action in table().items()
-        if not any(each.strip() == action for each in literals[entrance.partition(" ")[0]])
+        if not any(literal.strip() == action for literal in literals[entrance.partition(" ")[0]])
     }
     assert missing == {}

@@ -70,10 +70,10 @@ def _fill(database: Database) -> None:
 @pytest.mark.parametrize("command", list(COMMANDS), ids=" ".join)
 def test_a_command_leaves_one_event(home: Home, command: tuple[str, ...]) -> None:
     """The event has action, target, outcome, actor and place. A refusal is an event too."""
-    before = {each["sequence"] for each in events(home)}
+    before = {row["sequence"] for row in events(home)}
     home.run(*command)
-    new = [each for each in events(home) if each["sequence"] not in before]
-    (event,) = [each for each in new if each["action"] != "audit-read"]
+    new = [row for row in events(home) if row["sequence"] not in before]
+    (event,) = [row for row in new if row["action"] != "audit-read"]
     target = event["target"]
     event_fields = (event["action"], target["type"], target["id"], event["outcome"])
     assert event_fields == COMMANDS[command]
@@ -94,7 +94,7 @@ def test_a_trial_on_given_files_leaves_no_event(home: Home, tmp_path: Path) -> N
     before = {event["sequence"] for event in events(home)}
     home.run("mapping", "try", "orders", str(file))
     home.run("mapping", "diff", "orders", str(file))
-    new = {each["action"] for each in events(home) if each["sequence"] not in before}
+    new = {event["action"] for event in events(home) if event["sequence"] not in before}
     assert new <= {"audit-read"}  # the listing of the trail itself
 
 
@@ -159,7 +159,7 @@ def test_an_event_has_the_changed_members_before_and_after(tmp_path: Path) -> No
         '[[destination]]\nname = "archive"\naddress = "127.0.0.1:9"\nmapping = "results"\n', "utf-8"
     )
     for command, (action, before, after) in CHANGES.items():
-        known = {each["sequence"] for each in events(home)}
+        known = {row["sequence"] for row in events(home)}
         home.ok(*command)
         found = [e for e in events(home) if e["sequence"] not in known and e["action"] == action]
         assert len(found) == 1, (command, found)

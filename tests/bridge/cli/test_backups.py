@@ -91,7 +91,7 @@ def members(file: Path) -> dict[str, bytes]:
 def test_a_backup_is_restored(home: Path, file: Path, tmp_path: Path) -> None:
     """The copy equals the original, is private, and has its own node."""
     assert file.stat().st_mode & 0o777 == 0o600
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.backup", "home"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.backup", "home"]
     printed = ok("restore", file, tmp_path / "deep/again")
     again = tmp_path / "deep/again"
     assert "restored" in printed
@@ -102,7 +102,7 @@ def test_a_backup_is_restored(home: Path, file: Path, tmp_path: Path) -> None:
     assert all(path.stat().st_mode & 0o077 == 0 for path in again.rglob("*"))
     ok("audit", "verify", "--home", again)
     assert "backup" in ok("audit", "list", "--home", home, "--json")
-    assert {"bridge.toml", "mail.password"} <= {each.name for each in again.iterdir()}
+    assert {"bridge.toml", "mail.password"} <= {path.name for path in again.iterdir()}
 
 
 @pytest.mark.parametrize("exists", ["file", "folder", "link"])
@@ -199,8 +199,8 @@ def test_a_backup_writes_nothing_outside_of_home(file: Path, tmp_path: Path, nam
         "digests.json": json.dumps(listed).encode(),
     }
     with tarfile.open(file, "w:gz") as archive:
-        for each, data in content.items():
-            info = tarfile.TarInfo(each)
+        for item, data in content.items():
+            info = tarfile.TarInfo(item)
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
     result = bridge("restore", file, tmp_path / "again")
@@ -231,7 +231,7 @@ def test_a_backup_before_an_upgrade_migrates_nothing(home: Path, tmp_path: Path)
             database.execute(f"UPDATE {table} SET version_num = '0001'")  # noqa: S608
     ok("backup", tmp_path / "a.backup", "--home", home)
     manifest = json.loads(members(tmp_path / "a.backup")["manifest.json"])
-    bridge_copy, engine_copy = (each["revisions"] for each in manifest["databases"])
+    bridge_copy, engine_copy = (part["revisions"] for part in manifest["databases"])
     assert bridge_copy["alembic_version"] == "0001"
     assert engine_copy["alembic_engine"] == "0001"
 
@@ -279,7 +279,7 @@ def test_a_test_copy_acts_for_nobody(file: Path, tmp_path: Path) -> None:
     enabled = {listener.name: listener.enabled for listener in settings.listener}
     enabled |= {destination.name: destination.enabled for destination in settings.destination}
     assert enabled == {"ris": True, "files": False, "back": False, "street": False}
-    (ris,) = [each for each in settings.listener if each.name == "ris"]
+    (ris,) = [listener for listener in settings.listener if listener.name == "ris"]
     assert str(ris.bind).startswith("127.0.0.1:")
     assert str(ris.bind) != f"127.0.0.1:{settings.http.bind.port}"
     assert (again / "bridge.toml.original").read_text() == SETTINGS
@@ -301,7 +301,7 @@ def test_the_copies_of_both_databases_are_of_one_moment(
     ok("backup", tmp_path / "a.backup", "--home", home)
     manifest = json.loads(members(tmp_path / "a.backup")["manifest.json"])
     assert [database["name"] for database in manifest["databases"]] == ["bridge", "engine"]
-    assert all("later" not in each["rows"] for each in manifest["databases"])
+    assert all("later" not in database["rows"] for database in manifest["databases"])
 
 
 @pytest.mark.parametrize("command", ["backup", "restore"])
@@ -354,7 +354,7 @@ def test_a_comparison_names_each_difference(home: Path, tmp_path: Path) -> None:
 @pytest.fixture
 def postgres_home(postgres_server: str, tmp_path: Path) -> Iterator[tuple[Path, str]]:
     """An installation on PostgreSQL, and the address of an empty database."""
-    names = [f"backup-{tmp_path.name}-{each}".replace("_", "-")[-60:] for each in "ab"]
+    names = [f"backup-{tmp_path.name}-{item}".replace("_", "-")[-60:] for item in "ab"]
     for name in names:
         ask_server(postgres_server, f'CREATE DATABASE "{name}"')
     home = tmp_path / "home"

@@ -23,7 +23,7 @@ def test_list_and_acknowledge(tmp_path: Path) -> None:
 
     def listed() -> list[tuple[str, int]]:
         found = json.loads(home.ok("exceptions", "list", "--json"))
-        return [(each["kind"], each["row_id"]) for each in found]
+        return [(row["kind"], row["row_id"]) for row in found]
 
     assert listed() == [("feed", 3), ("order", 7), ("message", 8), ("message", 7)]
     assert "report_kept" in home.ok("concerns", "list"), "the former name"

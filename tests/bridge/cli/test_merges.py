@@ -27,7 +27,7 @@ def pointers(home: Home) -> list[tuple[str, str]]:
         rows = connection.exec_driver_sql("SELECT prior_mrn, mrn FROM engine_patient_pointer")
         found = sorted((prior, mrn) for prior, mrn in rows)
     listed = json.loads(home.ok("merges", "list", "--json"))
-    assert sorted((each["prior_mrn"], each["mrn"]) for each in listed) == found
+    assert sorted((row["prior_mrn"], row["mrn"]) for row in listed) == found
     return found
 
 

@@ -79,8 +79,8 @@ def test_commands_are_audited(home: Home) -> None:
     """The trail records the commands, their actor, and reading the trail itself."""
     home.ok("site", "set", "SITE1", "signDelay=0")
     events = json.loads(home.ok("audit", "list", "--json"))
-    assert [each["action"] for each in events] == ["site-update", "user-update", "site-create"]
-    assert all(each["details"]["command"] for each in events)
+    assert [row["action"] for row in events] == ["site-update", "user-update", "site-create"]
+    assert all(row["details"]["command"] for row in events)
     assert events[0]["details"]["members"] == ["signDelay"]
     assert events[0]["after"] == {"signDelay": 0}
     assert events[1]["target"] == {"type": "user", "id": "ann@site1.test"}
@@ -134,7 +134,7 @@ def test_the_export_is_fhir(home: Home) -> None:
     lines = [
         json.loads(line) for line in home.ok("audit", "export", "--site", "SITE1").splitlines()
     ]
-    assert {each["resourceType"] for each in lines} == {"AuditEvent"}
+    assert {line["resourceType"] for line in lines} == {"AuditEvent"}
     created = lines[0]
     assert created["meta"]["profile"][0].endswith("IHE.BasicAudit.Create")
     assert created["action"] == "C"

@@ -243,8 +243,8 @@ def store(home: MappingHome, *messages: str) -> None:
     builder = AcknowledgmentBuilder(listening, ControlIds())
     moment = datetime.now(UTC)
     arrivals = [
-        builder.arrival(evaluator.evaluate(Frame(each), moment), each, moment)
-        for each in map(str.encode, messages)
+        builder.arrival(evaluator.evaluate(Frame(message), moment), message, moment)
+        for message in map(str.encode, messages)
     ]
     with bridge_database(home.folder) as database:
         log_tables.store(database, arrivals)

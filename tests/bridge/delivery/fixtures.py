@@ -66,13 +66,13 @@ class Page:
 @cache
 def inbound() -> tuple[InboundMapping, ...]:
     found = [load(DEFINITIONS, name) for name in ("orders", "patients")]
-    return tuple(each for each in found if isinstance(each, InboundMapping))
+    return tuple(mapping for mapping in found if isinstance(mapping, InboundMapping))
 
 
 @cache
 def outbound() -> tuple[OutboundMapping, ...]:
     found = [load(DEFINITIONS, name) for name in ("results", "status")]
-    return tuple(each for each in found if isinstance(each, OutboundMapping))
+    return tuple(mapping for mapping in found if isinstance(mapping, OutboundMapping))
 
 
 def destination(name: str = "ris", **changes: Any) -> CompiledDestination:

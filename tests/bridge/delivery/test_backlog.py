@@ -59,7 +59,7 @@ async def test_a_backlog_is_sent_once_and_in_order(tmp_path: Path, database: Dat
         await eventually_async(
             lambda: hospital.rows("SELECT DISTINCT state, attempts FROM delivery") == [("done", 1)]
         )
-        names = [peek(each).control_id.decode() for each in sent]
+        names = [peek(message).control_id.decode() for message in sent]
         assert len(set(names)) == len(names) == 2 * REPORTS
         places = {name: place for place, name in enumerate(names)}
         assert all(places[f"{n}final"] < places[f"{n}addendum"] for n in range(REPORTS))
@@ -91,8 +91,8 @@ async def test_outcomes_share_a_commit(database: Database) -> None:
     outcomes = OutcomeWriter(
         outbox, Time(), stored.extend, lambda _, error: pytest.fail(str(error))
     )
-    for each in claimed:
-        await outcomes.add(DeliveryOutcome(each.delivery_id, QueueEvent.ACCEPTED))
+    for message in claimed:
+        await outcomes.add(DeliveryOutcome(message.delivery_id, QueueEvent.ACCEPTED))
     assert await outcomes.flush()
     event.remove(database.engine, "commit", note)
     assert len(stored) == len(claimed) == 10
@@ -109,14 +109,16 @@ async def test_an_outcome_that_the_database_refuses(database: Database) -> None:
             connection.exec_driver_sql(REFUSE_NUL)
     claimed = outbox.claim("ris", 1, 10)
     outcomes = OutcomeWriter(outbox, Time(), ended.extend, lambda *_: None)
-    for each in claimed:
-        detail = NUL if each is claimed[3] else ""
-        await outcomes.add(DeliveryOutcome(each.delivery_id, QueueEvent.ACCEPTED, detail=detail))
+    for message in claimed:
+        detail = NUL if message is claimed[3] else ""
+        await outcomes.add(DeliveryOutcome(message.delivery_id, QueueEvent.ACCEPTED, detail=detail))
     await outcomes.flush()
     with database.read() as connection:
         rows = connection.execute(text("SELECT id FROM delivery WHERE state = 'claimed'")).all()
     assert [row.id for row in rows] == [claimed[3].delivery_id]
-    assert sorted(each.delivery_id for each in ended) == [each.delivery_id for each in claimed]
+    assert sorted(item.delivery_id for item in ended) == [
+        message.delivery_id for message in claimed
+    ]
 
 
 async def test_retries_that_a_clock_put_too_far_off(tmp_path: Path, database: Database) -> None:

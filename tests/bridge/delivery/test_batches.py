@@ -47,11 +47,11 @@ def calls(hospital: Hospital) -> list[str]:
 
 
 def texts_match(hospital: Hospital, sent: list[bytes]) -> list[bool]:
-    names = [Message.parse(each).named("OBR")[0].value("OBR-3.1") for each in sent]
+    names = [Message.parse(message).named("OBR")[0].value("OBR-3.1") for message in sent]
     assert len(set(names)) == len(names)
     return [
-        f"Text of {name}." in each.decode() and each.decode().count("Text of ") == 1
-        for name, each in zip(names, sent, strict=True)
+        f"Text of {name}." in message.decode() and message.decode().count("Text of ") == 1
+        for name, message in zip(names, sent, strict=True)
     ]
 
 
@@ -68,7 +68,7 @@ async def test_many_are_read_in_one_call(tmp_path: Path, database: Database) -> 
 
 def as_another_service(response: httpx.Response) -> httpx.Response:
     """Respond as a service that ignores the request for texts."""
-    records = [{k: v for k, v in each.items() if k != "text"} for each in response.json()]
+    records = [{k: v for k, v in row.items() if k != "text"} for row in response.json()]
     return httpx.Response(200, json=records)
 
 

@@ -197,7 +197,7 @@ def test_a_release_keeps_its_key_after_a_merge() -> None:
     before = released(1, "final", 1)
     after = before.model_copy(update={"orders": ({**before.orders[0], "PatientMRN": "M2"},)})
     plans = [plan_deliveries(events_of_change(e, 0), [destination()]) for e in (before, after)]
-    assert len({each.release_key for plan in plans for each in plan}) == 1
+    assert len({event.release_key for plan in plans for event in plan}) == 1
 
 
 async def test_a_retracted_report_is_not_known_as_released(database: Database) -> None:
@@ -215,7 +215,7 @@ async def test_a_retracted_report_is_not_known_as_released(database: Database) -
 async def test_a_page_that_is_read_again_changes_no_count(database: Database) -> None:
     """Another node has processed the next page meanwhile: its addendum still counts."""
     processor = ChangeProcessor(database, Outbox(database, "test"), [destination()], lambda: 0)
-    addenda = tuple(released(each, "addendum", each) for each in (1, 2))
+    addenda = tuple(released(number, "addendum", number) for number in (1, 2))
     processor.process("changes", ChangesResponse(changes=addenda, cursor=2))
     processor.process("changes", ChangesResponse(changes=addenda[:1], cursor=1))
     processor.process("changes", ChangesResponse(changes=(released(3, "final", 1),), cursor=3))

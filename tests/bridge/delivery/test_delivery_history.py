@@ -54,7 +54,7 @@ async def test_a_report_as_documents(tmp_path: Path, database: Database) -> None
         await sign_addendum(page, "More.")
         await sign_addendum(page, "And more.")
         await hospital.follow()
-        sent = [Message.parse(each) for each in await hospital.delivered(5)]
+        sent = [Message.parse(message) for message in await hospital.delivered(5)]
     assert [m.value("MSH-9.2") for m in sent] == ["T02", "T08", "T04", "T06", "T06"]
     assert [m.value("TXA-19") for m in sent] == ["UN", "UN", "AV", "AV", "AV"]
     numbers = [m.value("TXA-12") for m in sent]
@@ -82,7 +82,7 @@ async def test_a_preliminary_report_that_is_edited_while_it_waits(
         await page("save", text="Not read yet.")
         await hospital.follow()
         hospital.couriers[0].resume()
-        sent = [Message.parse(each) for each in await hospital.delivered(2)]
+        sent = [Message.parse(item) for item in await hospital.delivered(2)]
     for number, message in enumerate(sent, start=1):
         text, rtf = message.named("OBX")
         assert (text.value("OBX-5"), text.value("OBX-11")) == (f"Read {number}.", "P")
@@ -114,7 +114,7 @@ async def test_a_deleted_preliminary_report_is_cancelled(
         await hospital.client.delete(OrderKey(SITE, "M1", "A2"))
         await hospital.follow()
         await eventually_async(lambda: hospital.rows(UNSENT) == [(0,)])
-        sent = {name: each.sent for name, each in hospital.receivers.items()}
+        sent = {name: item.sent for name, item in hospital.receivers.items()}
         assert hospital.rows(
             "SELECT code, count(*) FROM delivery WHERE state = 'ignored' GROUP BY code ORDER BY 1"
         ) == [("gone", 2), ("never_told", 2)]
@@ -151,7 +151,7 @@ async def test_a_deleted_report_cancels_its_order(tmp_path: Path, database: Data
         await hospital.send(replaced)
         await hospital.follow()
         await eventually_async(lambda: hospital.rows(UNSENT) == [(0,)])
-        sent = [Message.parse(each) for each in hospital.receivers["ris"].sent]
+        sent = [Message.parse(payload) for payload in hospital.receivers["ris"].sent]
     cancelled = {m.value("OBR-18"): (m.value("ORC-5"), m.value("OBR-25")) for m in sent}
     assert cancelled == dict.fromkeys(("A1", "A2", "A3", "A6"), ("CA", "X"))
     assert [m.value("OBR-18") for m in sent].count("A6") == 1
@@ -175,7 +175,7 @@ async def test_a_final_text_after_a_retraction_corrects(
         await page("sign")
         await hospital.client.sign(A1, ignore_sign_delay=True)
         await hospital.follow()
-        sent = [Message.parse(each) for each in await hospital.delivered(3)]
+        sent = [Message.parse(message) for message in await hospital.delivered(3)]
     if name == "results":
         assert [m.value("OBR-25") for m in sent] == ["C", "C", "C"]
         assert [m.named("OBX")[-1].value("OBX-11") for m in sent] == ["C", "W", "C"]
@@ -264,7 +264,7 @@ async def test_separate_messages_are_withdrawn_separately(
         await hospital.delivered(2)
         await page("unsign")
         await hospital.follow()
-        sent = [Message.parse(each) for each in await hospital.delivered(4)]
+        sent = [Message.parse(message) for message in await hospital.delivered(4)]
     place = {"child": "OBR-3", "mdm": "TXA-12"}[style]
     about = [message.value(place) for message in sent]
     if style == "child":

@@ -140,7 +140,7 @@ async def test_a_newer_result_has_only_its_addendum(tmp_path: Path, database: Da
         await sign_addendum(page, "Another.")
         await hospital.follow()
         await hospital.delivered(4)
-        sent = [Message.parse(each) for each in hospital.receivers["ris"].sent]
+        sent = [Message.parse(message) for message in hospital.receivers["ris"].sent]
     assert [m.value("MSH-9.2") for m in sent] == ["T02", "T06", "T02", "T06"]
     assert hospital.receivers["ris"].sent[2] == hospital.receivers["ris"].sent[0]
     names = [(m.value("TXA-12"), m.value("TXA-13")) for m in sent]

@@ -62,7 +62,9 @@ async def test_a_refused_order_delays_no_other_order_of_its_report(
         await eventually_async(
             lambda: hospital.rows("SELECT DISTINCT state FROM delivery") == [("done",)]
         )
-        sent = [Message.parse(each).value("OBR-25") for each in hospital.receivers["ris"].sent]
+        sent = [
+            Message.parse(payload).value("OBR-25") for payload in hospital.receivers["ris"].sent
+        ]
         assert sent == ["F", "C"], "the result before its addendum"
 
 
@@ -134,7 +136,7 @@ async def test_without_the_feed_the_status_poll_finds_everything(
         await poll()
         await page("sign")
         await poll(POLL)
-        assert not any(b"Read." in each for each in hospital.receivers["ris"].sent)
+        assert not any(b"Read." in payload for payload in hospital.receivers["ris"].sent)
         await page("unsign")
         await poll(POLL)
         await page("sign")
@@ -146,12 +148,12 @@ async def test_without_the_feed_the_status_poll_finds_everything(
         await poll()
         await poll()
         await eventually_async(
-            lambda: any(b"More." in each for each in hospital.receivers["ris"].sent)
+            lambda: any(b"More." in payload for payload in hospital.receivers["ris"].sent)
         )
         statuses = [
-            Message.parse(each).value("OBR-25")
-            for each in hospital.receivers["ris"].sent
-            if b"Read." in each
+            Message.parse(payload).value("OBR-25")
+            for payload in hospital.receivers["ris"].sent
+            if b"Read." in payload
         ]
         assert statuses == ["F", "C"]
 
@@ -284,9 +286,9 @@ async def test_a_result_whose_receiver_was_down_while_its_patient_was_merged(
     async with open_hospital(
         tmp_path, database, destination(), reply_with={"ris": receive}
     ) as hospital:
-        for each in ("A1", "A2"):
-            await hospital.send(order(f"ID{each}", each))
-            await hospital.read_and_sign(each, "Merged while it waited.")
+        for accession in ("A1", "A2"):
+            await hospital.send(order(f"ID{accession}", accession))
+            await hospital.read_and_sign(accession, "Merged while it waited.")
         await hospital.follow()
         before = len(await hospital.delivered(1))
         await hospital.send(
@@ -296,8 +298,8 @@ async def test_a_result_whose_receiver_was_down_while_its_patient_was_merged(
         await hospital.delivered(before + 3)  # claimed after the merge
         is_down = False
         await eventually_async(lambda: len(accepted) == 2)
-        found = [Message.parse(each) for each in accepted]
-    assert {(each.value("PID-3.1"), each.value("OBR-18")) for each in found} == {
+        found = [Message.parse(item) for item in accepted]
+    assert {(item.value("PID-3.1"), item.value("OBR-18")) for item in found} == {
         ("M2", "A1"),
         ("M2", "A2"),
     }

@@ -44,7 +44,9 @@ async def test_no_statement_scans_a_growing_table(tmp_path: Path, database: Data
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
             slow = {
-                each[0]: found for each in statements if (found := scanned_tables(connection, each))
+                statement[0]: found
+                for statement in statements
+                if (found := scanned_tables(connection, statement))
             }
     assert slow.pop("SELECT state FROM message") == ["message"]  # the statement of the test itself
     assert slow == {}

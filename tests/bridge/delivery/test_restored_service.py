@@ -76,7 +76,7 @@ async def test_a_report_signed_again_is_delivered_again(
         await hospital.feed_reader.stop()
         sent_bytes = b"".join(sent)
         assert all(part in sent_bytes for part in (b"First.", b"Second.", b"Other."))
-        (second,) = [each for each in sent if b"Second." in each]
+        (second,) = [message for message in sent if b"Second." in message]
         (observation_request,) = Message.parse(second).named("OBR")
         assert observation_request.value("OBR-25") == "C", "the receiver has the first text"
         code = "cursor_of_another_feed" if grown else "cursor_beyond_end"

@@ -120,7 +120,7 @@ def test_events(
         for event in events_from_record(known, now, addenda, ORDERS, NOW)
         if event.implied_by is None
     ]
-    assert [each.name for each in events] == expected
+    assert [event.name for event in events] == expected
 
 
 def test_addenda_in_their_sign_delay_are_not_counted() -> None:
@@ -227,7 +227,7 @@ async def test_a_report_that_cannot_be_exported(
         with pytest.raises(EngineFailure, match="500"):
             await hospital.poller.poll()
         sent = await hospital.delivered(2)
-        assert all("Text 2." in texts(each) for each in sent)
+        assert all("Text 2." in texts(item) for item in sent)
         broken.clear()
         hospital.time.leap += MAX_INTERVAL_SIGNED
         await hospital.poller.poll()
@@ -256,13 +256,13 @@ async def test_linked_orders_that_are_due_at_different_times(
         assert hospital.rows(counts) == [("order-status", 2), ("preliminary", 2)]
 
 
-def last_sizes(way: float, each: float, rounds: int = 200) -> list[int]:
+def last_sizes(way: float, per_report: float, rounds: int = 200) -> list[int]:
     """Return the last batch sizes for a service with these response times (seconds)."""
     pace = BatchSize()
     sizes = []
     for _ in range(rounds):
         sizes.append(pace.size)
-        pace.record(pace.size, way + each * pace.size)
+        pace.record(pace.size, way + per_report * pace.size)
     return sizes[-10:]
 
 
@@ -288,6 +288,6 @@ def test_a_slow_service_gets_the_smallest_batches() -> None:
 def test_one_slow_response_is_forgotten() -> None:
     """One slow response has no lasting effect."""
     pace = BatchSize()
-    for each in [0.0005] * 50 + [0.000005] * 200:
-        pace.record(pace.size, 0.001 + each * pace.size)
+    for item in [0.0005] * 50 + [0.000005] * 200:
+        pace.record(pace.size, 0.001 + item * pace.size)
     assert pace.size > MAX_BATCH / 2

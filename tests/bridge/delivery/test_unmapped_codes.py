@@ -55,8 +55,8 @@ async def test_a_refused_code_parks_the_result(
     street = SOURCES["street.yaml"].replace("codes: bodies", "codes: bodies, unknown: refuse")
     sources = {**SOURCES, "street.yaml": street}
     known = {**sources, "codes/bodies.csv": "code,value\nA1,SEVEN\n"}
-    made = [compile_sources(each, "street") for each in (sources, known)]
-    before, after = [destination(mappings=(outbound(each),)) for each in made]
+    made = [compile_sources(source, "street") for source in (sources, known)]
+    before, after = [destination(mappings=(outbound(item),)) for item in made]
     async with open_hospital(tmp_path, database, before) as hospital:
         await hospital.send(order("ID1", "A1"))
         await hospital.read_and_sign("A1", "No bleeding.")

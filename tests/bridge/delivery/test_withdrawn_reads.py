@@ -154,9 +154,9 @@ async def test_an_earlier_read_replaces_the_withdrawn_one(
             hospital.time.leap += 1000
         await withdraw(hospital)
         await hospital.follow()
-        sent = [Message.parse(each) for each in await hospital.delivered(3)]
+        sent = [Message.parse(message) for message in await hospital.delivered(3)]
         await settled(hospital)
-    results = [(each.value("OBR-25"), each.value("OBX-5")) for each in sent]
+    results = [(message.value("OBR-25"), message.value("OBX-5")) for message in sent]
     assert results == [("P", "Read 1."), ("P", "Read 2."), ("P", "Read 1.")]
 
 

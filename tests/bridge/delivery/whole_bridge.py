@@ -129,7 +129,7 @@ class Hospital:
     async def descriptions(self) -> dict[str, str]:
         rows = (await self.client.worklist(SITE, status="Ordered")).items
         orders = (order for row in rows for order in row["orders"])
-        return {each["Accession"]: each.get("StudyDescription", "") for each in orders}
+        return {order["Accession"]: order.get("StudyDescription", "") for order in orders}
 
     async def report(self, accession: str, mrn: str = "M1") -> StatusRecordBody | None:
         found = await reports_of(self.client, [OrderKey(SITE, mrn, accession)])

@@ -199,7 +199,7 @@ async def test_signed_texts() -> None:
     draft = {**RECORD, "text": None}
     signed = {**RECORD, "status": "Final", "text": {"reportInfo": {"content": "Normal."}}}
     texts = await Service(response=[draft, signed]).client().signed_texts([ORDER])
-    assert {order: each.report.content for order, each in texts.items()} == {ORDER: "Normal."}
+    assert {order: text.report.content for order, text in texts.items()} == {ORDER: "Normal."}
     with pytest.raises(EngineFailure) as raised:
         await Service(response=[{**signed, "text": None}]).client().signed_texts([ORDER])
     assert (raised.value.failure, raised.value.code) == (FailureKind.PERMANENT, "no_texts")
@@ -269,7 +269,9 @@ async def test_responses_in_utf_16() -> None:
 
 async def test_a_feed_without_a_cursor() -> None:
     """The next cursor is the one of the latest change."""
-    service = Service(response={"items": [{"cursor": each, "record": RECORD} for each in (8, 9)]})
+    service = Service(
+        response={"items": [{"cursor": number, "record": RECORD} for number in (8, 9)]}
+    )
     page = await service.client().changes(7)
     assert [change.cursor for change in page.changes] == [8, 9]
     assert page.cursor == 9

@@ -124,7 +124,7 @@ async def test_the_request_on_the_wire() -> None:
     head, body = headers[:-1], headers[-1]
     encoded = "after=1&without=a+b&without=c%26d&on=true"
     assert line == f"POST /api/admin/a%2Fb%20c%C3%A9?{encoded} HTTP/1.1"
-    assert {"x-access-token: t", "content-length: 2"} <= {each.lower() for each in head}
+    assert {"x-access-token: t", "content-length: 2"} <= {text.lower() for text in head}
     assert body == "{}"
 
 

@@ -63,7 +63,7 @@ def order(
 
 def definitions() -> tuple[InboundMapping, ...]:
     found = [load(DEFINITIONS, name) for name in ("orders", "patients")]
-    return tuple(each for each in found if isinstance(each, InboundMapping))
+    return tuple(mapping for mapping in found if isinstance(mapping, InboundMapping))
 
 
 LISTENING = ListenerPolicy("ris", definitions(), site="SITE1")

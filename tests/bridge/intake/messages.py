@@ -40,4 +40,4 @@ def adt(event: str, mrn: str, *prior: str, name: str = "TESTER^TILDA") -> bytes:
         f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121120000||ADT^{event}|S{next(IDS)}|P|2.5.1\r"
         f"EVN|{event}|20261121\rPID|1||{mrn}||{name}||19700101|F\r"
     )
-    return (head + "".join(f"MRG|{each}\r" for each in prior)).encode()
+    return (head + "".join(f"MRG|{item}\r" for item in prior)).encode()

@@ -134,7 +134,7 @@ def test_conditions(sight: dict[str, object], limits: dict[str, object], keys: l
 
 def test_durations() -> None:
     """A duration is shown in its largest unit."""
-    assert [format_duration(each) for each in (999, 60_000, 7_200_000, 3 * DAY)] == [
+    assert [format_duration(item) for item in (999, 60_000, 7_200_000, 3 * DAY)] == [
         "0 s", "1 min", "2 h", "3 d",
     ]  # fmt: skip
 
@@ -306,7 +306,7 @@ async def test_the_snapshot(database: Database) -> None:
         names=lambda: frozenset({"destination d", "destination well"}),
         disk_free=lambda: 1,
     )
-    assert [each.key for each in looking.check()] == [
+    assert [item.key for item in looking.check()] == [
         *("circuit:destination d", "refused:listener a", "disk", "concern:message 1")
     ]
 

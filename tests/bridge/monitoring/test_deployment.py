@@ -27,7 +27,7 @@ def test_runtime_dependencies_are_locked() -> None:
     for extra in project["project"]["optional-dependencies"].values():
         required += extra
     serving, tested = pins("deploy/serving.lock"), pins("requirements.lock")
-    assert {plain(each) for each in required} <= serving.keys()
+    assert {plain(item) for item in required} <= serving.keys()
     assert {
         name: serving[name] for name in serving.keys() & tested.keys()
     }.items() <= tested.items()
@@ -50,7 +50,7 @@ def test_the_dashboard_and_the_metrics_agree() -> None:
     families = {family.name: family for family in Metrics().registry.collect()}
     text = FILE.read_text("utf-8")
     queried = set(re.findall(r"\bbridge_[a-z0-9_]+", " ".join(expressions(text))))
-    known = {re.sub(r"_(total|bucket|sum|count)$", "", each) for each in queried}
+    known = {re.sub(r"_(total|bucket|sum|count)$", "", item) for item in queried}
 
     assert families.keys() == known
 

@@ -27,7 +27,7 @@ def test_a_flood_is_bounded() -> None:
         counts.note("listener", "other", "192.0.2.1", EXPIRED)
     found = counts.take()
     assert len(found) <= MAX_ENTRIES + 2
-    assert sum(each.count for key, each in found.items() if key.name == "orders") == 1000
+    assert sum(item.count for key, item in found.items() if key.name == "orders") == 1000
     assert counted.count("orders") == 1000
     assert {line["reason"] for line in lines} <= {EXPIRED.reason, "several reasons"}
     assert counts.take() == {}

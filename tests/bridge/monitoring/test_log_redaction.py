@@ -155,11 +155,11 @@ def test_all_fields_of_our_lines_are_allowed() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
     ]
     dropped = [
-        (name, each.lineno, field.arg)
-        for name, each in calls
-        if each.func.attr in {"bind", "debug", "info", "warning", "error", "critical"}  # type: ignore[attr-defined]  # checked above
-        and ast.unparse(each.func.value).endswith("log")  # type: ignore[attr-defined]
-        for field in each.keywords
+        (name, call.lineno, field.arg)
+        for name, call in calls
+        if call.func.attr in {"bind", "debug", "info", "warning", "error", "critical"}  # type: ignore[attr-defined]  # checked above
+        and ast.unparse(call.func.value).endswith("log")  # type: ignore[attr-defined]
+        for field in call.keywords
         if field.arg not in {None, "exc_info", *logs.ALLOWED_FIELDS}
     ]
     assert dropped == []

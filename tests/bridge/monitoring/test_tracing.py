@@ -48,7 +48,7 @@ class Recorder:
     @property
     def spans(self) -> list[tuple[str, dict[str, Any]]]:
         ended = self._exporter.get_finished_spans()
-        return [(each.name, dict(each.attributes or {})) for each in ended]
+        return [(item.name, dict(item.attributes or {})) for item in ended]
 
     @property
     def traces(self) -> list[int]:
@@ -112,7 +112,7 @@ async def test_from_the_arrival_to_the_result_it_is_one_trace() -> None:
         ]
 
     claimed = ClaimedMessage(7, ORDER, "ris", "orders", "v", (1,), 1, 0, 0, "ORM^O01")
-    assert len([each async for each in traced_apply(apply, recorder.tracer)([claimed])]) == 1
+    assert len([message async for message in traced_apply(apply, recorder.tracer)([claimed])]) == 1
 
     async def origin(delivery: ClaimedDelivery) -> int | None:
         assert delivery is DELIVERY
@@ -159,7 +159,7 @@ async def test_a_failed_application_ends_its_spans() -> None:
 
     claimed = ClaimedMessage(7, ORDER, "ris", "orders", "v", (1,), 1, 0, 0, "ORM^O01")
     with pytest.raises(OSError, match="away"):
-        [each async for each in traced_apply(apply, recorder.tracer)([claimed])]
+        [message async for message in traced_apply(apply, recorder.tracer)([claimed])]
     ((_, attributes),) = recorder.spans
     assert attributes["bridge.outcome"] == "none"
 
@@ -233,7 +233,7 @@ async def test_a_collector_gets_the_spans(collector: str) -> None:
         attribute.key: attribute.value.string_value for attribute in resource.resource.attributes
     }
     assert named["service.name"] == "report-bridge"
-    received, sent = [each for scope in resource.scope_spans for each in scope.spans]
+    received, sent = [span for scope in resource.scope_spans for span in scope.spans]
     trace, parent = span_context_ids(trace_key(ORDER))
     assert (received.name, sent.name) == ("hl7 receive", "hl7 send")
     assert (int.from_bytes(received.trace_id), int.from_bytes(received.parent_span_id)) == (
@@ -242,8 +242,8 @@ async def test_a_collector_gets_the_spans(collector: str) -> None:
     )
     assert sent.trace_id != received.trace_id
     assert received.end_time_unix_nano >= received.start_time_unix_nano > 0
-    assert {each.key for each in received.attributes} == {"hl7.listener", "hl7.size"}
-    assert b"SECRET" not in b"".join(each.SerializeToString() for each in Collector.received)
+    assert {attribute.key for attribute in received.attributes} == {"hl7.listener", "hl7.size"}
+    assert b"SECRET" not in b"".join(message.SerializeToString() for message in Collector.received)
 
 
 async def test_a_share_of_zero_exports_nothing(collector: str) -> None:

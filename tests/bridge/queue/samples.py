@@ -42,7 +42,7 @@ def arrival(
         "identity": arrivals.sequential64(b"ris-orders", b"RIS", b"NORTH", name.encode()),
         "digest": digest(payload),
         "payload": payload,
-        "lanes": tuple(arrivals.lane("SITE1", each) for each in patients),
+        "lanes": tuple(arrivals.lane("SITE1", item) for item in patients),
         "message_type": "ORM^O01",
         "mapping": "orders",
         "mapping_version": "0123456789abcdef",

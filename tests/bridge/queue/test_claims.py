@@ -54,7 +54,7 @@ def other_transaction(store: Database) -> Iterator[Connection]:
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_a_locked_message_is_skipped(intake: Intake, store: Database, impatient: Database) -> None:
     """A claim skips a message that another claim has locked, and takes it later."""
-    first, behind = (each.message_id for each in intake.enqueue(arrival(), arrival()))
+    first, behind = (item.message_id for item in intake.enqueue(arrival(), arrival()))
     inbox = Inbox(impatient, "node")
     with other_transaction(store) as locker:
         locker.execute(_LOCK, {"ids": [first]})
@@ -76,7 +76,7 @@ def test_a_locked_lane_of_a_merge(
     intake: Intake, store: Database, impatient: Database, held: int
 ) -> None:
     merge = arrival(patient=("1", "2"))
-    both, other = (each.message_id for each in intake.enqueue(merge, arrival(patient="3")))
+    both, other = (item.message_id for item in intake.enqueue(merge, arrival(patient="3")))
     inbox = Inbox(impatient, "node")
     with other_transaction(store) as claimer:
         claimer.execute(_LOOK, {"id": both, "lane": merge.lanes[held]})
@@ -118,7 +118,7 @@ def test_an_outcome_is_about_its_own_claim(runner: WorkerRunner) -> None:
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
         if not applied:
             inbox.requeue_expired_claims(NOW, include_own=True)
-            assert [each.attempts for each in inbox.claim(NOW, 10)] == [2]
+            assert [message.attempts for message in inbox.claim(NOW, 10)] == [2]
         yield [accepted(message) for message in batch]
         applied.extend(claimed_message.message_id for claimed_message in batch)
 
@@ -313,7 +313,7 @@ def test_records_of_a_batch_share_a_transaction(
     )
     assert settled.owned == set(ids)
     assert writer.batch_sizes == [3]
-    assert [queries.message(store, each).row.detail for each in ids] == [f"of {n}" for n in ids]
+    assert [queries.message(store, row_id).row.detail for row_id in ids] == [f"of {n}" for n in ids]
 
 
 def test_records_that_fail_are_retried_alone(intake: Intake, inbox: Inbox, store: Database) -> None:
@@ -326,7 +326,7 @@ def test_records_that_fail_are_retried_alone(intake: Intake, inbox: Inbox, store
         outcome_with_record(other, "b"),
     ]
     assert inbox.settle(given, NOW).owned == {good, bad, other}
-    assert [state_of(store, each) for each in (good, bad, other)] == [
+    assert [state_of(store, item) for item in (good, bad, other)] == [
         QueueState.DONE,
         QueueState.QUEUED,
         QueueState.DONE,
@@ -368,12 +368,12 @@ def test_the_next_batch_is_claimed_with_the_outcomes(
 ) -> None:
     """The claim includes messages that waited for the settled ones."""
     first, behind, other = enqueue(intake, "1", "1", "2")
-    assert [each.message_id for each in inbox.claim(NOW, 1)] == [first]
+    assert [message.message_id for message in inbox.claim(NOW, 1)] == [first]
     settled, taken = inbox.settle_and_claim([outcome_with_record(first, "a")], NOW, 10)
     assert settled.owned == {first}
     assert [message.message_id for message in taken.messages] == [behind, other]
     assert not taken.more
-    states = [state_of(store, each) for each in (first, behind, other)]
+    states = [state_of(store, item) for item in (first, behind, other)]
     assert states == [QueueState.DONE, QueueState.CLAIMED, QueueState.CLAIMED]
 
 
@@ -385,5 +385,5 @@ def test_nothing_is_claimed_if_records_fail(intake: Intake, inbox: Inbox, store:
     settled, taken = inbox.settle_and_claim(given, NOW, 10)
     assert settled.owned == {good, bad}
     assert (taken.messages, taken.more) == ([], True)
-    states = [state_of(store, each) for each in (good, bad, other)]
+    states = [state_of(store, item) for item in (good, bad, other)]
     assert states == [QueueState.DONE, QueueState.QUEUED, QueueState.QUEUED]

@@ -56,11 +56,11 @@ def test_a_clock_that_is_set_back_delays_no_retry(store: Database, intake: Intak
     """A postponed message is due at once if its time cannot be right."""
     intake.enqueue(arrival(patient="1"), arrival(patient="2"))
     inbox = Inbox(store, "node-1")
-    first, second = (each.message_id for each in inbox.claim(NOW, 10))
+    first, second = (message.message_id for message in inbox.claim(NOW, 10))
     postponed = MessageOutcome(first, QueueEvent.POSTPONED, retry_at=NOW + 1000)
     asked_for = MessageOutcome(second, QueueEvent.POSTPONED, retry_at=NOW + JUMP)
     inbox.settle([postponed], NOW)
     inbox.settle([asked_for], NOW - JUMP)
     assert inbox.correct_due_times(NOW - 1000) == 0
     assert inbox.correct_due_times(NOW - JUMP) == 1
-    assert [each.message_id for each in inbox.claim(NOW - JUMP, 10)] == [first]
+    assert [message.message_id for message in inbox.claim(NOW - JUMP, 10)] == [first]

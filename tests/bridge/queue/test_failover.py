@@ -59,8 +59,8 @@ class Timelines:
         self._change(f"UPDATE server_timeline SET seen_at = seen_at - {seconds * 1000}")  # noqa: S608
 
     def stop(self) -> None:
-        for each in self._running.values():
-            each.stop()
+        for node in self._running.values():
+            node.stop()
 
     def _change(self, statement: str) -> None:
         with self._store.write() as connection:
@@ -178,7 +178,7 @@ class TestFailover:
         assert timelines.start("node-2").session() is not None
         timelines.begin_another()
         late = [timelines.start("node-2"), timelines.start("node-3")]
-        assert [each.session() for each in late] == [None, None]
+        assert [item.session() for item in late] == [None, None]
         timelines.age(LATE_SECONDS)
         assert timelines.start("node-2").session() is not None
 

@@ -82,7 +82,7 @@ def test_two_nodes_apply_one_inbox(intake: Intake, store: Database) -> None:
     assert set(ids) == {receipt.message_id for receipt in receipts}
     assert len(ids) <= len(receipts) + 20 * 4  # claims at the kill: twice at most
     for lane in {lane for _, lane, _ in applied}:
-        mine = [message_id for _, each, message_id in applied if each == lane]
+        mine = [message_id for _, item, message_id in applied if item == lane]
         assert mine == sorted(mine)
 
 
@@ -194,7 +194,7 @@ def test_an_unreachable_database(tmp_path: Path) -> None:
         await message_log.stop()
         return list(outcomes)
 
-    assert all(isinstance(each, StoreUnavailable) for each in asyncio.run(scenario()))
+    assert all(isinstance(item, StoreUnavailable) for item in asyncio.run(scenario()))
 
 
 @pytest.mark.postgres

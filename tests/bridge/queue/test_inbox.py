@@ -75,7 +75,7 @@ class TestClaiming:
         first, other, _ = enqueue(intake, "1", "2", "1")
         batches = [inbox.claim_batch(NOW, 1) for _ in range(2)]
         assert [ids_of(batch.messages) for batch in batches] == [[first], [other]]
-        assert [each.more for each in batches] == [True, False]
+        assert [batch.more for batch in batches] == [True, False]
 
     def test_a_node_without_a_heartbeat_claims_nothing(
         self, intake: Intake, store: Database
@@ -96,7 +96,7 @@ class TestClaiming:
         ids = enqueue(intake, *map(str, range(25)))
         claims = [ids_of(inbox.claim(NOW, 10)) for _ in range(4)]
         assert list(map(len, claims)) == [10, 10, 5, 0]
-        assert [each for claim in claims for each in claim] == ids
+        assert [message for claim in claims for message in claim] == ids
 
     def test_the_limit_of_a_claim_that_scans_twice(self, intake: Intake, inbox: Inbox) -> None:
         """Messages behind the first of a long lane count neither for the limit nor against it."""
@@ -226,7 +226,7 @@ class TestSettling:
         other = Inbox(store, "node-2", lease=1000)
         assert other.requeue_expired_claims(NOW + 1000) == 0
         assert other.requeue_expired_claims(NOW + 1001) == 1
-        assert [each.attempts for each in other.claim(NOW + 1001, 10)] == [2]
+        assert [message.attempts for message in other.claim(NOW + 1001, 10)] == [2]
         assert inbox.settle([MessageOutcome(message_id, QueueEvent.GIVEN_UP)], NOW).owned == set()
         assert state_of(store, message_id) is QueueState.CLAIMED
         assert other.settle([MessageOutcome(message_id, QueueEvent.ACCEPTED)], NOW).owned == {
@@ -289,15 +289,19 @@ def test_workers_side_by_side(intake: Intake, store: Database) -> None:
         try:
             while len(log) < len(ids) and not failures:
                 claimed = inbox.claim(NOW, 5)
-                lanes = {lane for each in claimed for lane in each.lanes}
+                lanes = {lane for message in claimed for lane in message.lanes}
                 with guard:
                     assert not lanes & in_hand
                     in_hand.update(lanes)
-                    log.extend((name, each) for each in claimed)
+                    log.extend((name, message) for message in claimed)
                 with guard:
                     in_hand.difference_update(lanes)
                 inbox.settle(
-                    [MessageOutcome(each.message_id, QueueEvent.ACCEPTED) for each in claimed], NOW
+                    [
+                        MessageOutcome(message.message_id, QueueEvent.ACCEPTED)
+                        for message in claimed
+                    ],
+                    NOW,
                 )
         except BaseException as error:  # noqa: BLE001  # reported by the test's thread
             failures.append(error)
@@ -308,9 +312,9 @@ def test_workers_side_by_side(intake: Intake, store: Database) -> None:
     for thread in threads:
         thread.join(PATIENCE)
     assert failures == []
-    assert sorted(each.message_id for _, each in log) == ids
-    for lane in {lane for _, each in log for lane in each.lanes}:
-        order = [each.message_id for _, each in log if lane in each.lanes]
+    assert sorted(item.message_id for _, item in log) == ids
+    for lane in {lane for _, item in log for lane in item.lanes}:
+        order = [item.message_id for _, item in log if lane in item.lanes]
         assert order == sorted(order)
     with store.read() as connection:
         assert connection.execute(text("SELECT count(*) FROM message_lane")).scalar_one() == 0

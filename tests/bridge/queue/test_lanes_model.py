@@ -222,8 +222,8 @@ class InboxLanes(Lanes):
         receipts = log_tables.store(
             self.database, [arrival(patient=patient) for patient in patients]
         )
-        for receipt, each in zip(receipts, patients, strict=True):
-            self.items[receipt.message_id] = Item(each)
+        for receipt, patient in zip(receipts, patients, strict=True):
+            self.items[receipt.message_id] = Item(patient)
 
     @override
     def _claim(self, name: str, limit: int) -> list[int]:
@@ -267,13 +267,13 @@ class OutboxLanes(Lanes):
             requests = [release(report=report) for report in reports]
             self.nodes["one"].enqueue(connection, requests, self.now)
             ids = connection.execute(text("SELECT id FROM delivery ORDER BY id")).scalars().all()
-        for number, each in zip(ids[-len(reports) :], reports, strict=True):
-            self.items[number] = Item((each,))
+        for number, report in zip(ids[-len(reports) :], reports, strict=True):
+            self.items[number] = Item((report,))
 
     @override
     def _claim(self, name: str, limit: int) -> list[int]:
         claimed = self.nodes[name].claim(release().destination, self.now, limit)
-        return [each.delivery_id for each in claimed]
+        return [message.delivery_id for message in claimed]
 
     @override
     def _settle(

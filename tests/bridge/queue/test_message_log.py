@@ -218,7 +218,7 @@ def test_copies_on_two_nodes_at_once(store: Database) -> None:
 
     one, two = asyncio.run(scenario())
     assert count_of(store) == 200
-    assert [each.message_id for each in one] == [each.message_id for each in two]
+    assert [item.message_id for item in one] == [item.message_id for item in two]
     assert all(a.duplicate != b.duplicate for a, b in zip(one, two, strict=True))
 
 

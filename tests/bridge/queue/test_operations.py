@@ -17,7 +17,7 @@ from tests.bridge.queue.samples import NOW, arrival, enqueue, ids_of, refused, s
 from tests.eventually import PATIENCE, eventually
 
 _CANCEL = text("UPDATE message SET state = 'cancelled' WHERE id = :id")
-_OTHER_PLANS = [text(f"SET LOCAL enable_{each} = off") for each in ("indexscan", "bitmapscan")]
+_OTHER_PLANS = [text(f"SET LOCAL enable_{item} = off") for item in ("indexscan", "bitmapscan")]
 _WAITING = text(
     "SELECT count(*) FROM pg_stat_activity"
     " WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -143,7 +143,7 @@ class TestOperating:
         (lane,) = arrival(patient="2").lanes
         operations.replay_message(store, parked, Routing("orders", "new", (lane,)))
         claimed = inbox.claim(NOW, 10)
-        assert [(each.message_id, each.lanes) for each in claimed] == [
+        assert [(message.message_id, message.lanes) for message in claimed] == [
             (parked, (lane,)),
             (former, arrival(patient="1").lanes),
         ]
@@ -165,8 +165,8 @@ class TestOperating:
         """Messages that are replayed together keep their positions, and others stay parked."""
         first, second, other, newer = enqueue(intake, "1", ("9", "2"), "3", "1")
         inbox.claim(NOW, 10)
-        for each in (other, second, first):
-            inbox.settle([MessageOutcome(each, QueueEvent.GIVEN_UP, code="name")], NOW)
+        for item in (other, second, first):
+            inbox.settle([MessageOutcome(item, QueueEvent.GIVEN_UP, code="name")], NOW)
         lanes = [lane for patient in "12" for lane in arrival(patient=patient).lanes]
         with store.write() as connection:
             for plan in _OTHER_PLANS if store.dialect == "postgresql" else ():

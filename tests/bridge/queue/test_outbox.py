@@ -236,15 +236,18 @@ def test_the_same_bytes_each_time(store: Database, outbox: Outbox) -> None:
 def test_an_unsent_message_is_composed_again(store: Database, outbox: Outbox) -> None:
     """A claim that is returned deletes the message that was composed for it, if it still holds."""
     _queue(store, outbox, release("a", report="R1"), release("b", report="R2"))
-    first, second = (each.delivery_id for each in outbox.claim(HERE, NOW, 10))
+    first, second = (delivery.delivery_id for delivery in outbox.claim(HERE, NOW, 10))
     outbox.store_payloads({first: (b"MSH|1", "C1"), second: (b"MSH|2", "C2")})
     outbox.release([first, second], NOW, unsent={first})
     again = outbox.claim(HERE, NOW, 10)
-    assert [(each.payload, each.control_id) for each in again] == [(None, "C1"), (b"MSH|2", "C2")]
+    assert [(message.payload, message.control_id) for message in again] == [
+        (None, "C1"),
+        (b"MSH|2", "C2"),
+    ]
     outbox.store_payloads({first: (b"MSH|3", "C1")})
     Outbox(store, "node-2", lease=1000).release([first], NOW, unsent={first})
     outbox.release([first], NOW)
-    assert [each.payload for each in outbox.claim(HERE, NOW, 10)] == [b"MSH|3"]
+    assert [delivery.payload for delivery in outbox.claim(HERE, NOW, 10)] == [b"MSH|3"]
 
 
 def test_unsent_payloads_of_older_releases_are_composed_again(
@@ -267,17 +270,17 @@ def test_unsent_payloads_of_older_releases_are_composed_again(
     outbox.release([new.delivery_id, sent.delivery_id], NOW)
     operations.retry_delivery(store, sent.delivery_id)
     again = outbox.claim(HERE, NOW, 10)
-    assert [each.payload for each in again] == [b"MSH|late", b"MSH|early"]
+    assert [message.payload for message in again] == [b"MSH|late", b"MSH|early"]
     with store.write() as connection:
         connection.execute(text("UPDATE delivery_body SET payload = :bad"), {"bad": b"MSH|bad"})
     outbox.release([new.delivery_id, sent.delivery_id], NOW)
-    assert [each.is_damaged for each in outbox.claim(HERE, NOW, 10)] == [True, False]
+    assert [delivery.is_damaged for delivery in outbox.claim(HERE, NOW, 10)] == [True, False]
 
 
 def test_a_damaged_payload_is_not_claimed(store: Database, outbox: Outbox) -> None:
     """A payload that differs from its digest is not sent. One of an older release has no digest."""
     _queue(store, outbox, release("a", report="R1"), release("b", report="R2"))
-    first, second = (each.delivery_id for each in outbox.claim(HERE, NOW, 10))
+    first, second = (delivery.delivery_id for delivery in outbox.claim(HERE, NOW, 10))
     outbox.store_payloads({first: (b"MSH|1", "C1"), second: (b"MSH|2", "C2")})
     with store.write() as connection:
         connection.execute(
@@ -289,7 +292,7 @@ def test_a_damaged_payload_is_not_claimed(store: Database, outbox: Outbox) -> No
     assert outbox.store_payloads({first: (b"MSH|4", "C1")}) == {}
     outbox.release([first, second], NOW)
     claimed = outbox.claim(HERE, NOW, 10)
-    assert [(each.payload, each.is_damaged) for each in claimed] == [
+    assert [(message.payload, message.is_damaged) for message in claimed] == [
         (None, True),
         (b"MSH|3", False),
     ]
@@ -394,7 +397,7 @@ def test_lists_and_counts(store: Database, outbox: Outbox) -> None:
     assert found(Filter(source=HERE)) == ["b", "a"]
     assert found(Filter(report_id="R2")) == ["b"]
     depths = queries.open_deliveries(store)
-    assert {name: {s: d.count for s, d in each.items()} for name, each in depths.items()} == {
+    assert {name: {s: d.count for s, d in item.items()} for name, item in depths.items()} == {
         HERE: {QueueState.QUEUED: 2},
         "archive": {QueueState.PARKED: 1},
     }
@@ -466,7 +469,7 @@ def test_the_newest_attempts_are_kept(accepted: Outbox, database: Database) -> N
         for number in range(MAX_ATTEMPTS + 7):
             attempts.add(connection, [Attempt(1, AttemptKind.ATTEMPT, number, "silence")])
     stored = attempts.of_deliveries(database, [1])[1]
-    assert [each.at for each in stored] == list(range(7, MAX_ATTEMPTS + 7))
+    assert [item.at for item in stored] == list(range(7, MAX_ATTEMPTS + 7))
     assert attempts.last_of_deliveries(database, [1, 2])[1].at == MAX_ATTEMPTS + 6
 
 
@@ -482,7 +485,7 @@ def test_a_retry_begins_the_waits_anew(accepted: Outbox, database: Database) -> 
     retry_delivery(database, claimed.delivery_id)
     (claimed,) = accepted.claim("ris", 4, 10)
     assert claimed.tries == 0
-    assert [each.retry_at for each in attempts.of_deliveries(database, [2])[2]] == [999_999]
+    assert [delivery.retry_at for delivery in attempts.of_deliveries(database, [2])[2]] == [999_999]
 
 
 Marks = Callable[[], list[str]]
@@ -494,7 +497,7 @@ def marks(store: Database) -> Iterator[Marks]:
     driver.autocommit = True
     driver.execute(f"LISTEN {CHANNEL}")
     received: list[str] = []
-    driver.add_notify_handler(lambda each: received.append(each.payload))
+    driver.add_notify_handler(lambda item: received.append(item.payload))
 
     def wait() -> list[str]:
         eventually(lambda: driver.execute("SELECT 1") and received)

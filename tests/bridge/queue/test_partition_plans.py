@@ -108,7 +108,7 @@ def test_due_messages(store: Database) -> None:
     assert "Seq Scan" not in plan
     assert '"Sort"' not in plan
     entered = re.findall(r'"Index Cond": "([^"]+)"', plan)
-    assert any("not_before = 0" in each and each.count("id >=") == 2 for each in entered)
+    assert any("not_before = 0" in item and item.count("id >=") == 2 for item in entered)
 
 
 def test_the_first_message_after_a_time(store: Database) -> None:
@@ -121,4 +121,6 @@ def test_the_first_message_after_a_time(store: Database) -> None:
     for moment in (0, 5, 6, *(identifier + d for identifier in ids for d in (0, 1))):
         with store.read() as connection:
             found = id_at(connection, MESSAGE, "received_at", moment)
-        assert [each for each in ids if each < found] == [each for each in ids if each < moment]
+        assert [row_id for row_id in ids if row_id < found] == [
+            row_id for row_id in ids if row_id < moment
+        ]

@@ -174,7 +174,7 @@ def test_replay_during_retention(
     assert len(begun) == 1
     assert names(full) == [f"from_{last}"]
     assert ids_in(full, "message") == [FIRST, last]
-    assert [each.message_id for each in Inbox(full, "node").claim(NOW, 10)] == [FIRST]
+    assert [message.message_id for message in Inbox(full, "node").claim(NOW, 10)] == [FIRST]
 
 
 def test_a_retransmit_in_another_partition(store: Database, intake: Intake) -> None:
@@ -190,8 +190,8 @@ def test_a_retransmit_in_another_partition(store: Database, intake: Intake) -> N
         node.message_log.start(runner.get_loop())
         again = node.enqueue(first, other)
         runner.run(node.message_log.stop())
-    assert [each.message_id for each in again] == [receipt.message_id, second.message_id]
-    assert all(each.duplicate for each in again)
+    assert [message.message_id for message in again] == [receipt.message_id, second.message_id]
+    assert all(message.duplicate for message in again)
 
 
 def test_an_old_message_is_replayed(full: Database, intake: Intake) -> None:
@@ -200,12 +200,12 @@ def test_an_old_message_is_replayed(full: Database, intake: Intake) -> None:
     inbox = Inbox(full, "node", timer=lambda: clock[0])
     continue_after(full, FIRST + 500_000, SIZE)
     (newest,) = intake.enqueue(arrival("NEW"))
-    assert [each.message_id for each in inbox.claim(NOW, 10)] == [newest.message_id]
+    assert [message.message_id for message in inbox.claim(NOW, 10)] == [newest.message_id]
     operations.replay_message(full, FIRST, operations.Routing("orders", "v", (5,)))
     clock[0] += 1
     assert inbox.claim(NOW, 10) == []
     inbox.expect_old_messages()
-    assert [each.message_id for each in inbox.claim(NOW, 10)] == [FIRST]
+    assert [message.message_id for message in inbox.claim(NOW, 10)] == [FIRST]
     assert queries.message(full, FIRST).row.state is QueueState.CLAIMED
 
 

@@ -133,7 +133,7 @@ def test_a_retransmit_adds_nothing(intake: Intake, store: Database) -> None:
 
 def test_another_content_under_its_control_id(intake: Intake, store: Database) -> None:
     first, other = arrival("A", content=LARGE), arrival("A", content=LARGE + "y")
-    ids = [intake.enqueue(each)[0].message_id for each in (first, other)]
+    ids = [intake.enqueue(item)[0].message_id for item in (first, other)]
     assert [queries.message(store, identifier).payload for identifier in ids] == [
         first.payload,
         other.payload,
@@ -212,13 +212,13 @@ def test_a_file_that_is_lost(
     intake: Intake, store: Database, ruin: Callable[[Path], object]
 ) -> None:
     """A lost file affects its own message only."""
-    for each in (arrival("A", content=LARGE), arrival("B", patient="2")):
-        intake.enqueue(each)
+    for item in (arrival("A", content=LARGE), arrival("B", patient="2")):
+        intake.enqueue(item)
     (file,) = put_in_files(store)
     ruin(file)
     assert count_lost(store) == 1
     claimed = Inbox(store, "node").claim(NOW, 10)
-    assert [bool(each.payload) for each in claimed] == [False, True]
+    assert [bool(message.payload) for message in claimed] == [False, True]
 
 
 class TestForgetting:
@@ -328,10 +328,10 @@ def test_a_file_that_cannot_be_read_now_is_not_lost(
         patched.setattr(Path, "read_bytes", fails)
         claimed = inbox.claim(NOW, 10)
         with pytest.raises(StoreUnavailable, match="EIO"):
-            [queries.message(store, each.message_id) for each in claimed]
+            [queries.message(store, message.message_id) for message in claimed]
 
-    (broken,) = [each for each in claimed if each.unreadable_code]
-    (other,) = [each for each in claimed if not each.unreadable_code]
+    (broken,) = [message for message in claimed if message.unreadable_code]
+    (other,) = [message for message in claimed if not message.unreadable_code]
     assert (len(claimed), broken.payload, broken.unreadable_code) == (2, b"", "EIO")
     assert len(other.payload) > LENGTH
     with pytest.raises(ContentUnreadableError) as raised:

@@ -278,10 +278,10 @@ def test_a_claim_costs_the_same_at_any_backlog(store: Database) -> None:
     _fill(store, 200_000, "CASE WHEN i % 2 = 0 THEN -1 ELSE i % 50000 END")
     inbox = Inbox(store, "node", lease=1000)
     claimed = inbox.claim(NOW, 100)
-    head = next(each for each in claimed if each.lanes == (-1,))
-    others = [each.message_id for each in claimed if each is not head]
+    head = next(message for message in claimed if message.lanes == (-1,))
+    others = [message.message_id for message in claimed if message is not head]
     inbox.settle([MessageOutcome(head.message_id, QueueEvent.POSTPONED, retry_at=NOW + 10**9)], NOW)
-    inbox.settle([MessageOutcome(each, QueueEvent.ACCEPTED) for each in others], NOW)
+    inbox.settle([MessageOutcome(other, QueueEvent.ACCEPTED) for other in others], NOW)
     number, took = 0, []
     begun = time.perf_counter()
     while number < 5000:
@@ -289,7 +289,7 @@ def test_a_claim_costs_the_same_at_any_backlog(store: Database) -> None:
         batch = inbox.claim(NOW, 100)
         took.append(time.perf_counter() - before)
         assert len(batch) == 100
-        inbox.settle([MessageOutcome(each.message_id, QueueEvent.ACCEPTED) for each in batch], NOW)
+        inbox.settle([MessageOutcome(item.message_id, QueueEvent.ACCEPTED) for item in batch], NOW)
         number += len(batch)
     rate = number / (time.perf_counter() - begun)
     took.sort()
@@ -363,7 +363,7 @@ def test_no_query_scans_all_rows(store: Database) -> None:
         ]
         assert growing, name
         with store.write() as connection:
-            plans = [plan_of(connection, each) for each in growing]
+            plans = [plan_of(connection, item) for item in growing]
         walking += [(name, plan) for plan in plans if _scans(plan)]
     assert walking == []
 

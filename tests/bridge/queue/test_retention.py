@@ -82,7 +82,7 @@ def test_ids_are_not_reused_by_an_emptied_table(intake: Intake, store: Database)
             connection.execute(text(f"DELETE FROM {table}"))  # noqa: S608  # our own names
     (after,) = intake.enqueue(arrival())
     assert after.message_id > receipt.message_id
-    assert [each.message_id for each in inbox.claim(NOW, 10)] == [after.message_id]
+    assert [message.message_id for message in inbox.claim(NOW, 10)] == [after.message_id]
 
 
 def test_a_later_message_with_the_same_control_id_is_still_known(

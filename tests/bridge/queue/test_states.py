@@ -53,4 +53,4 @@ def test_the_page_shows_the_table() -> None:
 def test_the_page_shows_the_other_axis() -> None:
     """The page explains each value of the acknowledgment axis."""
     page = PAGE.read_text("utf-8")
-    assert all(f"| {each} | " in page for each in AcknowledgmentState)
+    assert all(f"| {state} | " in page for state in AcknowledgmentState)

@@ -46,7 +46,7 @@ def test_everything_is_applied_once_and_in_order(runner: WorkerRunner) -> None:
     runner.run(applying(accepted, log), runner.all_done, batch=7)
     assert sorted(log) == ids
     for patient in range(5):
-        mine = [each for each in log if (each - ids[0]) % 5 == patient]
+        mine = [item for item in log if (item - ids[0]) % 5 == patient]
         assert mine == sorted(mine)
 
 
@@ -89,12 +89,12 @@ def test_the_retry_policy_sets_the_time(runner: WorkerRunner) -> None:
     """The policy sets the time of a postponed message without one."""
     runner.enqueue("1")
 
-    def postponed(each: ClaimedMessage) -> MessageOutcome:
-        if each.attempts < 4:
+    def postponed(message: ClaimedMessage) -> MessageOutcome:
+        if message.attempts < 4:
             return MessageOutcome(
-                each.message_id, QueueEvent.POSTPONED, FailureKind.TRANSIENT, "503"
+                message.message_id, QueueEvent.POSTPONED, FailureKind.TRANSIENT, "503"
             )
-        return accepted(each)
+        return accepted(message)
 
     log: list[int] = []
     runner.run(applying(postponed, log), runner.all_done)
@@ -104,10 +104,10 @@ def test_the_retry_policy_sets_the_time(runner: WorkerRunner) -> None:
 def postponed_once(log: list[int]) -> Apply:
     """Return an apply function that postpones the first attempt, and accepts the second."""
 
-    def outcome(each: ClaimedMessage) -> MessageOutcome:
-        if each.attempts == 1:
-            return MessageOutcome(each.message_id, QueueEvent.POSTPONED, FailureKind.AMBIGUOUS)
-        return accepted(each)
+    def outcome(message: ClaimedMessage) -> MessageOutcome:
+        if message.attempts == 1:
+            return MessageOutcome(message.message_id, QueueEvent.POSTPONED, FailureKind.AMBIGUOUS)
+        return accepted(message)
 
     return applying(outcome, log)
 
@@ -127,7 +127,7 @@ def test_the_delay_of_the_retry_policy(runner: WorkerRunner) -> None:
 
     asyncio.run(scenario())
     assert runner.inbox.claim(NOW + 59_999, 10) == []
-    assert [each.message_id for each in runner.inbox.claim(NOW + 60_000, 10)] == [number]
+    assert [message.message_id for message in runner.inbox.claim(NOW + 60_000, 10)] == [number]
 
 
 def test_a_retry_does_not_wait_for_the_next_poll(runner: WorkerRunner) -> None:
@@ -159,13 +159,13 @@ def test_a_slow_batch_delays_its_own_lanes_only(runner: WorkerRunner) -> None:
     others_done = asyncio.Event()
 
     async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
-        (each,) = batch
-        if each.message_id == slow:
+        (message,) = batch
+        if message.message_id == slow:
             await others_done.wait()
-        log.append(each.message_id)
+        log.append(message.message_id)
         if len(log) == len(others):
             others_done.set()
-        yield [accepted(each)]
+        yield [accepted(message)]
 
     runner.run(apply, runner.all_done, batch=1)
     assert log == [*others, slow]
@@ -252,8 +252,8 @@ def test_a_full_disk_does_not_shorten_a_delay(
 
     async def scenario() -> None:
         apply = applying(
-            lambda each: MessageOutcome(
-                each.message_id, QueueEvent.POSTPONED, retry_at=runner.now + 1000
+            lambda item: MessageOutcome(
+                item.message_id, QueueEvent.POSTPONED, retry_at=runner.now + 1000
             ),
             log,
         )
@@ -264,7 +264,7 @@ def test_a_full_disk_does_not_shorten_a_delay(
 
     asyncio.run(scenario())
     assert inbox.claim(NOW + 4999, 10) == []
-    assert [each.message_id for each in inbox.claim(NOW + 5000, 10)] == [number]
+    assert [message.message_id for message in inbox.claim(NOW + 5000, 10)] == [number]
 
 
 def test_a_restart_applies_its_claims(runner: WorkerRunner) -> None:
@@ -500,7 +500,7 @@ def test_unblocked_rows_are_scanned_at_any_age() -> None:
 def test_scan_positions_are_rounded() -> None:
     """The scan includes one step below the watermark, so that postponed rows are due on time."""
     found = [
-        ScanWatermark.partition_start(each) for each in (0, 99_999, 199_999, 200_000, 1_234_567)
+        ScanWatermark.partition_start(item) for item in (0, 99_999, 199_999, 200_000, 1_234_567)
     ]
     assert found == [0, 0, 0, 100_000, 1_100_000]
 

@@ -60,5 +60,5 @@ class WorkerRunner:
         asyncio.run(scenario())
 
 
-def accepted(each: ClaimedMessage) -> MessageOutcome:
-    return MessageOutcome(each.message_id, QueueEvent.ACCEPTED)
+def accepted(message: ClaimedMessage) -> MessageOutcome:
+    return MessageOutcome(message.message_id, QueueEvent.ACCEPTED)

@@ -40,7 +40,7 @@ async def test_a_pause_is_stored_when_the_database_accepts_it_again(database: Da
     _rename_table(database, "channel", "channel_away")
     with capture_logs() as log:
         control.pause_by_policy("ris", "AR")
-        await eventually_async(lambda: any("not stored" in each["event"] for each in log))
+        await eventually_async(lambda: any("not stored" in row["event"] for row in log))
     _rename_table(database, "channel_away", "channel")
 
     await eventually_async(lambda: "ris" in read_channels(database, kind))

@@ -84,12 +84,12 @@ def follow(database: Database) -> None:
     )
 
 
-def sign_concurrently(url: str, parent: "Pipe[Any, Any]", threads: int, each: int) -> None:
+def sign_concurrently(url: str, parent: "Pipe[Any, Any]", threads: int, per_thread: int) -> None:
     """Sign in many threads at once, and return the number of commits."""
     database = Database(url, DatabaseOptions(size=threads))
 
     def sign(number: int) -> None:
-        for place in range(each):
+        for place in range(per_thread):
             announce(database, f"rush {number}-{place}")
 
     parent.send("begins")
@@ -185,8 +185,8 @@ def idle_in_transaction(database: Database) -> int:
 @pytest.mark.slow
 def test_stopped_during_many_signatures(impatient: Database, postgres_url: str) -> None:
     """Another node signs at each stop. Feed and audit trail have each signature once."""
-    threads, each, stops = 8, 150, 25
-    with forked(sign_concurrently, postgres_url, threads, each) as (pipe, pid):
+    threads, per_thread, stops = 8, 150, 25
+    with forked(sign_concurrently, postgres_url, threads, per_thread) as (pipe, pid):
         assert pipe.recv() == "begins"
         for number in range(stops):
             with stopped(pid):
@@ -194,10 +194,10 @@ def test_stopped_during_many_signatures(impatient: Database, postgres_url: str) 
             announce(impatient, f"between {number}")
         assert pipe.recv() == "committed"
     reports = announced(impatient)
-    assert len(set(reports)) == len(reports) == threads * each + 2 * stops
+    assert len(set(reports)) == len(reports) == threads * per_thread + 2 * stops
     for thread in range(threads):
         own = [name for name in reports if name.startswith(f"rush {thread}-")]
-        assert own == [f"rush {thread}-{place}" for place in range(each)]
+        assert own == [f"rush {thread}-{place}" for place in range(per_thread)]
     with impatient.read() as connection:
         trail = ENGINE_CHAIN.verify(connection)
         cursors = "SELECT min(cursor), max(cursor), count(*) FROM engine_change"
@@ -349,7 +349,7 @@ def test_every_kind_of_connection_has_its_limits(node: Database, distant: Databa
             for name, value in wanted.items():
                 value_of_server = driver.execute(_SETTING, {"name": name}).fetchone()
                 assert value_of_server == (value,), name
-            own = {each.keyword: each.val for each in driver.pgconn.info}
+            own = {item.keyword: item.val for item in driver.pgconn.info}
             assert own[b"keepalives_idle"] == b"10"
             assert own[b"keepalives_interval"] == b"5"
             assert own[b"keepalives_count"] == b"3"
@@ -365,7 +365,7 @@ WAITING = """
 @pytest.fixture
 def nodes(postgres_url: str) -> Iterator[tuple[SessionLocks, SessionLocks]]:
     databases = Database(postgres_url), Database(postgres_url)
-    one, two = (SessionLocks(each) for each in databases)
+    one, two = (SessionLocks(item) for item in databases)
     yield one, two
     for database in databases:
         database.dispose()
@@ -401,7 +401,7 @@ def test_a_connection_that_ends_loses_its_locks(nodes: tuple[SessionLocks, Sessi
 
 def test_a_connection_in_use_is_not_closed(nodes: tuple[SessionLocks, SessionLocks]) -> None:
     """A statement on another thread ends first: psycopg would free the memory that it uses."""
-    locks, driver, other = nodes[0], *(each.take({"a"}).driver for each in nodes)
+    locks, driver, other = nodes[0], *(item.take({"a"}).driver for item in nodes)
     results: list[object] = []
 
     def wait_for_lock() -> None:

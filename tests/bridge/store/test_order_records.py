@@ -73,7 +73,7 @@ def test_the_last_of_several_with_one_key(database: Database) -> None:
         order_index.save(connection, [order(KEY, 1), order(OTHER, 2), order(KEY, 3)])
     with database.read() as connection:
         found = order_index.find(connection, [KEY, OTHER])
-    assert {key: (each.last_message, each.links) for key, each in found.items()} == {
+    assert {key: (item.last_message, item.links) for key, item in found.items()} == {
         KEY: (3, order(KEY, 3).links),
         OTHER: (2, order(OTHER, 2).links),
     }
@@ -101,7 +101,7 @@ def test_the_order_of_a_result(
         for site, prior_mrn, mrn in merges:
             patient_records.merge(connection, site, prior_mrn, mrn)
         read = order_index.find_for_delivery(connection, {KEY: {"R"}, OTHER: {"R"}})
-    assert {key: each.key for key, each in read.items()} == ({KEY: merged} if found else {})
+    assert {key: item.key for key, item in read.items()} == ({KEY: merged} if found else {})
 
 
 COUNT = 2000
@@ -130,7 +130,7 @@ def test_orders_of_other_patients_with_a_number(orders: Database) -> None:
             connection, {order_of_patient(5).key: {"P7", "F9", "X"}}
         )
     assert own == {order_of_patient(5).key: order_of_patient(5)}
-    assert sorted(others, key=lambda each: each.key) == [
+    assert sorted(others, key=lambda item: item.key) == [
         order_of_patient(7),
         order_of_patient(9),
     ]

@@ -134,7 +134,7 @@ def test_weak_commits(postgres_url: str, weak: str) -> None:
             for problem in server_problems(free)
             if "synchronous_commit" in problem.text
         ]
-        assert [weak in each for each in found] == [True]
+        assert [weak in item for item in found] == [True]
     finally:
         required.dispose()
         free.dispose()

@@ -43,4 +43,4 @@ def about(payload: bytes, given: Mapping[str, Any]) -> list[Any]:
     return [dict(os.environ), os.getppid(), str(Path.cwd())]
 
 
-TASKS = {each.__name__: each for each in (length, echo, count, sleep, compute, fail, leave, about)}
+TASKS = {item.__name__: item for item in (length, echo, count, sleep, compute, fail, leave, about)}

@@ -200,12 +200,12 @@ def test_threads_of_the_service_share_the_workers() -> None:
     def ask(number: int) -> None:
         found[number] = called(f"return {number}")
 
-    threads = [threading.Thread(target=ask, args=(each,)) for each in range(12)]
+    threads = [threading.Thread(target=ask, args=(item,)) for item in range(12)]
     for thread in threads:
         thread.start()
-    for each in threads:
-        each.join()
-    assert found == {each: str(each) for each in range(12)}
+    for item in threads:
+        item.join()
+    assert found == {item: str(item) for item in range(12)}
 
 
 def test_without_landlock_no_file_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:

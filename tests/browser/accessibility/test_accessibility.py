@@ -32,7 +32,7 @@ def theme(page: Page, name: str) -> None:
     page.evaluate("name => { document.documentElement.dataset.theme = name; }", name)
 
 
-@pytest.mark.parametrize("screen", [each for each in SCREENS if each != "login"])
+@pytest.mark.parametrize("screen", [item for item in SCREENS if item != "login"])
 def test_axe_finds_nothing(signed_in: Page, sample_engine: EngineServer, screen: str) -> None:
     """Axe finds no violation, dark and light, wide and narrow, and nothing overflows."""
     SCREENS[screen](signed_in, sample_engine)

@@ -245,7 +245,7 @@ def test_an_administrator_sets_the_site_up(
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("row").filter(has_text="Chest CT")).to_be_visible()
     found = engine_with_users.call("GET", "admin/sites/SITE1/templates").json()
-    assert [each["number"] for each in found] == [1, 2]
+    assert [row["number"] for row in found] == [1, 2]
     assert found[0]["document"]["content"][0]["type"] == "section"
 
     page.get_by_role("button", name="Billing codes").click()

@@ -171,7 +171,7 @@ def test_the_content_of_a_message(service: ServiceHarness) -> None:
     content = service.call(OPERATOR, "GET", f"messages/{row['id']}/content").json()
     assert content["raw"].startswith("MSH|")
     assert "MSA|AA|C7001" in content["ack"]
-    pid = next(each for each in content["tree"] if each["name"] == "PID")
+    pid = next(item for item in content["tree"] if item["name"] == "PID")
     places = {part["place"]: part["text"] for field in pid["fields"] for part in field["parts"]}
     assert places["PID-3.1"] == "M7001"
     assert "A7001" in str(content["mapped"]["events"])
@@ -319,7 +319,7 @@ def test_an_interface_package_is_exported_and_imported(
 
 def destinations(service: ServiceHarness) -> list[str]:
     found = service.call(CHIEF, "GET", "channels").json()["destinations"]
-    return [each["name"] for each in found]
+    return [row["name"] for row in found]
 
 
 def test_nothing_typed_is_lost_when_a_session_ends(service: ServiceHarness, page: Page) -> None:
@@ -399,7 +399,7 @@ def test_failed_handshakes_are_shown(service: ServiceHarness, page: Page) -> Non
 
     def is_stored() -> bool:
         listed = service.call(OPERATOR, "GET", "channels").json()["listeners"]
-        (mutual,) = (each for each in listed if each["name"] == "mutual")
+        (mutual,) = (row for row in listed if row["name"] == "mutual")
         return any("plain text" in failure["reason"] for failure in mutual["handshake_failures"])
 
     eventually(is_stored)

@@ -42,7 +42,7 @@ def page(driver: Playwright) -> Iterator[Page]:
     page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
     yield page
     browser.close()
-    assert [each for each in errors if "Failed to load resource" not in each] == []
+    assert [item for item in errors if "Failed to load resource" not in item] == []
 
 
 @pytest.fixture

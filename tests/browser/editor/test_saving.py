@@ -83,7 +83,9 @@ def test_a_closing_tab_saves(engine: EngineServer, profile: BrowserContext) -> N
     several attempts must succeed.
     """
     saved = next(
-        each for each in ("A1", "A2", "A3", "A4") if is_saved_at_the_end(engine, profile, each)
+        accession
+        for accession in ("A1", "A2", "A3", "A4")
+        if is_saved_at_the_end(engine, profile, accession)
     )
     again = profile.new_page()
     again.goto(engine.launch(saved))

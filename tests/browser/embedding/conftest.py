@@ -87,6 +87,6 @@ def viewing(browser: Browser, engine: Reports, host: str) -> Iterator[Viewer]:
         yield viewer
     finally:
         context.close()
-    wrong = [each for each in viewer.errors if viewer.expected not in each]
+    wrong = [item for item in viewer.errors if viewer.expected not in item]
     # A request that the browser gave up and the page repeated is not an error of the page.
-    assert [each for each in wrong if "ERR_TOO_MANY_RETRIES" not in each] == []
+    assert [item for item in wrong if "ERR_TOO_MANY_RETRIES" not in item] == []

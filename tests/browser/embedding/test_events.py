@@ -46,7 +46,7 @@ def test_a_report_from_ready_to_addendum(viewer: Viewer) -> None:
     viewer.event("addendum_created")
     viewer.act("cancel_addendum")
     viewer.event("addendum_cancelled")
-    kinds = [each["type"] for each in viewer.events()]
+    kinds = [row["type"] for row in viewer.events()]
     assert kinds[0] == "report_ready"
     for event in viewer.events():
         assert event["reportId"] == ready["reportId"]
@@ -104,13 +104,13 @@ def test_brackets_microphones_and_refusals(viewer: Viewer) -> None:
     expect(viewer.frame.locator("#text")).to_have_text("Size 3 of [side].")
     viewer.act("get_microphone_devices")
     devices = viewer.event("microphone_devices")["devices"]
-    assert sum(each["isActive"] for each in devices) == 1
+    assert sum(device["isActive"] for device in devices) == 1
     other = next(device for device in devices if not device["isActive"])
     viewer.page.fill("#deviceId", other["deviceId"])
     viewer.act("change_microphone")
     viewer.act("get_microphone_devices")
     again = viewer.event("microphone_devices", 1)["devices"]
-    assert [each["deviceId"] for each in again if each["isActive"]] == [other["deviceId"]]
+    assert [message["deviceId"] for message in again if message["isActive"]] == [other["deviceId"]]
     assert viewer.events("action_failed") == []
     viewer.act("unsign_report")
     failed = viewer.event("action_failed")
@@ -182,7 +182,7 @@ def test_a_report_from_prewarm_to_reload(viewer: Viewer, kind: HostKind) -> None
     viewer.inside().evaluate("location.reload()")
     assert viewer.event("report_ready", 1)["status"] == "FINAL"
     jar = viewer.page.context.cookies()
-    partitioned = [each for each in jar if each.get("partitionKey")]
+    partitioned = [row for row in jar if row.get("partitionKey")]
     assert bool(partitioned) is kind.secure
     assert len(jar) == len(partitioned)
 
@@ -240,7 +240,7 @@ def event_of_second(viewer: Viewer, kind: str) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
 
     def has_arrived() -> bool:
-        found[:] = [each for each in viewer.page.evaluate("second") if each["type"] == kind]
+        found[:] = [row for row in viewer.page.evaluate("second") if row["type"] == kind]
         return bool(found)
 
     viewer.until(has_arrived, what=kind)
@@ -261,7 +261,7 @@ def test_two_reports_on_one_page_are_independent(viewer: Viewer) -> None:
     signed = viewer.event("report_signed")
     assert (signed["content"], signed["clinicalInfo"]) == ("The first.", viewer.reports.identity())
     viewer.event("report_status_changed")
-    kinds = [each["type"] for each in viewer.page.evaluate("second")]
+    kinds = [row["type"] for row in viewer.page.evaluate("second")]
     assert kinds == ["report_ready", "report_saved"]
     assert "report_saved" not in [event["type"] for event in viewer.events()]
 
@@ -285,7 +285,7 @@ def test_simultaneous_actions_are_executed_in_order(viewer: Viewer) -> None:
         "report_unsigned",
         "report_signed",
     ]
-    shown = [each["status"] for each in viewer.events("report_status_changed")]
+    shown = [event["status"] for event in viewer.events("report_status_changed")]
     assert shown == ["FINAL", "DRAFT", "FINAL"]
 
 

@@ -149,4 +149,4 @@ def test_a_host_without_a_referrer_can_embed(viewer: Viewer) -> None:
     viewer.act("save_report")
     viewer.event("report_saved")
     jar = viewer.page.context.cookies()
-    assert [bool(each.get("partitionKey")) for each in jar] == [True]
+    assert [bool(row.get("partitionKey")) for row in jar] == [True]

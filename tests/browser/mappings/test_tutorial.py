@@ -258,7 +258,7 @@ def test_the_tutorial_uses_the_texts_of_the_console() -> None:
     known = set(texts(words))
     named = re.findall(r"\*\*(.+?)\*\*", TUTORIAL.read_text("utf-8"))
     assert len(named) > 10
-    assert [each for each in named if each not in known] == []
+    assert [item for item in named if item not in known] == []
 
 
 def texts(words: dict[str, Any]) -> Iterator[str]:

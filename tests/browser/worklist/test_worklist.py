@@ -151,7 +151,7 @@ def test_linked_orders_are_one_row(engine: EngineServer, worklist: Page) -> None
     tags = {"PatientName": "PATIENT^001", "StudyDescription": "Study 9"}
     engine.launch("A9", mrn="P1", lazyLaunch=True, registerOrder=True, tags=tags)
     expect(rows(worklist)).to_have_count(4)
-    linked = [{"PatientMRN": "P1", "Accession": each} for each in ("A1", "A9")]
+    linked = [{"PatientMRN": "P1", "Accession": accession} for accession in ("A1", "A9")]
     engine.call("POST", "report/link-orders", {"SiteID": "SITE1", "clinicalInfo": linked})
     expect(rows(worklist)).to_have_count(3)
     expect(rows(worklist).filter(has_text="+ 1 linked")).to_contain_text("Study 1")

@@ -52,5 +52,5 @@ def described_shape(ctx: Any, response: Any, case: Any) -> None:
     mode = case.meta.generation.mode if case.meta else None
     if mode == schemathesis.GenerationMode.POSITIVE and response.status_code == 400:
         problem = response.json()
-        rule = any(each in problem["detail"] for each in NO_SHAPE)
+        rule = any(item in problem["detail"] for item in NO_SHAPE)
         assert rule or problem["code"] not in SHAPE, problem["detail"]

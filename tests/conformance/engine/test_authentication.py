@@ -104,7 +104,7 @@ def test_administering_another_site(service: Service) -> None:
         response = service.call(method, f"/api/admin/sites/SITE1{path}", FOREIGN, **options)
         assert response.status_code in (400, 403), (method, path)
         assert "First" not in response.text
-    assert [each["SiteID"] for each in service.get("admin/sites", FOREIGN).json()] == ["SITE2"]
+    assert [row["SiteID"] for row in service.get("admin/sites", FOREIGN).json()] == ["SITE2"]
     assert service.get("admin/sites", READER).json() == []
 
 
@@ -142,9 +142,9 @@ def test_a_revoked_token(service: Service) -> None:
     made = token(service)
     secret = secret_of(made)
     number = next(
-        each["id"]
-        for each in service.get("admin/sites/SITE1/tokens").json()
-        if each["label"] == "test"
+        row["id"]
+        for row in service.get("admin/sites/SITE1/tokens").json()
+        if row["label"] == "test"
     )
     info = user("x@site1.test", "X", Auth=service.tokens[ADMIN])
     link = ok(service.launch(secret, userInfo=info)).json()["reportLink"]
@@ -166,9 +166,7 @@ def test_secrets_are_shown_once(service: Service) -> None:
 def test_the_last_use_of_a_token_is_recorded(service: Service) -> None:
     secret = secret_of(token(service))
     ok(service.launch(secret))
-    used = [
-        each for each in service.get("admin/sites/SITE1/tokens").json() if each["label"] == "test"
-    ]
+    used = [row for row in service.get("admin/sites/SITE1/tokens").json() if row["label"] == "test"]
     now = datetime.fromtimestamp(service.clock.now / 1000, UTC)
     assert datetime.fromisoformat(used[0]["lastUsedAt"]) == now
 
@@ -251,9 +249,9 @@ def routes() -> list[str]:
     found = [route for router in ROUTERS for route in router.routes]
     return [
         f"{method} {path}"
-        for each in found
-        for method in sorted(getattr(each, "methods", None) or ())
-        if (path := str(getattr(each, "path", ""))).startswith("/api/")
+        for item in found
+        for method in sorted(getattr(item, "methods", None) or ())
+        if (path := str(getattr(item, "path", ""))).startswith("/api/")
     ]
 
 
@@ -265,7 +263,7 @@ def add_callers_without_rights(service: Service) -> None:
         def administrator(name: str, *sites: str) -> int:
             email, role = f"{name}@site1.test", SiteRole.ADMINISTRATOR
             found = [
-                users.register(connection, each, email, name, now, role=role) for each in sites
+                users.register(connection, item, email, name, now, role=role) for item in sites
             ]
             return found[0].id
 

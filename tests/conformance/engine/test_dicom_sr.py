@@ -34,7 +34,7 @@ Files = list[dict[str, str]]
 
 def files(*made: Dataset) -> Files:
     """Return reports as members of a request."""
-    return [{"fileData": base64.b64encode(file_of(each)).decode()} for each in made]
+    return [{"fileData": base64.b64encode(file_of(one)).decode()} for one in made]
 
 
 def basic(text: str = "Nodule of 4 mm.", **attributes: Any) -> Dataset:

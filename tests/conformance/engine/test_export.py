@@ -92,8 +92,8 @@ def test_the_json_record_in_every_state(case: Case) -> None:
         record = case.export(state)
         assert set(record) == EXPORT
         assert set(record["siteInfo"]) == {"headerImgType", "headerImg", "footerImg"}
-        assert [set(each) for each in record["clinicalInfo"]] == [CLINICAL]
-        assert all(isinstance(each, str) for each in record["clinicalInfo"][0].values())
+        assert [set(listed) for listed in record["clinicalInfo"]] == [CLINICAL]
+        assert all(isinstance(listed, str) for listed in record["clinicalInfo"][0].values())
         assert set(record["reportInfo"]) == {"content", "signedAt", "signedBy"}
         signed = status in ("Final", "Addendum")
         assert (record["reportInfo"]["signedAt"] is not None) == signed
@@ -198,8 +198,8 @@ def test_the_same_text_in_every_format(case: Case, language: str) -> None:
     assert record["reportInfo"]["content"] == text
     assert record["addendumInfo"][0]["content"] == f"Addendum: {text}"
     reader = Reader(html_of(case, "A1"))
-    assert [each.strip() for each in reader.texts["report-content"]] == [text]
-    assert [each.strip() for each in reader.texts["report-addendum-content"]] == [
+    assert [item.strip() for item in reader.texts["report-content"]] == [text]
+    assert [item.strip() for item in reader.texts["report-addendum-content"]] == [
         f"Addendum: {text}"
     ]
     data = case.post("export/rtf", "A1", contentOnly=True).content
@@ -217,7 +217,7 @@ def test_html_classes_and_structure(case: Case) -> None:
     case.addendum("A1", "First.", "Second.")
     page = html_of(case, "A1")
     reader = Reader(page)
-    assert [each.strip() for each in reader.texts["report-addendum-content"]] == [
+    assert [text.strip() for text in reader.texts["report-addendum-content"]] == [
         "First.",
         "Second.",
     ]
@@ -336,7 +336,7 @@ def test_exports_of_linked_orders_list_all_orders(case: Case, path: str) -> None
     text = ok(case.post(path, "A1")).text
     assert text.index("A2") < text.index("A1")
     if path == "export/json":
-        assert [each["Accession"] for each in case.export("A1")["clinicalInfo"]] == ["A2", "A1"]
+        assert [listed["Accession"] for listed in case.export("A1")["clinicalInfo"]] == ["A2", "A1"]
 
 
 def test_the_signer_is_the_owner(case: Case) -> None:
@@ -369,8 +369,8 @@ def test_no_pdf_and_no_docx_for_integrators(report: Case, kind: str) -> None:
     response = report.post(f"export/{kind}", "A1")
     assert (response.status_code, response.json()["code"]) == (404, "no_such_path")
     described = report.service.call("GET", "/openapi.json", None).json()["paths"]
-    assert {each for each in described if each.startswith("/api/report/export/")} == {
-        f"/api/report/export/{each}" for each in ("html", "json", "rtf")
+    assert {text for text in described if text.startswith("/api/report/export/")} == {
+        f"/api/report/export/{item}" for item in ("html", "json", "rtf")
     }
 
 
@@ -490,7 +490,7 @@ def test_the_place_of_a_finding_in_a_table(service: Service) -> None:
     case.draft("A1", "")
     page = case.page("A1")
     field = {"type": "paragraph", "content": [{"type": "field", "label": "cm", "value": ""}]}
-    cells = [{"type": "tableCell", "content": [each]} for each in (paragraph("Liver"), field)]
+    cells = [{"type": "tableCell", "content": [item]} for item in (paragraph("Liver"), field)]
     table = {"type": "table", "content": [{"type": "tableRow", "content": cells}]}
     version = page("report").json()["version"]
     ok(page("save", {"version": version, "document": {"type": "doc", "content": [table]}}))

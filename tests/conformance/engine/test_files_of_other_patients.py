@@ -61,15 +61,15 @@ def test_another_patients_file_is_set_aside(
     else:
         assert WARNING in response.json()["warnings"]
         rejected = response.json()["filesSetAside"]
-        assert [each["contradicts"] for each in rejected] == [tags]
+        assert [row["contradicts"] for row in rejected] == [tags]
     page = case.page("A1") if way != "lazy" else service.page(response)
     assert case.content("A1") == "Finding: Nodule of 4 mm."
     assert stored(service, "A1").get("StudyDescription", "") != "Wrong study"
     assert stored(service, "A1")["PatientName"] == TAGS["PatientName"]
-    listed = [each for each in shown(page) if each["kind"] == "setAside"]
-    assert [each["contradicts"] for each in listed] == [tags]
+    listed = [row for row in shown(page) if row["kind"] == "setAside"]
+    assert [row["contradicts"] for row in listed] == [tags]
     assert "Mass" not in str(listed)
-    assert [each["contradicts"] for each in page("report").json()["setAside"]] == [tags]
+    assert [row["contradicts"] for row in page("report").json()["setAside"]] == [tags]
 
 
 def events(service: Service, action: str) -> list[dict[str, Any]]:
@@ -109,8 +109,8 @@ def test_clinical_info_overrides_the_name_or_birth_date_of_a_file(
     page = case.page("A1") if way != "lazy" else service.page(response)
     assert case.content("A1") == "Finding: Nodule of 4 mm."
     assert {**stored(service, "A1"), **TAGS} == stored(service, "A1")
-    assert [each["kind"] for each in shown(page)] == ["dicomSR"]
-    assert [each["overridden"] for each in page("report").json()["overridden"]] == [tags]
+    assert [row["kind"] for row in shown(page)] == ["dicomSR"]
+    assert [row["overridden"] for row in page("report").json()["overridden"]] == [tags]
     (recorded,) = [
         event["warnings"]
         for event in events(service, "update-dicomsr" if way == "update" else "launch")
@@ -190,7 +190,7 @@ def test_a_corrected_order_accepts_the_file(service: Service) -> None:
 
     assert (response.status_code, response.content) == (200, b"")
     assert case.content("A1") == "Finding: Nodule of 4 mm."
-    assert [each["kind"] for each in shown(case.page("A1"))] == ["dicomSR"]
+    assert [file["kind"] for file in shown(case.page("A1"))] == ["dicomSR"]
 
 
 @pytest.mark.parametrize("way", ["launch", "update"])
@@ -212,7 +212,7 @@ def test_a_file_that_contradicts_a_corrected_order_is_removed(service: Service, 
     if way == "launch":
         assert response.json()["filesSetAside"][0]["contradicts"] == ["PatientBirthDate"]
     assert case.content("A1") == "Own finding."
-    assert [each["kind"] for each in shown(case.page("A1"))] == ["setAside"]
+    assert [file["kind"] for file in shown(case.page("A1"))] == ["setAside"]
 
 
 @pytest.mark.parametrize("findings", ["Own finding.", ""])
@@ -252,7 +252,7 @@ def test_a_file_that_is_set_aside_opens_no_order(service: Service) -> None:
     ok(service.launch(dicomSR=sent, **register))
 
     assert case.record("A1")["hasContent"] is False
-    assert [each["kind"] for each in shown(case.page("A1"))] == ["setAside"]
+    assert [file["kind"] for file in shown(case.page("A1"))] == ["setAside"]
     assert case.content("A1") == "Own finding."
 
 
@@ -338,10 +338,10 @@ def test_one_instance_with_two_patients(service: Service, way: str, wrong_first:
     assert WARNING in (response.headers.get("x-warnings") or response.json()["warnings"])
     page = case.page("A1") if way != "lazy" else service.page(response)
     assert case.content("A1") == "Finding: Nodule of 4 mm."
-    assert [each["kind"] for each in shown(page)] == ["setAside", "dicomSR"]
+    assert [row["kind"] for row in shown(page)] == ["setAside", "dicomSR"]
 
     ok(service.launch(READER, dicomSR=sent, tags=TAGS))
-    assert sorted(each["kind"] for each in shown(page)) == ["dicomSR", "setAside"]
+    assert sorted(row["kind"] for row in shown(page)) == ["dicomSR", "setAside"]
 
 
 @pytest.mark.parametrize("way", [*WAYS, "again", "append"])
@@ -365,7 +365,7 @@ def test_two_versions_of_one_instance(service: Service, way: str) -> None:
         assert response.json()["warnings"] == ["dicom_sr_second_version"]
     page = case.page("A1") if way != "lazy" else service.page(response)
     assert case.content("A1") == "Finding: Nodule of 4 mm."
-    assert sorted(each["kind"] for each in shown(page)) == ["dicomSR", "setAside"]
+    assert sorted(row["kind"] for row in shown(page)) == ["dicomSR", "setAside"]
 
 
 def test_a_replacement_may_be_a_new_version(service: Service) -> None:
@@ -396,7 +396,7 @@ def test_a_file_without_a_name_does_not_hide_a_contradiction(service: Service) -
     response = ok(service.launch(READER, dicomSR=sent))
 
     rejected = response.json()["filesSetAside"]
-    assert [each["contradicts"] for each in rejected] == [["PatientName"]]
+    assert [row["contradicts"] for row in rejected] == [["PatientName"]]
     assert "1.2.3.9" not in Case(service).content("A1")
 
 

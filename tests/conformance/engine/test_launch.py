@@ -43,7 +43,7 @@ def stored(service: Service, accession: str = "A1") -> dict[str, Any]:
     """Return all tags of an order from the change feed."""
     changes = ok(service.get("report/changes", limit=1000)).json()["changes"]
     orders = [order for change in changes for order in change["orders"]]
-    found: dict[str, Any] = [each for each in orders if each["Accession"] == accession][-1]
+    found: dict[str, Any] = [order for order in orders if order["Accession"] == accession][-1]
     return found
 
 
@@ -411,7 +411,9 @@ def test_the_link_hides_the_tags(service: Service) -> None:
     for lazy in (False, True):
         body = ok(service.launch(accession="ACC77", mrn="MRN77", tags=tags, lazyLaunch=lazy))
         text = json.dumps(body.json()["reportLink"])
-        assert not any(each in text for each in ("ACC77", "MRN77", "HIDDEN", "secret", "SITE1"))
+        assert not any(
+            accession in text for accession in ("ACC77", "MRN77", "HIDDEN", "secret", "SITE1")
+        )
 
 
 def test_a_second_launch_returns_another_link_to_the_same_report(service: Service) -> None:

@@ -134,7 +134,7 @@ def test_a_repeated_study_parameter_with_a_value_is_rejected(service: Service) -
     """Rule 1: empty values are ignored; a value is rejected before and after an empty one."""
     assert browser(service, ("PatientMRN", ""), ("Accession", " ")).status_code == 303
     for repeated in (("", "P1"), ("P1", "")):
-        more = [("PatientMRN", each) for each in repeated]
+        more = [("PatientMRN", item) for item in repeated]
         response = browser(service, *more)
         assert response.status_code == 400
         assert "P1" not in response.text
@@ -177,7 +177,7 @@ def test_auth_needs_the_scope_of_the_request(service: Service, scope: str) -> No
     init = {"clinicalInfo": {"SiteID": "SITE1"}, "userInfo": info}
     assert service.post("report/init", init, READER).status_code == 403
     assert browser(service, who=secret).status_code == 403
-    emails = [each["email"] for each in service.get("admin/sites/SITE1/users").json()]
+    emails = [row["email"] for row in service.get("admin/sites/SITE1/users").json()]
     assert WHO["UserEmail"] not in emails
 
 

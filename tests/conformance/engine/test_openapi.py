@@ -58,12 +58,12 @@ def examples(description: dict[str, Any], content: dict[str, Any]) -> list[Any]:
         *content.get("examples", {}).values(),
         *schema.get("examples", []),
     ]
-    return [each for each in found if each]
+    return [item for item in found if item]
 
 
 def test_the_examples_can_be_sent(service: Service, description: dict[str, Any]) -> None:
     """OpenAPI: the example of a request is valid."""
-    for path in (each for each, method in DOCUMENTED.items() if method == "post"):
+    for path in (item for item, method in DOCUMENTED.items() if method == "post"):
         content = description["paths"][path]["post"]["requestBody"]["content"]["application/json"]
         for example in examples(description, content):
             response = service.call("POST", path, json=example)
@@ -76,7 +76,7 @@ def test_errors_have_examples(description: dict[str, Any]) -> None:
     """OpenAPI: each error body has its text, including the documented 500s and 409s."""
     for path, method in DOCUMENTED.items():
         operation = description["paths"][path][method]
-        for status in (each for each in operation["responses"] if each != "200"):
+        for status in (row for row in operation["responses"] if row != "200"):
             response = operation["responses"][status]
             assert "X-Request-Id" in response["headers"]
             shown = response["content"]["application/problem+json"]["examples"]

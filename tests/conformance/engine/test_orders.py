@@ -21,7 +21,7 @@ def pair(mrn: str, accession: str) -> dict[str, str]:
 
 def accessions(record: dict[str, Any]) -> list[str]:
     """Return a report's orders, anchor first."""
-    return [each["Accession"] for each in record["clinicalInfo"]]
+    return [listed["Accession"] for listed in record["clinicalInfo"]]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -186,11 +186,11 @@ def test_unlinking(case: Case, removed: list[str], left: list[str]) -> None:
     ok(case.orders("link-orders", "A1", "A3", "A2"))
     group = case.record("A1")["reportId"]
     records = ok(case.orders("unlink-orders", *removed)).json()
-    assert [accessions(each) for each in records] == [each for each in [left] if each] + [
+    assert [accessions(record) for record in records] == [item for item in [left] if item] + [
         [name] for name in removed
     ]
-    assert {each["status"] for each in records} == {"Ordered"}
-    assert not any(each["hasContent"] or each["userEmail"] for each in records)
+    assert {record["status"] for record in records} == {"Ordered"}
+    assert not any(record["hasContent"] or record["userEmail"] for record in records)
     ids = [record["reportId"] for record in records]
     assert len(set(ids)) == len(ids)
     assert (group in ids) == bool(left)

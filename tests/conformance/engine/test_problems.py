@@ -120,7 +120,7 @@ def test_head_equals_get_without_the_body(service: Service) -> None:
     service.launch()
     path = "/api/report/content"
     for who, query in ((ADMIN, identity()), (READER, identity()), (ADMIN, identity("A9"))):
-        got, head = (service.call(each, path, who, params=query) for each in ("GET", "HEAD"))
+        got, head = (service.call(item, path, who, params=query) for item in ("GET", "HEAD"))
         assert head.content == b""
         assert head.status_code == got.status_code
         for name in ("content-type", "content-length"):

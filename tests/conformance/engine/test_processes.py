@@ -73,7 +73,7 @@ class Nodes:
 
     def changes(self, prefix: str) -> list[dict[str, Any]]:
         found = self.together(("GET", "/api/report/changes?limit=1000", None))[0].json()["changes"]
-        return [each for each in found if each["orders"][0]["Accession"].startswith(prefix)]
+        return [row for row in found if row["orders"][0]["Accession"].startswith(prefix)]
 
     def draft(self, accession: str) -> None:
         body = launch_body(accession, tags={"KeyFindings": "Text."}, userInfo=user())
@@ -130,15 +130,15 @@ def test_link_against_sign(nodes: Nodes) -> None:
         if turn % 2:
             calls.reverse()
         responses = dict(zip(("first", "second"), nodes.together(*calls), strict=True))
-        linked, signed = sorted(responses.values(), key=lambda each: "sign" in str(each.url.path))
+        linked, signed = sorted(responses.values(), key=lambda item: "sign" in str(item.url.path))
         assert signed.status_code == 200, signed.text
-        anchor, other = (nodes.status(each) for each in names)
+        anchor, other = (nodes.status(name) for name in names)
         assert anchor is not None
         assert other is not None
         assert anchor["status"] == "Final"
         if linked.status_code == 200:
             assert anchor == other
-            assert [each["Accession"] for each in anchor["clinicalInfo"]] == names
+            assert [order["Accession"] for order in anchor["clinicalInfo"]] == names
             results["linked"] += 1
         else:
             assert linked.json()["code"] in ("report_signed", "changed")
@@ -173,16 +173,16 @@ def test_a_new_user_in_many_launches_at_once(nodes: Nodes) -> None:
     bodies = [launch_body(f"U{turn}", **info) for turn in range(ROUNDS)]
     responses = nodes.together(*[("POST", "/api/report/launch/clinical", body) for body in bodies])
     assert [response.status_code for response in responses] == [200] * ROUNDS
-    assert {each.json()["owner"]["email"] for each in responses} == {email}
+    assert {response.json()["owner"]["email"] for response in responses} == {email}
     users = nodes.together(("GET", "/api/admin/sites/SITE1/users", None))[0].json()
-    assert [each["name"] for each in users if each["email"] == email] == ["First Seen"]
+    assert [row["name"] for row in users if row["email"] == email] == ["First Seen"]
 
 
 def test_signing_twice(nodes: Nodes) -> None:
     for turn in range(ROUNDS):
         nodes.draft(f"S{turn}")
         responses = nodes.together(*[one("sign", f"S{turn}")] * 4)
-        assert Counter(each.status_code for each in responses) == {200: 1, 500: 3}
+        assert Counter(response.status_code for response in responses) == {200: 1, 500: 3}
         codes = {response.json()["code"] for response in responses if response.status_code == 500}
         assert codes == {"already_signed"}
 
@@ -211,19 +211,19 @@ def test_fifty_concurrent_requests_for_one_report(nodes: Nodes) -> None:
     """One success of each kind, and a valid state after a mix of requests."""
     body = launch_body("F1", userInfo=user())
     launched = nodes.together(*[("POST", "/api/report/launch/clinical", body)] * 50)
-    assert Counter(each.status_code for each in launched) == {200: 50}
-    assert len({each.json()["reportId"] for each in launched}) == 1
+    assert Counter(response.status_code for response in launched) == {200: 50}
+    assert len({response.json()["reportId"] for response in launched}) == 1
     signed = nodes.together(*[one("sign", "F1")] * 50)
-    assert Counter(each.status_code for each in signed) == {200: 1, 500: 49}
+    assert Counter(response.status_code for response in signed) == {200: 1, 500: 49}
     recalled = nodes.together(*[one("unsign", "F1")] * 50)
-    assert Counter(each.status_code for each in recalled) == {200: 1, 500: 49}
+    assert Counter(response.status_code for response in recalled) == {200: 1, 500: 49}
     calls = [
         one("sign", "F1"), one("unsign", "F1"), one("prelim", "F1", prelimGroup="G", prelimTag="T"),
         ("POST", "/api/report/launch/clinical", launch_body("F1", userInfo=user(READER))),
         one("export/json", "F1"),
     ]  # fmt: skip
-    for each in nodes.together(*calls * 10):
-        assert each.status_code in (200, 400, 409, 500), each.text
+    for response in nodes.together(*calls * 10):
+        assert response.status_code in (200, 400, 409, 500), response.text
     record = nodes.status("F1")
     assert record is not None
     assert record["status"] in ("Draft", "Preliminary", "Final")
@@ -233,4 +233,4 @@ def test_fifty_concurrent_requests_for_one_report(nodes: Nodes) -> None:
     if record["status"] == "Final":
         nodes.one("report/unsign", {"clinicalInfo": identity("F1")})
     deleted = nodes.together(*[one("delete", "F1")] * 50)
-    assert Counter(each.status_code for each in deleted) == {200: 1, 404: 49}
+    assert Counter(response.status_code for response in deleted) == {200: 1, 404: 49}

@@ -47,7 +47,7 @@ def test_report_ids_are_unique_and_reveal_nothing(case: Case) -> None:
         case.draft(name)
     ids = [case.record(name)["reportId"] for name in ("A1", "A2", "A3")]
     assert len(set(ids)) == 3
-    assert ids != sorted(ids) or len({each[:4] for each in ids}) == 3
+    assert ids != sorted(ids) or len({row_id[:4] for row_id in ids}) == 3
     assert not any("A1" in identifier or "P1" in identifier for identifier in ids)
 
 
@@ -57,17 +57,17 @@ def test_linked_orders_are_one_record(case: Case) -> None:
         case.order(name)
     ok(case.orders("link-orders", "A3", "A1"))
     ok(case.orders("link-orders", "A3", "A2"))
-    wanted = [identity(each) for each in ("A2", "A3", "A1")]
+    wanted = [identity(accession) for accession in ("A2", "A3", "A1")]
     records = ok(case.service.post("report/status", {"clinicalInfo": wanted})).json()
     assert len(records) == 1
-    assert records[0]["clinicalInfo"] == [identity(each) for each in ("A3", "A1", "A2")]
+    assert records[0]["clinicalInfo"] == [identity(accession) for accession in ("A3", "A1", "A2")]
 
 
 def test_status_of_several_orders(case: Case) -> None:
     """status: records in the order of the request; unknown orders are left out."""
     for name in ("A1", "A2"):
         case.draft(name)
-    wanted = [identity(each) for each in ("A2", "NONE", "A1", "A2")]
+    wanted = [identity(accession) for accession in ("A2", "NONE", "A1", "A2")]
     records = ok(case.service.post("report/status", {"clinicalInfo": wanted})).json()
     assert [record["clinicalInfo"][0]["Accession"] for record in records] == ["A2", "A1"]
     wanted = [identity("NONE1"), identity("NONE2")]
@@ -114,7 +114,7 @@ def test_status_of_orders_of_two_sites(service: Service) -> None:
 def test_content_requires_its_parameters(service: Service, missing: str, value: str | None) -> None:
     """content: SiteID, PatientMRN and Accession are required query parameters."""
     query = {**identity(), missing: value}
-    sent = {name: each for name, each in query.items() if each is not None}
+    sent = {name: item for name, item in query.items() if item is not None}
     response = service.get("report/content", **sent)
     assert response.status_code == 400
     assert missing in str(response.json()["errors"])
@@ -141,7 +141,7 @@ def test_a_repeated_site_parameter(service: Service) -> None:
     """content: a request cannot name one site and read another."""
     ok(service.launch(FOREIGN, site="SITE2", tags={"KeyFindings": "SECRET"}))
     for order in ("SITE1", "SITE2"), ("SITE2", "SITE1"):
-        query = "&".join(f"SiteID={each}" for each in order) + "&PatientMRN=P1&Accession=A1"
+        query = "&".join(f"SiteID={item}" for item in order) + "&PatientMRN=P1&Accession=A1"
         response = service.call("GET", f"/api/report/content?{query}")
         assert response.status_code in (400, 403, 404)
         assert "SECRET" not in response.text
@@ -165,7 +165,7 @@ def test_the_object_of_waiting_preliminary_reads(case: Case) -> None:
     assert found["userEmail"] == READER
     assert [report["clinicalInfo"][0]["Accession"] for report in found["reports"]] == ["A1", "A2"]
     reads = [case.export(name)["prelimInfo"][0]["prelimAt"] for name in ("A1", "A2")]
-    assert [each["prelimAt"] for each in found["reports"]] == reads
+    assert [report["prelimAt"] for report in found["reports"]] == reads
 
 
 def test_a_signed_report_is_no_longer_waiting(case: Case) -> None:
@@ -188,7 +188,7 @@ def test_prelims_require_all_parameters(service: Service, missing: str) -> None:
     """site/prelims: SiteID, prelimGroup and prelimTag are all required."""
     for value in (None, "", " "):
         query = {
-            name: each for name, each in {**PRELIMS, missing: value}.items() if each is not None
+            name: item for name, item in {**PRELIMS, missing: value}.items() if item is not None
         }
         assert service.get("report/site/prelims", **query).status_code == 400
 

@@ -101,7 +101,7 @@ def test_an_addendum_is_checked_like_a_report(service: Service) -> None:
     saved = ok(page("addendum/save", text)).json()["addenda"][0]
 
     found = ok(page("checks?addendum=true")).json()["findings"]
-    assert [each["words"] for each in found] == ["[Opisa\u0107 guzek.]"]
+    assert [row["words"] for row in found] == ["[Opisa\u0107 guzek.]"]
     assert reported(page) == []
 
     settings = {"settings": {"signChecks": {"openBracket": "prohibit"}}}
@@ -121,9 +121,7 @@ def test_a_macro_has_both_kinds(service: Service) -> None:
 
     (macro,) = service.get("admin/sites/SITE1/macros").json()
     assert macro["text"] == body["text"]
-    fields = [
-        each for each in macro["document"]["content"][0]["content"] if each["type"] == "field"
-    ]
+    fields = [row for row in macro["document"]["content"][0]["content"] if row["type"] == "field"]
     assert fields == [
         {"type": "field", "label": "liver", "value": "Normal.", "default": "Normal."},
         {"type": "field", "label": "size", "value": ""},

@@ -65,7 +65,7 @@ def about_user(response: httpx.Response, email: str) -> Any:
     """Return the part of a response about a user, without ids and times."""
     body = response.json() if response.content else None
     if isinstance(body, list):
-        body = [each for each in body if email in each.values()]
+        body = [item for item in body if email in item.values()]
     return response.status_code, _plain(body, email)
 
 
@@ -73,7 +73,7 @@ def _plain(value: Any, email: str) -> Any:
     if isinstance(value, dict):
         varies = ("id", "token", "reportId", "reportLink", "createdAt", "updatedAt", "requestId")
         return {
-            name: name if name in varies else _plain(each, email) for name, each in value.items()
+            name: name if name in varies else _plain(item, email) for name, item in value.items()
         }
     if isinstance(value, list):
         return [_plain(item, email) for item in value]
@@ -168,7 +168,7 @@ def test_tokens_of_a_shared_user_belong_to_one_site(service: Service) -> None:
 
 
 def _ids(service: Service, site: str, who: str) -> list[int]:
-    return [each["id"] for each in ok(service.get(f"admin/sites/{site}/tokens", who)).json()]
+    return [row["id"] for row in ok(service.get(f"admin/sites/{site}/tokens", who)).json()]
 
 
 @pytest.mark.parametrize("email", [UNKNOWN, FOREIGN])

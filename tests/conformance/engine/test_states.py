@@ -203,7 +203,7 @@ def events(case: Case) -> list[str]:
 
 def releases(case: Case) -> list[tuple[str, int]]:
     found = [change["release"] for change in changes(case) if change["release"]]
-    return [(each["kind"], each["sequence"]) for each in found]
+    return [(row["kind"], row["sequence"]) for row in found]
 
 
 def test_without_cooling_a_signed_report_is_final(

@@ -104,7 +104,7 @@ def test_an_authority_with_an_escape(universal_id: bytes) -> None:
     raw.append(usual(8).replace(b"X8^^^GOV^NI~M8^^^NORTH^MR", b"M8" + authority))
     text, mapping = proposed(raw)
     assert "PID-3[CX-4.1=N & S].1" in text
-    assert [try_message(mapping, each, DEFAULTS).events[0]["mrn"] for each in raw[:2]] == [
+    assert [try_message(mapping, item, DEFAULTS).events[0]["mrn"] for item in raw[:2]] == [
         "M1",
         "M2",
     ]
@@ -113,7 +113,7 @@ def test_an_authority_with_an_escape(universal_id: bytes) -> None:
 def test_no_values_of_patients_in_the_evidence() -> None:
     """The evidence contains only counts and codes."""
     text = infer_definition([usual(number) for number in range(1, 8)]).text
-    assert not any(each in text for each in ("Doe", "M4", "A4", "X4"))
+    assert not any(item in text for item in ("Doe", "M4", "A4", "X4"))
 
 
 def test_malformed_samples_are_counted() -> None:

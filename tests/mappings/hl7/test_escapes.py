@@ -120,14 +120,14 @@ def test_inverse(marks: Delimiters, formatted: bool, text: str) -> None:
 def test_no_sequence_has_a_control_character(parts: list[str], codec: str) -> None:
     """Any text between escape characters can be read, and its result escapes to itself."""
     read = unescape("".join(parts), codec=codec)
-    assert not {each for each in read if category(each) == "Cc"} - set("\t\r\n")
+    assert not {item for item in read if category(item) == "Cc"} - set("\t\r\n")
     assert unescape(transcribe("".join(parts), STANDARD, codec)) == read
 
 
 def test_transcribing_an_escaped_text() -> None:
     """Delimiters and letters are rewritten. Sequences with the same meaning are kept."""
     stay = ("H", "N", ".br", ".sp+2", "Zab", "X0D0a", "C2842")
-    sent = "".join(f"?{each}?x" for each in stay)
+    sent = "".join(f"?{item}?x" for item in stay)
     assert transcribe(sent, OTHER) == sent.replace("?", "\\")
     assert transcribe("?F?|?S??XE9?", OTHER, "latin-1") == r"\S\\F\\R\é"
 

@@ -103,7 +103,7 @@ def test_an_unknown_code(control: str) -> None:
 def test_the_page_shows_the_line(control: str) -> None:
     """`docs/reference/order-control.md` has a line for each code, with the statuses that matter."""
     alone = decided(control, "")
-    statuses = [each for each in STATUSES if decided(control, each) != alone]
+    statuses = [item for item in STATUSES if decided(control, item) != alone]
     differing: dict[str, list[str]] = {}
     for status in statuses:
         differing.setdefault(shown(decided(control, status)), []).append(status)

@@ -182,8 +182,8 @@ class TestRefusals:
     def test_all_at_once(self) -> None:
         """One answer has all missing fields, each once."""
         found = self.refusals("ORC||", "OBR|1", "ORC||", "OBR|2", patient="PID|1")
-        assert all(isinstance(each, MissingField) for each in found)
-        assert [each.place for each in found] == [
+        assert all(isinstance(item, MissingField) for item in found)
+        assert [item.place for item in found] == [
             "ORC-1",
             "PID-3.1",
             "OBR-18",

@@ -86,7 +86,7 @@ def test_several_visits_move() -> None:
     """A45 has one PID, and a pair of MRG and PV1 for each visit."""
     pairs = [f"MRG|M0||||V{n}\rPV1|1|I" + "|" * 17 + f"W{n}" for n in (1, 2)]
     found = [event.visit for event in events("A45", PID, *pairs)]
-    assert [(each.prior, each.number) for each in found if each] == [("V1", "W1"), ("V2", "W2")]
+    assert [(item.prior, item.number) for item in found if item] == [("V1", "W1"), ("V2", "W2")]
 
 
 def test_an_update_has_the_visit() -> None:
@@ -115,11 +115,11 @@ def test_a_merge_is_undone() -> None:
         *events("A37", PID),
         *events("A43", PID),
     ]
-    assert {each.action for each in found} == {unmerge}
-    (number,) = {each.mrn for each in found}
+    assert {item.action for item in found} == {unmerge}
+    (number,) = {item.mrn for item in found}
     assert number == events("A08", PID)[0].mrn
-    assert [each.prior_mrn for each in found] == ["N2", "N2", "", ""]
-    assert [each.is_mutual for each in found] == [False, True, True, True]
+    assert [item.prior_mrn for item in found] == ["N2", "N2", "", ""]
+    assert [item.is_mutual for item in found] == [False, True, True, True]
     for trigger in ("A37", "A43"):
         for segments in ((), ("PID|1|||||19800102",)):
             assert [event.action for event in events(trigger, *segments)] == [OrderAction.IGNORE]
@@ -236,11 +236,11 @@ SEVERAL = {
 
 @pytest.mark.parametrize(("mrg", "priors"), SEVERAL.values(), ids=SEVERAL)
 def test_several_numbers_are_merged(mrg: list[str], priors: list[str]) -> None:
-    message = adt("A40", BOTH, *(f"MRG|{each}" for each in mrg))
+    message = adt("A40", BOTH, *(f"MRG|{item}" for item in mrg))
     assert isinstance(SHIPPED, InboundMapping)
     made = SHIPPED.apply(message, DEFAULTS)
-    assert [each.prior_mrn for each in made] == priors
-    assert {each.mrn for each in made} == {"M1"}
+    assert [item.prior_mrn for item in made] == priors
+    assert {item.mrn for item in made} == {"M1"}
     assert SHIPPED.pre_check(message, DEFAULTS).lanes == tuple(
         f"SITE1|{mrn}" for mrn in ("M1", *priors)
     )
@@ -302,7 +302,7 @@ def test_event_in_evn_alone(event: str, action: OrderAction) -> None:
     head = "MSH|^~\\&|RISA|NORTH|||20260302||ADT|C1|P|2.1"
     raw = "\r".join((head, f"EVN|{event}|20260302", PID, "MRG|M0")).encode()
     assert isinstance(SHIPPED, InboundMapping)
-    assert [each.action for each in SHIPPED.apply(Message.parse(raw), DEFAULTS)] == [action]
+    assert [event.action for event in SHIPPED.apply(Message.parse(raw), DEFAULTS)] == [action]
 
 
 def test_msh_9_wins_over_evn() -> None:

@@ -423,9 +423,9 @@ def test_a_large_value_does_not_block_other_threads() -> None:
     threads = [threading.Thread(target=search, args=("ab" * 2048,)) for _ in range(4)]
     for thread in threads:
         thread.start()
-    for each in threads:
-        each.join(PATIENCE)
-        assert not each.is_alive()
+    for item in threads:
+        item.join(PATIENCE)
+        assert not item.is_alive()
 
 
 @pytest.mark.parametrize(

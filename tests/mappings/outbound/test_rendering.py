@@ -141,10 +141,10 @@ def test_rows_and_counts_end_with_their_loop() -> None:
     """
     order = replace(ORDER, metadata={"Room": "12", "Bed": "3"})
     message = rendered(replace(CONTEXT, orders=(order, order)), results(mine))
-    each = ["NTE|1||12", "NTE|2||3"]
+    notes = ["NTE|1||12", "NTE|2||3"]
     assert [s.text() for s in message.segments[1:]] == [
-        *("OBR|1", *each, "ZMD|1"),
-        *("OBR|2", *each, "ZMD|2"),
+        *("OBR|1", *notes, "ZMD|1"),
+        *("OBR|2", *notes, "ZMD|2"),
     ]
 
 
@@ -236,8 +236,8 @@ def test_one_obr_names_all_orders(version: str) -> None:
     (one,) = found[:1]
     alone = Message.parse(mapping.render(replace(CONTEXT, orders=(one,))))
     assert alone.value("OBR-2") == "P1"
-    texts = [each.value("5") for each in sent.named("OBX")]
-    assert texts == [each.value("5") for each in alone.named("OBX")]
+    texts = [segment.value("5") for segment in sent.named("OBX")]
+    assert texts == [segment.value("5") for segment in alone.named("OBX")]
 
 
 def test_combined_report() -> None:
@@ -341,7 +341,7 @@ def test_any_text_survives(line: str, name: str, key: str, value: str) -> None:
     message = Message.parse(raw)
     texts = [s.value("OBX-5") for s in message.named("OBX") if s.value("OBX-3.1") == "18748-4"]
     expected = f"x{line}x".replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    assert texts == [each.rstrip() or " " for each in expected]
+    assert texts == [item.rstrip() or " " for item in expected]
     if name and name.strip() == name:
         assert message.value("OBR-4.2") == name
     (found,) = [s for s in message.named("OBX") if s.value("OBX-3.1") == "METADATA"]

@@ -103,10 +103,10 @@ def test_fields_written_in_some_cases_are_echoed() -> None:
     )
     order = replace(ORDER, echo=lines)
     message = Message.parse(with_settings(echo="whole").render(replace(CONTEXT, orders=(order,))))
-    assert [message.value(each) for each in ("ORC-7", "ORC-8", "OBR-27")] == [
+    assert [message.value(path) for path in ("ORC-7", "ORC-8", "OBR-27")] == [
         *("1^^^^^S", "P0^A", "1^^^^^S")
     ]
-    assert [message.value(each) for each in ("ORC-5", "ORC-9")] == ["", ""]
+    assert [message.value(path) for path in ("ORC-5", "ORC-9")] == ["", ""]
 
 
 def test_the_previous_event_selects_the_codes() -> None:
@@ -158,9 +158,9 @@ def test_headings(text: str, found: list[str]) -> None:
     mapping = with_settings(sections="loinc", layout="repetitions")
     message = rendered(replace(CONTEXT, report_text=text), mapping)
     texts = message.named("OBX")
-    assert [each.value("OBX-3.1") for each in texts] == found
-    assert len({(each.value("OBX-3.1"), each.value("OBX-4")) for each in texts}) == len(found)
-    lines = [line for each in texts for line in each.values("OBX-5")]
+    assert [item.value("OBX-3.1") for item in texts] == found
+    assert len({(item.value("OBX-3.1"), item.value("OBX-4")) for item in texts}) == len(found)
+    lines = [line for item in texts for line in item.values("OBX-5")]
     assert lines == [line for line in text.split("\n") if line]
 
 
@@ -210,8 +210,8 @@ def test_a_withdrawal_withdraws_all_sections(event: ResultEvent, sections: str) 
     sent = replace(CONTEXT, report_text=text, addenda=LATE * 2)
     removed = replace(sent, event=event, report_text="Withdrawn.")
     keys = [
-        {(s.value("OBX-3.1"), s.value("OBX-4")) for s in rendered(each, mapping).named("OBX")}
-        for each in (sent, removed)
+        {(s.value("OBX-3.1"), s.value("OBX-4")) for s in rendered(message, mapping).named("OBX")}
+        for message in (sent, removed)
     ]
     assert keys[0] <= keys[1]
     assert set(rendered(removed, mapping).values("OBX[*]-5")) == {"Withdrawn."}
@@ -223,8 +223,8 @@ def test_a_file_is_withdrawn_too() -> None:
     sent = replace(CONTEXT, files={FileFormat.PDF: b"%PDF-"})
     removed = replace(sent, event=ResultEvent.CANCELLATION, report_text="Withdrawn.", files={})
     found = [
-        [(s.value("OBX-3"), s.value("OBX-4")) for s in rendered(each, mapping).named("OBX")]
-        for each in (sent, removed)
+        [(s.value("OBX-3"), s.value("OBX-4")) for s in rendered(message, mapping).named("OBX")]
+        for message in (sent, removed)
     ]
     assert found[0] == found[1]
     assert [s.value("OBX-2") for s in rendered(removed, mapping).named("OBX")] == ["TX"]

@@ -42,7 +42,9 @@ class Engine(ReportEngine):
 
     @override
     async def account(self, who: str) -> AccountInfo | None:
-        found = (each for each in self.known.values() if who in {each.account_id, each.email})
+        found = (
+            account for account in self.known.values() if who in {account.account_id, account.email}
+        )
         return next(found, None)
 
     @override
@@ -224,7 +226,7 @@ def test_an_account_without_role_needs_no_second_factor(setup: AccessSetup) -> N
     run(setup.access.revoke(setup.by("chief"), "viewer@x.test"))
     assert setup.engine.calls == [("second factor False", str(_number("viewer")), None)]
     run(setup.access.enrol(setup.by("chief"), "operator@x.test"))
-    listed = {each.email: each.pending for each in run(setup.access.entries())}
+    listed = {entry.email: entry.pending for entry in run(setup.access.entries())}
     assert listed["operator@x.test"]
     assert not listed["author@x.test"]
     assert "viewer@x.test" not in listed

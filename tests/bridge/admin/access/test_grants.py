@@ -23,7 +23,7 @@ def chiefs(database: Database) -> set[str]:
     found = [
         grants.active_grant_of(database, grant.account_id) for grant in grants.all_grants(database)
     ]
-    return {each.account_id for each in found if each is not None and each.role is CHIEF}
+    return {item.account_id for item in found if item is not None and item.role is CHIEF}
 
 
 def demote(database: Database, number: int) -> None:
@@ -88,7 +88,7 @@ def test_concurrent_changes_do_not_remove_both_administrators(
 
         with ThreadPoolExecutor(2) as pool:
             done = [pool.submit(go, first, 1), pool.submit(go, second, 2)]
-            assert sorted(each.result() for each in done) == [False, True], attempt
+            assert sorted(task.result() for task in done) == [False, True], attempt
         assert len(chiefs(database)) == 1
 
 
@@ -105,9 +105,9 @@ def test_only_a_grant_with_more_rights_changes_its_time(database: Database) -> N
     viewer = Grant("a@x.test", ConsoleRole.VIEWER, account_id="7")
     operator = Grant("a@x.test", ConsoleRole.OPERATOR, account_id="7")
     moments = []
-    for now, each in ((10, operator), (20, viewer), (30, operator)):
+    for now, item in ((10, operator), (20, viewer), (30, operator)):
         before = grants.grant_of(database, "7")
-        grants.save_grant(database, each, now, "test", before=before)
+        grants.save_grant(database, item, now, "test", before=before)
         found = grants.active_grant_of(database, "7")
         assert found is not None
         moments.append(found.granted_at)

@@ -90,6 +90,6 @@ def test_the_segment_tree_names_each_place() -> None:
 def test_a_message_with_very_many_parts_is_shown_in_part(mark: bytes) -> None:
     """A sender's message of 1 MiB would take 170 MB, each time that it is opened."""
     many = MESSAGE + b"NTE|1||" + (b"a" + mark) * MAX_PLACES + b"\rNTE|2\r"
-    assert [each["place"] for each in segment_tree(many)] == ["MSH", "PID", "ORC", "…"]
-    assert [is_shown_whole(each, "utf-8") for each in (many, MESSAGE)] == [False, True]
+    assert [row["place"] for row in segment_tree(many)] == ["MSH", "PID", "ORC", "…"]
+    assert [is_shown_whole(item, "utf-8") for item in (many, MESSAGE)] == [False, True]
     assert segment_tree(MESSAGE)[-1]["place"] == "ORC"

@@ -33,7 +33,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningConsole
         runner.run(served.state.engine.start())
         transport = httpx.ASGITransport(router(served, console, database))
         client = httpx.AsyncClient(transport=transport, base_url=BASE)
-        cookies = {who: runner.run(sign_in(client, each.email)) for who, each in USERS.items()}
+        cookies = {who: runner.run(sign_in(client, item.email)) for who, item in USERS.items()}
         made = RunningConsole(
             runner, client, settings, database, console, asking, cookies, {}, {}, clock, ids
         )

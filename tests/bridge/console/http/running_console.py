@@ -292,5 +292,5 @@ async def sign_in(
     response = await client.post(f"{BASE}/reporting/login", data=form, headers=headers)
     assert response.status_code == 303, response.text
     client.cookies.clear()
-    made = (each.partition(";")[0] for each in response.headers.get_list("set-cookie"))
-    return next(each for each in made if "account" in each.partition("=")[0])
+    made = (row.partition(";")[0] for row in response.headers.get_list("set-cookie"))
+    return next(text for text in made if "account" in text.partition("=")[0])

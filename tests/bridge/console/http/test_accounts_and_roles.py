@@ -47,7 +47,7 @@ def test_a_role_for_an_unknown_address_cannot_be_claimed(console: RunningConsole
     assert console.ask("GET", "/console/api/me", cookie).status_code == 401
     assert not console.signs_in(OUTSIDER)
     rows = console.call(CHIEF, "GET", "/api/grants").json()["rows"]
-    (row,) = [each for each in rows if each["email"] == OUTSIDER]
+    (row,) = [item for item in rows if item["email"] == OUTSIDER]
     assert row["accountId"] == key
     console.enrol(given.json()["link"], GOOD)
     opened = console.ask("GET", "/console/api/me", console.sign_in(OUTSIDER, GOOD))

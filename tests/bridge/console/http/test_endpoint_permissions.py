@@ -149,7 +149,7 @@ def path_of(route: str, own: dict[str, str]) -> str:
     return route.partition(" ")[2].format(**{**same, **own})
 
 
-ABOUT_SITES = [each for each, rule in RULES.items() if rule.site]
+ABOUT_SITES = [item for item, rule in RULES.items() if rule.site]
 LIMITED = {"editor1": USERS["editor1"], "admin1": USERS["admin1"]}
 ABSENT = {"message_id": "999999", "delivery_id": "999999", "site": "SITE0", "name": "none"}
 ABSENT["row_id"] = ABSENT["message_id"]
@@ -198,7 +198,7 @@ def test_each_endpoint_requires_its_permissions(console: RunningConsole, route: 
 @pytest.mark.parametrize("route", ABOUT_SITES)
 def test_an_item_of_another_site_does_not_exist(console: RunningConsole, route: str) -> None:
     """Limited users get the same response as for a missing item. Items of their site exist."""
-    for who in (each for each, grant in LIMITED.items() if RULES[route].needs <= grant.permissions):
+    for who in (item for item, grant in LIMITED.items() if RULES[route].needs <= grant.permissions):
         foreign = call(console, who, route, parameters_of(console, "SITE2", route))
         absent = call(console, who, route, {**parameters_of(console, "SITE2", route), **ABSENT})
         assert foreign.status_code == UNKNOWN, (who, foreign.text)
@@ -214,7 +214,7 @@ def test_an_item_of_another_site_does_not_exist(console: RunningConsole, route: 
 def test_lists_contain_nothing_of_another_site(console: RunningConsole, who: str) -> None:
     """Messages, deliveries, orders, channels, figures, alerts, sites and audit events."""
     grant = USERS[who]
-    lists = [each for each, rule in RULES.items() if not rule.site and each != "GET /api/me"]
+    lists = [item for item, rule in RULES.items() if not rule.site and item != "GET /api/me"]
     count = 0
     for route in lists:
         if not RULES[route].needs <= grant.permissions or RULES[route].unlimited:
@@ -241,7 +241,7 @@ def test_a_shared_destination_is_visible_but_read_only(console: RunningConsole) 
     assert "also serves other sites" in response.json()["detail"]
     assert console.call("nowhere", "GET", "/api/channels").json()["destinations"] == []
     all_destinations = console.call("editor", "GET", "/api/channels").json()["destinations"]
-    assert not any(each["shared"] for each in all_destinations)
+    assert not any(destination["shared"] for destination in all_destinations)
 
 
 def test_alerts_of_a_shared_destination_reveal_no_counts(console: RunningConsole) -> None:
@@ -252,7 +252,7 @@ def test_alerts_of_a_shared_destination_reveal_no_counts(console: RunningConsole
     ]
     update_alerts(console.database, found, now_ms(), 0)
     visible = console.call("viewer1", "GET", "/api/overview").json()["alerts"]
-    assert {each["text"] for each in visible} == {"paused", "circuit"}
+    assert {row["text"] for row in visible} == {"paused", "circuit"}
     all_alerts = console.call("editor", "GET", "/api/overview").json()["alerts"]
     assert len(all_alerts) == len(found)
 
@@ -263,7 +263,7 @@ def test_a_message_without_site_is_visible_to_unlimited_users_only(console: Runn
     assert console.call("editor1", "GET", f"/api/messages/{stray}").status_code == UNKNOWN
     users = ("editor", "editor1", "viewer1", "nowhere")
     found = {who: console.call(who, "POST", "/api/messages/search", {}) for who in users}
-    listed = {who: {row["id"] for row in each.json()["rows"]} for who, each in found.items()}
+    listed = {who: {row["id"] for row in item.json()["rows"]} for who, item in found.items()}
     assert stray in listed["editor"]
     assert listed["editor1"] == listed["viewer1"] == {console.messages["SITE1"]}
     assert listed["nowhere"] == set()

@@ -48,8 +48,8 @@ def test_exceptions_are_listed_reviewed_and_audited(console: RunningConsole) -> 
     assert console.call("editor1", "POST", path, {}).status_code == 404, "already reviewed"
     assert console.call("editor1", "POST", "/api/concerns/order/1/seen", {}).status_code == 200
     after = console.call("editor1", "GET", "/api/concerns").json()["rows"]
-    assert {each["seen_by"] for each in after} == {"editor1@site1.test"}
-    assert all(each["seen_at"] for each in after)
+    assert {row["seen_by"] for row in after} == {"editor1@site1.test"}
+    assert all(row["seen_at"] for row in after)
     assert console.call("viewer1", "GET", "/api/overview").json()["concerns"] == 0
     events = console.call("chief", "GET", "/api/deeds?action=acknowledge").json()["rows"]
     assert {(event["subject"], event["outcome"]) for event in events} >= {
@@ -79,7 +79,7 @@ def find(console: RunningConsole, who: str, **body: str) -> list[str]:
     """Return the accessions that order tracking finds."""
     response = console.call(who, "POST", "/api/orders/find", body)
     assert response.status_code == 200, response.text
-    return [each["accession"] for each in response.json()["orders"]]
+    return [listed["accession"] for listed in response.json()["orders"]]
 
 
 def test_an_order_is_found_by_each_of_its_numbers(console: RunningConsole) -> None:
@@ -125,10 +125,10 @@ def test_an_accession_mapped_from_another_field_finds_the_message(
 
     wanted = {"kind": "order", "number": "ACC-41"}
     found = console.call("editor1", "POST", "/api/messages/search", wanted).json()["rows"]
-    assert [each["id"] for each in found] == [message]
+    assert [row["id"] for row in found] == [message]
     tracked = console.call("editor1", "POST", "/api/orders/find", {"accession": "ACC-41"}).json()
-    assert [each["accession"] for each in tracked["orders"]] == ["ACC-41"]
-    assert [each["id"] for each in tracked["messages"]] == [message]
+    assert [listed["accession"] for listed in tracked["orders"]] == ["ACC-41"]
+    assert [row["id"] for row in tracked["messages"]] == [message]
     assert "received" in {step["kind"] for step in tracked["steps"]}
 
 
@@ -162,7 +162,7 @@ def test_commands_find_by_number(console: RunningConsole, option: str) -> None:
     number = option.partition("=")[2].strip()
     events = console.call("chief", "GET", "/api/deeds?action=search").json()["rows"]
     assert any(event["subject"].startswith("deliveries by") for event in events)
-    assert not any(number in each["subject"] for each in events)
+    assert not any(number in event["subject"] for event in events)
 
 
 @pytest.mark.parametrize("msh18", ["8859/1", ""])
@@ -211,7 +211,7 @@ def test_a_search_by_patient_requires_bodies(console: RunningConsole) -> None:
     assert find(console, "editor1", patient="M0") == ["A1"]
     events = console.call("chief", "GET", "/api/deeds?action=search").json()["rows"]
     assert "orders by patient number" in {event["subject"] for event in events}
-    assert not any("M1" in each["subject"] for each in events)
+    assert not any("M1" in event["subject"] for event in events)
 
 
 @pytest.mark.parametrize("body", [{}, {"accession": " "}, {"accession": "A1", "patient": "M1"}])
@@ -231,7 +231,7 @@ def store_unmapped_code(console: RunningConsole, code: str, place: str = "PID-8.
 
 def codes(console: RunningConsole, who: str = "author") -> dict[str, dict[str, object]]:
     listed = console.call(who, "GET", "/api/unknown-codes").json()["rows"]
-    return {each["code"]: each for each in listed}
+    return {row["code"]: row for row in listed}
 
 
 def test_an_entry_for_an_unmapped_code(console: RunningConsole) -> None:

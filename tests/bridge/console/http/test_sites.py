@@ -24,7 +24,7 @@ def test_a_site_administrator_manages_their_site(console: RunningConsole) -> Non
     assert token["token"].startswith("rbt_") or len(token["token"]) > 30
     listed = console.call(ADMIN, "GET", f"{site}/tokens")
     assert token["token"] not in listed.text
-    assert token["id"] in {each["id"] for each in listed.json()}
+    assert token["id"] in {row["id"] for row in listed.json()}
     assert console.call(ADMIN, "DELETE", f"{site}/tokens/{token['id']}").status_code == 200
     template = {"name": "Chest", "text": "Findings:\n"}
     assert console.call(ADMIN, "PUT", f"{site}/templates/7", template).status_code == 200
@@ -64,7 +64,7 @@ def test_system_administrators_assign_and_remove_roles(console: RunningConsole) 
     give = {"role": "site-administrator", "bodies": False, "sites": ["SITE1"]}
     assert console.call("chief", "PUT", path, give).status_code == 200
     rows = console.call("chief", "GET", "/api/grants").json()["rows"]
-    (row,) = [each for each in rows if each["email"] == "reader@site1.test"]
+    (row,) = [item for item in rows if item["email"] == "reader@site1.test"]
     assert {name: row[name] for name in give} == give
     assert (row["accountId"], row["pending"], row["disabled"]) == (console.ids[""], True, False)
     for bad in (
@@ -87,11 +87,11 @@ def test_the_audit_trail_of_a_site_is_searched_and_verified(console: RunningCons
     rows = console.call(ADMIN, "GET", f"{path}&limit=2").json()["rows"]
     assert {row["action"] for row in rows} == {"site-update"}
     before = console.call(ADMIN, "GET", f"{path}&before={rows[0]['sequence']}").json()["rows"]
-    assert all(each["sequence"] < rows[0]["sequence"] for each in before)
+    assert all(row["sequence"] < rows[0]["sequence"] for row in before)
     assert console.call(ADMIN, "GET", f"{path}&user=unknown@site1.test").json()["rows"] == []
     at = rows[0]["at"]
     inside = console.call(ADMIN, "GET", f"{path}&since={at}&until={at + 1}").json()["rows"]
-    assert {each["at"] for each in inside} == {at}
+    assert {row["at"] for row in inside} == {at}
     assert console.call(ADMIN, "GET", f"{path}&since={at + 1}").json()["rows"] == []
     verdict = console.call("chief", "POST", "/api/audit/verify", {}).json()
     assert verdict["broken"] is None
@@ -108,7 +108,7 @@ def test_the_worklist_shows_patient_data_with_bodies_only(console: RunningConsol
     assert "M77" not in plain.text
     assert console.call("operator", "POST", path, {"text": "Doe"}).status_code == 403
     found = console.call("editor", "POST", path, {"text": "Doe"}).json()["rows"]
-    assert [each["orders"][0]["PatientMRN"] for each in found] == ["M77"]
+    assert [row["orders"][0]["PatientMRN"] for row in found] == ["M77"]
 
 
 def test_delivered_results_are_listed(console: RunningConsole) -> None:
@@ -119,7 +119,7 @@ def test_delivered_results_are_listed(console: RunningConsole) -> None:
     rows = console.call("chief", "GET", "/api/sent").json()["rows"]
     assert {row["report_id"] for row in rows} == {"R1", "R2"}
     own = console.call(ADMIN, "GET", "/api/sent?destination=ris").json()["rows"]
-    assert [(each["report_id"], each["acknowledged_at"]) for each in own] == [("R1", 5000)]
+    assert [(row["report_id"], row["acknowledged_at"]) for row in own] == [("R1", 5000)]
     for empty in ("report_id=R2", "since=5001", "until=5000", "destination=ris-north"):
         assert console.call(ADMIN, "GET", f"/api/sent?{empty}").json()["rows"] == []
 
@@ -180,8 +180,8 @@ def test_resending_creates_a_new_message(console: RunningConsole) -> None:
     assert (made.row.state, made.row.listener) == (QueueState.QUEUED, "orders")
     assert queries.message(console.database, old) == was
     steps = {
-        each: console.call("viewer", "GET", f"/api/messages/{each}").json()["timeline"]
-        for each in (old, new)
+        item: console.call("viewer", "GET", f"/api/messages/{item}").json()["timeline"]
+        for item in (old, new)
     }
     assert [s["message"] for s in steps[old] if s["kind"] == "sent_again"] == [new]
     assert [s["message"] for s in steps[new] if s["kind"] == "edited"] == [old]
@@ -220,10 +220,15 @@ def test_a_search_is_replayed(console: RunningConsole) -> None:
     wanted = {"state": "parked", "text": "locked"}
     response = console.call("editor1", "POST", "/api/messages/replay", wanted).json()
     assert (response["queued"], response["failed"], response["more"]) == (3, [], False)
-    states = {each: queries.message(console.database, each).row.state for each in (*ours, theirs)}
+    states = {
+        message_id: queries.message(console.database, message_id).row.state
+        for message_id in (*ours, theirs)
+    }
     assert states == {**dict.fromkeys(ours, QueueState.QUEUED), theirs: QueueState.PARKED}
     events = console.call("chief", "GET", "/api/deeds?action=replay").json()["rows"]
-    assert {f"message {each}" for each in ours} <= {event["subject"] for event in events}
+    assert {f"message {message_id}" for message_id in ours} <= {
+        event["subject"] for event in events
+    }
 
 
 def test_a_large_search_is_replayed_oldest_first(
@@ -233,12 +238,12 @@ def test_a_large_search_is_replayed_oldest_first(
     monkeypatch.setattr(messages, "MAX_REPLAYED", 3)
     monkeypatch.setattr(messages, "_PAGE", 2)
     stored = [console.store("orders", order(70 + number)) for number in range(5)]
-    for each in stored:
-        park(console, each, "very_many")
+    for item in stored:
+        park(console, item, "very_many")
     wanted = {"state": "parked", "text": "very_many"}
     response = console.call("chief", "POST", "/api/messages/replay", wanted).json()
     assert (response["queued"], response["more"]) == (3, True)
-    states = [queries.message(console.database, each).row.state for each in stored]
+    states = [queries.message(console.database, item).row.state for item in stored]
     assert states == [QueueState.QUEUED] * 3 + [QueueState.PARKED] * 2
     response = console.call("chief", "POST", "/api/messages/replay", wanted).json()
     assert (response["queued"], response["more"]) == (2, False)

@@ -31,9 +31,9 @@ def test_no_route_reads_the_body_of_an_unknown_client(console: RunningConsole) -
 def test_every_endpoint_is_a_console_route(console: RunningConsole) -> None:
     """Only the HTML page is not."""
     others = {
-        getattr(each, "path", "")
-        for each in flat(console.application.router.routes)
-        if not isinstance(each, ConsoleRoute)
+        getattr(route, "path", "")
+        for route in flat(console.application.router.routes)
+        if not isinstance(route, ConsoleRoute)
     }
     assert others == {"/", "/{place:path}"}
 

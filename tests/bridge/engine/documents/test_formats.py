@@ -260,7 +260,7 @@ def test_docx(make: Make) -> None:
     data = docx_format.render(make(BODY), UTC)
     tables = docx.Document(BytesIO(data)).tables[1:]
 
-    assert [[each.text for each in row.cells] for row in tables[0].rows] == [
+    assert [[item.text for item in row.cells] for row in tables[0].rows] == [
         ["Organ", "Size"],
         ["Liver", "15 cm"],
         ["Spleen", ""],

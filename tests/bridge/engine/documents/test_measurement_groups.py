@@ -124,7 +124,7 @@ def test_a_group_is_never_divided_among_sections(template: str) -> None:
     got = read_groups(
         group("Nodule 1", *NODULE), group("Lesion no. 2", *NODE), group("Liver", *LIVER)
     )
-    groups = {each.sentence: each.about for each in got.groups}
+    groups = {one.sentence: one.about for one in got.groups}
 
     document = apply_template(from_outline(TEMPLATES[template]), got.text, groups=groups)
 
@@ -134,7 +134,7 @@ def test_a_group_is_never_divided_among_sections(template: str) -> None:
         ("Lesion no. 2", "Lymph node", "11 mm"),
         ("Liver, Volume 3.4 cm\u00b3",),
     ):
-        (line,) = [each for each in lines if words[0] in each]
+        (line,) = [one for one in lines if words[0] in one]
         assert all(word in line for word in words)
     assert sum("mm" in line for line in lines) == 2
 
@@ -145,7 +145,7 @@ def section_of(document: Document, words: str) -> str:
         if isinstance(block, Heading):
             heading = block.title
         elif isinstance(block, Paragraph) and any(
-            isinstance(each, Text) and words in each.text for each in block.content
+            isinstance(one, Text) and words in one.text for one in block.content
         ):
             return heading
     raise AssertionError(words)
@@ -167,7 +167,7 @@ def test_the_finding_site_chooses_the_section(content: tuple[Dataset, ...], head
     names = ("Findings", "Lungs", "Liver", "Spleen", "Adrenal glands", "Prostate", "Impression")
     template = from_outline("".join(f"{name}:\n\n" for name in names))
     got = read_groups(group("Target 1", *content))
-    groups = {each.sentence: each.about for each in got.groups}
+    groups = {one.sentence: one.about for one in got.groups}
 
     document = apply_template(template, f"Impression: Stable.\n\n{got.text}", groups=groups)
 

@@ -34,15 +34,15 @@ def test_sections_fields_and_lists_are_read() -> None:
     """Title, sections, text fields, pick lists and text areas."""
     title, document = read_template(FILE)
     assert title == "CT Chest & Heart"
-    sections = [each.title for each in document.content if isinstance(each, Heading)]
+    sections = [block.title for block in document.content if isinstance(block, Heading)]
     assert sections == ["Findings", "Impression"]
     first = document.content[1]
     assert isinstance(first, Paragraph)
-    fields = [each for each in first.content if isinstance(each, BracketField)]
+    fields = [block for block in first.content if isinstance(block, BracketField)]
     assert fields == [BracketField("Size"), BracketField("left / right", "right", "right")]
     assert plain_text(document).startswith("Findings\nNodule of [Size] mm, right lung.\n- first")
     assert Paragraph((BracketField("Comment"),)) in document.content
-    assert any(isinstance(each, ListBlock) and len(each.items) == 2 for each in document.content)
+    assert any(isinstance(block, ListBlock) and len(block.items) == 2 for block in document.content)
 
 
 NESTED = """<ul><li>Lung<ol><li>apex</li><li>base</li></ol></li><li>Heart</li></ul>
@@ -59,7 +59,7 @@ def test_tables_and_nested_lists_are_read_and_written() -> None:
     assert document.content[0] == ListBlock(((Text("Lung"), apex), (Text("Heart"),)))
     table = document.content[1]
     assert isinstance(table, Table)
-    assert [[each.header for each in row] for row in table.rows][:2] == [[True] * 2, [False] * 2]
+    assert [[item.header for item in row] for row in table.rows][:2] == [[True] * 2, [False] * 2]
     assert plain_text(document).splitlines()[4:] == [
         "Organ     Size",
         "Liver     [cm]",

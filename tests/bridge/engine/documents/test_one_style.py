@@ -39,12 +39,12 @@ def test_word_has_lists_that_begin_at_one(make: Make) -> None:
     assert [(text, level) for text, _, level in numbered] == [
         *(("a", 0), ("b", 1), ("c", 1), ("d", 0), ("e", 0), ("f", 0), ("g", 0)),
     ]
-    number = {text: each for text, each, _ in numbered}
+    number = {text: item for text, item, _ in numbered}
     assert number["a"] == number["d"]
     assert number["b"] == number["c"]
     assert number["e"] == number["f"]
     assert len({number["a"], number["b"], number["e"], number["g"]}) == 4
-    declared = [each.numId for each in document.part.numbering_part.element.num_lst]
+    declared = [item.numId for item in document.part.numbering_part.element.num_lst]
     assert set(number.values()) <= set(declared)
 
 

@@ -94,7 +94,7 @@ def test_a_page_of_another_origin_changes_nothing(reader: Service, headers: dict
     """The cookie alone is not sufficient: the request must come from our own origin."""
     response = reader.account("POST", "/tokens", {"label": "x"}, headers=headers)
     assert (response.status_code, response.json()["code"]) == (403, "foreign_origin")
-    labels = [each["label"] for each in reader.account("GET", "/tokens").json()]
+    labels = [row["label"] for row in reader.account("GET", "/tokens").json()]
     assert "x" not in labels
     reader.runner.run(reader.application.state.engine.audit_buffer.flush())
     with reader.database.read() as connection:
@@ -246,7 +246,7 @@ def test_the_administration_requires_an_administrator(reader: Service) -> None:
     assert reader.account("GET", "/admin/sites").json() == []
     reader.sign_in(ADMIN)
     found = reader.account("GET", "/admin/sites/SITE1/users").json()
-    assert {each["email"] for each in found} == {ADMIN, READER, OTHER}
+    assert {row["email"] for row in found} == {ADMIN, READER, OTHER}
     assert reader.account("GET", "/admin/sites/SITE2/users").status_code == 403
     assert reader.account("POST", "/admin/sites", {"SiteID": "SITE9"}).status_code == 403
     assert FOREIGN not in str(found)
@@ -296,9 +296,9 @@ def test_the_audit_trail_has_the_changes_of_a_user(reader: Service) -> None:
     body = {"present": PASSWORD, "wanted": wanted}
     assert reader.account("POST", "/password", body).status_code == 204
     with reader.database.read() as connection:
-        rows = [each.as_json() for each in trail.read_page(connection, trail.TrailQuery())]
+        rows = [event.as_json() for event in trail.read_page(connection, trail.TrailQuery())]
     (profile,) = [row for row in rows if row["action"] == "profile-update"]
-    (password,) = [each for each in rows if each["action"] == "password-update"]
+    (password,) = [row for row in rows if row["action"] == "password-update"]
     assert profile["after"] == changed
     assert set(profile["before"]) == {"name"}
     assert profile["before"] != profile["after"]
@@ -347,7 +347,7 @@ def test_guesses_from_many_addresses_leave_places_for_known_devices(service: Ser
 
     async def flood() -> list[object]:
         guesses = [hashing.run(release.wait, known=False) for _ in range(GUESSES)]
-        tasks = [asyncio.ensure_future(each) for each in guesses]
+        tasks = [asyncio.ensure_future(item) for item in guesses]
         await asyncio.sleep(0)  # each waits or is refused
         owner = asyncio.ensure_future(hashing.run(lambda: "owner"))
         await asyncio.sleep(0)
@@ -356,7 +356,7 @@ def test_guesses_from_many_addresses_leave_places_for_known_devices(service: Ser
 
     owner, *others = service.runner.run(flood())
     assert owner == "owner"
-    assert sum(isinstance(each, EngineError) for each in others) == GUESSES - (
+    assert sum(isinstance(other, EngineError) for other in others) == GUESSES - (
         THREADS + MAX_WAITING - RESERVED
     )
     assert hashing.computed - before <= MOST

@@ -16,7 +16,7 @@ def test_only_a_service_token_creates_sites(service: Service) -> None:
     assert made.status_code == 201
     assert made.json()["signDelay"] == 30
     assert service.post("admin/sites", body, "service").json()["code"] == "site_exists"
-    assert [each["SiteID"] for each in service.get("admin/sites").json()] == ["SITE1"]
+    assert [row["SiteID"] for row in service.get("admin/sites").json()] == ["SITE1"]
     assert len(service.get("admin/sites", "service").json()) == 3
 
 
@@ -32,7 +32,7 @@ def test_configured_groups_limit_preliminary_reads(service: Service) -> None:
     body["prelimTag"] = "Resident"
     assert service.post("report/prelim", body).status_code == 200
     found = service.get("admin/sites/SITE1/prelim-groups").json()
-    assert [(each["name"], each["tags"]) for each in found] == [("Night", ["Resident"])]
+    assert [(row["name"], row["tags"]) for row in found] == [("Night", ["Resident"])]
 
 
 def test_templates_are_numbered(service: Service) -> None:
@@ -44,7 +44,7 @@ def test_templates_are_numbered(service: Service) -> None:
         response = service.call("PUT", path, json={"name": name, "document": document})
         assert response.status_code == 200
     listed = service.get("admin/sites/SITE1/templates").json()
-    assert [(each["number"], each["name"]) for each in listed] == [(3, "Chest CT")]
+    assert [(row["number"], row["name"]) for row in listed] == [(3, "Chest CT")]
     bad = {"name": "Bad", "document": {"type": "html"}}
     assert service.call("PUT", path, json=bad).status_code == 400
     assert service.call("DELETE", path).status_code == 200
@@ -123,7 +123,7 @@ def test_images_are_re_encoded(service: Service) -> None:
         base64.b64decode(record["reportInfo"]["signedBy"]["signature"].partition(",")[2]),
     ]
     assert record["siteInfo"]["headerImgType"] == "image/png"
-    assert all(each.startswith(b"\x89PNG") and b"hidden" not in each for each in shown)
+    assert all(text.startswith(b"\x89PNG") and b"hidden" not in text for text in shown)
     large = uri(png((3000, 3000)))
     assert service.call("PUT", signature, json={"signature": large}).status_code == 400
     assert service.call("PATCH", SITE, json={"headerImg": None}).json()["headerImgType"] is None

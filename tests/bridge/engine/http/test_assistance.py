@@ -239,7 +239,7 @@ def test_other_requests_do_not_wait_for_a_costly_sr_file(service: Service) -> No
 
         costly = asyncio.ensure_future(send("costly", with_file(data)))
         others = [asyncio.ensure_future(send("other", launch_body())) for _ in range(3)]
-        assert {each.status_code for each in await asyncio.gather(*others)} == {200}
+        assert {task.status_code for task in await asyncio.gather(*others)} == {200}
         assert (await costly).status_code == 400
         return order
 

@@ -48,13 +48,13 @@ def test_every_read_is_recorded(service: Service) -> None:
     service.get("worklist", SiteID="SITE1")
     service.get("report/changes")
     found = events(service)
-    assert sorted(each["action"] for each in found) == [
+    assert sorted(row["action"] for row in found) == [
         *("changes", "content", "export", "export", "export", "launch"),
         *("prelim", "prelims", "status", "worklist"),
     ]
-    assert {each["reportId"] for each in found} == {report_id}
-    assert {each["userEmail"] for each in found} == {ADMIN}
-    assert all(each["tokenId"] and each["details"]["request"] for each in found)
+    assert {row["reportId"] for row in found} == {report_id}
+    assert {row["userEmail"] for row in found} == {ADMIN}
+    assert all(row["tokenId"] and row["details"]["request"] for row in found)
     assert events(service, action="content")[0]["details"]["client"]
 
 
@@ -151,7 +151,7 @@ def test_equal_refusals_are_merged() -> None:
     other = replace(once, details={"path": "/b", "request": "3"})
     read = AuditEvent("status", details={})
     found = merged([(1, once), (2, again), (3, other), (4, read), (5, read)])
-    assert [(at, each.details.get("count")) for at, each in found] == [
+    assert [(at, item.details.get("count")) for at, item in found] == [
         *((1, 2), (3, None)),
         *((4, None), (5, None)),
     ]
@@ -167,7 +167,7 @@ def test_refusals_with_different_targets_are_not_merged() -> None:
         replace(once, actor="m@x.test"),
         replace(once, source="10.0.0.9"),
     ]
-    assert [each for _, each in merged([(1, once), *((1, each) for each in others)])] == [
+    assert [other for _, other in merged([(1, once), *((1, item) for item in others)])] == [
         once,
         *others,
     ]
@@ -181,7 +181,7 @@ def test_a_change_is_recorded_once(service: Service) -> None:
         assert service.post("report/sign", ONE, headers=headers).status_code == 200
     assert service.post("report/sign", ONE).status_code == 500
     *kept, refusal = events(service)
-    assert [each["action"] for each in kept] == ["launch", "sign"]
+    assert [row["action"] for row in kept] == ["launch", "sign"]
     assert (refusal["action"], refusal["outcome"]) == ("sign", "refused")
     assert refusal["details"]["code"]
     assert refusal["actor"] == ADMIN
@@ -346,14 +346,14 @@ def test_administrative_changes_are_recorded(service: Service) -> None:
     assert (made["before"], made["after"]["user"]) == ({}, "new@site1.test")
     assert revoked["before"]["revokedAt"] is None
     assert revoked["after"]["revokedAt"]
-    for each in (made, revoked):
-        assert each["target"] == {"type": "token", "id": str(token["id"])}
-    for each in (site, user_, made, revoked):
-        assert (each["actor"], each["origin"], each["outcome"]) == (ADMIN, "api", "success")
-        assert each["source"]
-        assert each["node"]
-        assert each["tokenId"]
-        assert token["token"] not in json.dumps(each)
+    for row in (made, revoked):
+        assert row["target"] == {"type": "token", "id": str(token["id"])}
+    for row in (site, user_, made, revoked):
+        assert (row["actor"], row["origin"], row["outcome"]) == (ADMIN, "api", "success")
+        assert row["source"]
+        assert row["node"]
+        assert row["tokenId"]
+        assert token["token"] not in json.dumps(row)
 
 
 def test_releases_are_recorded(service: Service) -> None:
@@ -361,7 +361,7 @@ def test_releases_are_recorded(service: Service) -> None:
     service.launch()
     service.post("report/sign", {**ONE, "ignoreSignDelay": True})
     found = events(service)
-    assert [each["action"] for each in found] == ["launch", "release", "sign"]
+    assert [row["action"] for row in found] == ["launch", "release", "sign"]
     assert found[1]["details"]["kind"] == "final"
 
 
@@ -383,7 +383,7 @@ def test_the_audit_trail_contains_no_patient_data_and_no_secret(service: Service
         assert ENGINE_CHAIN.verify(connection).broken is None
         known = audit_queries.patients_of(connection, rows[0].reports)
     named = [AuditedPatient(*patient) for report in rows[0].reports for patient in known[report]]
-    written = json.dumps([each.as_json() for each in rows])
+    written = json.dumps([row.as_json() for row in rows])
     assert "canary" not in written.lower()
     assert "token=" not in written
     exported = [one for row in rows for one in audit_events(row.entry(), "http://e.test")]
@@ -442,7 +442,7 @@ def test_changes_of_templates_groups_codes_and_macros_are_recorded(service: Serv
     assert (found[1][3]["name"], found[2][3]) == ("Thorax", {})
     assert found[3][3] == {"tags": ["CT"], "members": [READER], "reviewers": None}
     assert found[5][3]["rows"] == 1
-    assert "Normal." not in json.dumps([each[2:] for each in found])
+    assert "Normal." not in json.dumps([row[2:] for row in found])
 
 
 def test_changes_of_preferences_and_own_macros_are_recorded(service: Service) -> None:

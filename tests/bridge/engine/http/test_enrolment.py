@@ -116,14 +116,14 @@ def test_concurrent_uses_of_a_link_set_one_password(service: Service) -> None:
 
     async def all_at_once() -> list[httpx.Response]:
         posts = (
-            service.http.post("/reporting/enrol", data=form_of(link, each), headers=OURS)
-            for each in wanted
+            service.http.post("/reporting/enrol", data=form_of(link, item), headers=OURS)
+            for item in wanted
         )
         return list(await asyncio.gather(*posts))
 
     responses = service.runner.run(all_at_once())
     assert sorted(response.status_code for response in responses) == [303, 410, 410, 410, 410]
-    winners = [each for each in wanted if service.sign_in(password=each).status_code == 303]
+    winners = [item for item in wanted if service.sign_in(password=item).status_code == 303]
     assert len(winners) == 1
 
 
@@ -322,8 +322,8 @@ def test_disabling_an_account_ends_its_access(service: Service) -> None:
     assert service.account("GET", "").status_code == 401
     assert page("report").status_code == 401
     assert service.launch(OTHER).status_code == 401
-    for each in (link, own):
-        response = service.open(each)
+    for item in (link, own):
+        response = service.open(item)
         assert "mode" not in response.text or boot(response)["mode"] != "report"
     assert service.sign_in(OTHER).status_code == 401
     named = service.launch(ADMIN, accession="A3", userInfo=user(OTHER, "Other"))

@@ -78,7 +78,7 @@ def test_cursors_of_older_releases_are_accepted(service: Service) -> None:
 
     rest = changes(service, numbers[0]).json()
 
-    assert [each["cursor"] for each in rest["changes"]] == numbers[1:]
+    assert [change["cursor"] for change in rest["changes"]] == numbers[1:]
     assert rest["cursor"] == page["cursor"] > numbers[-1]
     assert changes(service, numbers[-1]).json() == {"changes": [], "cursor": numbers[-1]}
 
@@ -226,7 +226,7 @@ def sent(response: Response) -> tuple[dict[str, str], list[bytes]]:
     scope = {"type": "http", "method": "GET", "asgi": {"spec_version": "2.4"}}
     asyncio.run(response(scope, receive, send))
     headers = {name.decode(): value.decode() for name, value in messages[0]["headers"]}
-    bodies = [bytes(each["body"]) for each in messages[1:] if each["body"]]
+    bodies = [bytes(row["body"]) for row in messages[1:] if row["body"]]
     assert all(len(body) <= 8 * CHUNK for body in bodies)
     return headers, bodies
 
@@ -294,8 +294,8 @@ def test_released_texts_equal_the_export(service: Service) -> None:
     final, addendum = releases(service, texts="true")
     export = service.post("report/export/json", ONE).json()
     assert len(export["addendumInfo"]) == 1
-    for each in (export["reportInfo"], *export["addendumInfo"]):
-        del each["signedBy"]["signature"]
+    for row in (export["reportInfo"], *export["addendumInfo"]):
+        del row["signedBy"]["signature"]
     assert final["text"] == addendum["text"]
     assert final["text"] == {name: export[name] for name in ("reportInfo", "addendumInfo")}
     assert "Heart & vessels" in final["text"]["reportInfo"]["content"]
@@ -314,9 +314,9 @@ def test_each_report_of_a_page_has_its_own_addenda(service: Service) -> None:
         assert service.post("report/addendum/sign", now).status_code == 200
     found = releases(service, texts="true")
     assert len(found) == 4
-    for each in found:
-        (addendum,) = each["text"]["addendumInfo"]
-        assert addendum["content"] == f"More about {each['orders'][0]['Accession']}."
+    for row in found:
+        (addendum,) = row["text"]["addendumInfo"]
+        assert addendum["content"] == f"More about {row['orders'][0]['Accession']}."
 
 
 def test_a_draft_addendum_is_not_sent(service: Service) -> None:
@@ -407,7 +407,7 @@ def test_texts_of_status_records_are_recorded_as_exports(service: Service, who: 
     records(service, "A1", "A2", who=who, texts=True)
     service.runner.run(service.application.state.engine.audit_buffer.flush())
     events = service.get("admin/sites/SITE1/audit", after=0, limit=1000).json()["events"]
-    (event,) = [each for each in events if each["action"] == "export"]
+    (event,) = [row for row in events if row["action"] == "export"]
     assert event["reportId"] == records(service)[0]["reportId"]
 
 
@@ -417,7 +417,7 @@ def test_texts_of_status_records_count_as_exports(service: Service) -> None:
     engine = service.application.state.engine
     engine.settings = EngineSettings(engine.settings.link_keys, rates=RateLimits(exports=Quota(1)))
     found = [records(service, who=ADMIN, texts=True)[0] for _ in range(2)]
-    assert ["text" in each for each in found] == [True, False]
+    assert ["text" in item for item in found] == [True, False]
     orders = [identity(f"A{number}") for number in range(101)]
     response = service.post("report/status", {"clinicalInfo": orders, "texts": True}, "service")
     assert (response.status_code, response.json()["code"]) == (400, "too_many_orders")
@@ -440,7 +440,7 @@ def test_the_texts_of_a_response_are_limited(
     assert service.post("report/addendum/sign", body).status_code == 200
     monkeypatch.setattr(released_texts, "MAX_CHARACTERS", len("Clear.Nodule.Normal"))
     feed = releases(service, who, texts="true")
-    assert ["text" in each for each in feed] == [True, False, True, False]
+    assert ["text" in item for item in feed] == [True, False, True, False]
     found = records(service, "A1", "A2", "A3", who=who, texts=True)
-    assert [each["text"] is not None for each in found] == [True, False, True]
+    assert [row["text"] is not None for row in found] == [True, False, True]
     assert records(service, "A2", who=who, texts=True)[0]["text"] is not None

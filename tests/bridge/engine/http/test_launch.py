@@ -125,7 +125,7 @@ def test_a_batch_returns_one_result_per_launch(service: Service, more: int) -> N
     ]
     response = service.post("report/launch/clinical/batch", batch, "service")
     assert response.status_code == 200
-    found = [(each["status"], each.get("code", "")) for each in response.json()]
+    found = [(row["status"], row.get("code", "")) for row in response.json()]
     assert found == [
         ("PreLaunch", ""),
         (409, "patient_name_mismatch"),
@@ -188,7 +188,7 @@ def test_every_missing_tag_is_reported(service: Service) -> None:
     one = launch_body(mrn="")
     assert places(one) == {"/clinicalInfo/PatientMRN"}
     (problem,) = service.post("report/launch/clinical/batch", [{"clinicalInfo": {}}]).json()
-    assert both < {each["pointer"] for each in problem["errors"]}
+    assert both < {error["pointer"] for error in problem["errors"]}
 
 
 @pytest.mark.parametrize("hidden", ["\n", "\r\n", "\t", "\u202e", "\u2066", "\u200b", "\ufeff"])
@@ -302,7 +302,7 @@ def test_a_session_link_lives_five_minutes(service: Service) -> None:
 def test_init_registers_the_user_and_creates_no_report(service: Service) -> None:
     """Rule 3: an unknown UserEmail is registered on the site; no report is created."""
     assert service.post("report/init", body()).status_code == 200
-    emails = [each["email"] for each in service.get("admin/sites/SITE1/users").json()]
+    emails = [row["email"] for row in service.get("admin/sites/SITE1/users").json()]
     assert "new@site1.test" in emails
     assert service.get("worklist", SiteID="SITE1").json()["items"] == []
 
@@ -481,5 +481,7 @@ def test_another_birth_date_is_another_person(service: Service) -> None:
         assert service.post("patient/unmerge", MERGE).status_code == 200
     assert launched(service, "A3", "OLD", "19610607") == 200
     rows = service.get("worklist", SiteID="SITE1").json()["items"]
-    found = {each["Accession"]: each["PatientMRN"] for row in rows for each in row["clinicalInfo"]}
+    found = {
+        listed["Accession"]: listed["PatientMRN"] for row in rows for listed in row["clinicalInfo"]
+    }
     assert found == {"A1": "KEPT", "A2": "KEPT", "A3": "OLD"}

@@ -62,7 +62,7 @@ def test_a_refused_launch_does_not_affect_others(service: Service) -> None:
     assert [event["event"] for event in events] == ["report_created"] * 4
     service.runner.run(service.application.state.engine.audit_buffer.flush())
     trail = service.get("admin/sites/SITE1/audit", limit=100).json()["events"]
-    assert Counter(each["action"] for each in trail)["launch"] == 4
+    assert Counter(event["action"] for event in trail)["launch"] == 4
 
 
 def test_a_batch_with_a_refused_launch_is_repeated_one_by_one(service: Service) -> None:
@@ -80,7 +80,7 @@ def test_a_batch_with_a_refused_launch_is_repeated_one_by_one(service: Service) 
     events = service.get("report/changes").json()["changes"]
     assert [event["event"] for event in events] == ["order_registered", "report_created"]
     trail = service.get("admin/sites/SITE1/audit", limit=100).json()["events"]
-    assert Counter(each["action"] for each in trail)["launch"] == 3
+    assert Counter(event["action"] for event in trail)["launch"] == 3
 
 
 def test_each_launch_gets_its_own_response(service: Service) -> None:
@@ -96,12 +96,12 @@ def test_each_launch_gets_its_own_response(service: Service) -> None:
         launch_body("E4", userInfo=user(OTHER)),
     ]
     tokens = (ADMIN, ADMIN, ADMIN, ADMIN, ADMIN, FOREIGN, ADMIN, ADMIN)
-    responses = [each.json() for each in launch(service, *bodies, tokens=tokens)]
-    owners = [each["owner"].get("email") for each in responses]
+    responses = [answer.json() for answer in launch(service, *bodies, tokens=tokens)]
+    owners = [row["owner"].get("email") for row in responses]
     assert owners == [READER, None, OTHER, None, READER, FOREIGN, OTHER, OTHER]
     assert responses[0]["reportId"] == responses[4]["reportId"]
     assert responses[1]["reportId"] is None
-    assert len({each["reportLink"] for each in responses}) == len(bodies)
+    assert len({row["reportLink"] for row in responses}) == len(bodies)
     for body, response in zip(bodies, responses, strict=True):
         if body["clinicalInfo"]["SiteID"] == "SITE1" and response["reportId"]:
             record = service.status(
@@ -141,7 +141,7 @@ def registered(service: Service, *bodies: Any, who: str = ADMIN) -> list[str]:
 
 def accessions(service: Service, accession: str) -> list[str]:
     """Return the orders of an order's report, the anchor first."""
-    return [each["Accession"] for each in service.status(accession)["clinicalInfo"]]
+    return [listed["Accession"] for listed in service.status(accession)["clinicalInfo"]]
 
 
 def test_new_orders_of_a_link_group_share_one_report(service: Service) -> None:
@@ -159,11 +159,13 @@ def test_new_orders_of_a_link_group_share_one_report(service: Service) -> None:
     changes = service.get("report/changes").json()["changes"]
     events = [change["event"] for change in changes if change["reportId"] == found[0]]
     assert events == ["order_registered", "orders_linked"]
-    orders = [[one["Accession"] for one in each["orders"]] for each in changes]
+    orders = [[one["Accession"] for one in change["orders"]] for change in changes]
     assert orders == [["A1", "A2"], ["A1", "A2"], ["B1"], ["C1"], ["C2"]]
     assert changes[1]["removed"] == []
     trail = service.get("admin/sites/SITE1/audit", limit=100).json()["events"]
-    named = [each["details"].get("linkGroup", "") for each in trail if each["action"] == "launch"]
+    named = [
+        event["details"].get("linkGroup", "") for event in trail if event["action"] == "launch"
+    ]
     assert sorted(named) == ["", "", "7.0", "7.0", "7.1"]
 
 
@@ -175,7 +177,7 @@ def test_a_link_group_never_joins_patients_or_requests(service: Service) -> None
     )
     later = registered(service, registering("A2", **group), registering("C1", mrn="P3"))[0]
     singles = [registering(f"S{number}", **group) for number in range(3)]
-    alone = [each.json()["reportId"] for each in launch(service, *singles)]
+    alone = [response.json()["reportId"] for response in launch(service, *singles)]
     assert len({one, other, later, *alone}) == 6
 
 
@@ -184,7 +186,7 @@ def test_a_link_group_does_not_move_known_orders(service: Service) -> None:
     before = registered(service, registering("A1"), registering("B1"))[0]
     group = {"group": "7.0"}
     again, new, also = registered(
-        service, *(registering(each, **group) for each in ("A1", "A2", "A3"))
+        service, *(registering(accession, **group) for accession in ("A1", "A2", "A3"))
     )
     assert again == before
     assert new == also != before

@@ -291,7 +291,9 @@ def test_every_language_has_every_notice() -> None:
     """Every one of the 17 languages has its own texts."""
     for code, own in CATALOGUE.items():
         assert set(own) == set(NoticeKey), code
-        assert all(set(each) == {"title", "text"} and all(each.values()) for each in own.values())
+        assert all(
+            set(value) == {"title", "text"} and all(value.values()) for value in own.values()
+        )
     for which in NoticeKey:
         english = notice_text(which, "en-US")
         for code in LANGUAGES:

@@ -369,15 +369,15 @@ async def events(page: Page) -> httpx.Response:
 
 
 @pytest.mark.parametrize(
-    ("total", "each", "status", "code"),
+    ("total", "per_caller", "status", "code"),
     [(10, 2, 429, "too_many_waiting"), (2, 10, 503, "overloaded")],
 )
 def test_streams_are_limited(
-    service: Service, page: Page, total: int, each: int, status: int, code: str
+    service: Service, page: Page, total: int, per_caller: int, status: int, code: str
 ) -> None:
     """A request above the limit gets Retry-After; an ended one frees its place."""
     engine = service.application.state.engine
-    engine.streams = WaitingRequests(total, each)
+    engine.streams = WaitingRequests(total, per_caller)
 
     async def scenario() -> None:
         async with AsyncExitStack() as open_streams:
@@ -399,12 +399,12 @@ def test_concurrent_streams_are_limited(service: Service, page: Page) -> None:
 
     async def scenario() -> None:
         listeners = [Listener(page) for _ in range(12)]
-        tasks = [asyncio.ensure_future(each.listen()) for each in listeners]
+        tasks = [asyncio.ensure_future(item.listen()) for item in listeners]
         await eventually_async(lambda: sum(task.done() for task in tasks) >= 10)
-        for each in listeners:
-            each.leave()
+        for item in listeners:
+            item.leave()
         await asyncio.gather(*tasks)
-        assert {each.status for each in listeners} <= {200, 429}
+        assert {item.status for item in listeners} <= {200, 429}
         async with listening(page) as listener:
             assert listener.status == 200
 
@@ -425,14 +425,14 @@ def test_long_polls_are_limited_per_token(service: Service) -> None:
         waiting = [asyncio.ensure_future(poll(ADMIN)) for _ in range(3)]
         async with asyncio.timeout(PATIENCE):
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        (refused,) = [each.result() for each in done]
+        (refused,) = [task.result() for task in done]
         assert (refused.status_code, refused.json()["code"]) == (429, "too_many_waiting")
         others = [asyncio.ensure_future(poll(who)) for who in ["service"] * 3]
         done, _ = await asyncio.wait(others, timeout=0.2)
         assert not done
         engine.stopping = True
         engine.work.changed.notify()
-        rest = [each for each in (*waiting, *others) if not each.done()]
+        rest = [other for other in (*waiting, *others) if not other.done()]
         responses = await asyncio.gather(*rest)
         assert [response.status_code for response in responses] == [200] * 5
 

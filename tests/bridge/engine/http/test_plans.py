@@ -34,7 +34,7 @@ def launch(service: Service) -> None:
     for body in bodies * 2:
         assert service.post("report/launch/clinical", body).status_code == 200
     response = service.post("report/launch/clinical/batch", bodies)
-    assert [each["reportStatus"] for each in response.json()] == ["Draft", None, "Ordered"]
+    assert [row["reportStatus"] for row in response.json()] == ["Draft", None, "Ordered"]
 
 
 def open_link(service: Service) -> None:

@@ -101,8 +101,8 @@ def test_priors_are_earlier_signed_reports_of_the_patient(service: Service) -> N
 
     found = page("priors").json()["priors"]
 
-    assert [each["accessions"] for each in found] == [["OLD-CT"], ["NEW-XR"]]
-    assert [each["date"] for each in found] == ["2024-01-01", "2025-01-01"]
+    assert [row["accessions"] for row in found] == [["OLD-CT"], ["NEW-XR"]]
+    assert [row["date"] for row in found] == ["2024-01-01", "2025-01-01"]
     prior = page(f"priors/{found[0]['reportId']}").json()
     assert prior["document"]["content"][0]["content"][0]["text"] == "Nodule 4 mm."
     own = page("report").json()["reportId"]
@@ -118,7 +118,7 @@ def test_only_the_page_of_a_report_gets_its_key_images(service: Service) -> None
     }
     page = service.open_report(keyImages=[image])
     listed = page("files").json()["files"]
-    assert [(each["kind"], each["name"], each["width"]) for each in listed] == [
+    assert [(row["kind"], row["name"], row["width"]) for row in listed] == [
         ("keyImage", "key.png", 4)
     ]
     response = page(f"files/{listed[0]['id']}")
@@ -154,7 +154,7 @@ def test_the_site_configures_the_signing_checks(service: Service) -> None:
     page = service.open_report(tags={"StudyDescription": "XR KNEE LEFT", "PatientSex": "M"})
     version = page.save("Right knee [which]. Uterus.")
     found = page("checks").json()["findings"]
-    assert [(each["check"], each["behaviour"]) for each in found] == [
+    assert [(row["check"], row["behaviour"]) for row in found] == [
         ("openBracket", "alert"),
         ("laterality", "alert"),
         ("sexMismatch", "alert"),
@@ -165,7 +165,7 @@ def test_the_site_configures_the_signing_checks(service: Service) -> None:
     )
     assert response.status_code == 200, response.text
     found = page("checks").json()["findings"]
-    assert [(each["check"], each["behaviour"]) for each in found] == [
+    assert [(row["check"], row["behaviour"]) for row in found] == [
         ("openBracket", "alert"),
         ("laterality", "prohibit"),
     ]
@@ -277,8 +277,8 @@ def own(page: Page, method: str, trigger: str, body: Any = None) -> int:
 def triggers(page: Page) -> list[tuple[str, str, bool]]:
     """Return the macros of a page: trigger, text, the user's own."""
     return [
-        (each["trigger"], each["document"]["content"][0]["content"][0]["text"], each["own"])
-        for each in page("macros").json()["macros"]
+        (macro["trigger"], macro["document"]["content"][0]["content"][0]["text"], macro["own"])
+        for macro in page("macros").json()["macros"]
     ]
 
 
@@ -295,7 +295,7 @@ def test_macros_of_the_site_and_of_the_user(service: Service) -> None:
     assert own(page, "DELETE", ".nl") == 204
     assert own(page, "DELETE", ".nl") == 404
     assert triggers(page) == [(".nl", "Normal lungs.", False)]
-    assert [each["trigger"] for each in service.call("GET", MACROS).json()] == [".nl"]
+    assert [macro["trigger"] for macro in service.call("GET", MACROS).json()] == [".nl"]
     assert service.call("DELETE", f"{MACROS}/.nl").status_code == 200
     assert triggers(page) == []
 
@@ -345,7 +345,7 @@ def test_a_template_is_listed_mapped_and_saved_with_its_number(service: Service)
     body = {"name": "Chest", "document": template}
     assert service.call("PUT", address, ADMIN, json=body).status_code == 200
     page = service.open_report()
-    assert [each["number"] for each in page("templates").json()["templates"]] == [3]
+    assert [row["number"] for row in page("templates").json()["templates"]] == [3]
     mapped = page("templates/3/map", {"findings": "Nodule in the left lung."}).json()
     lungs = mapped["document"]["content"][0]["content"]
     assert lungs[0] == {"type": "text", "text": "Lungs: "}

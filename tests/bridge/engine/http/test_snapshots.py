@@ -26,7 +26,7 @@ _SECRET = re.compile(r"[0-9a-f]{32}|[A-Za-z0-9_+/-]{43}=?")
 
 def settled(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: settled(each) for name, each in value.items()}
+        return {name: settled(item) for name, item in value.items()}
     if isinstance(value, list):
         return [settled(item) for item in value]
     if isinstance(value, str) and _SECRET.fullmatch(value):
@@ -87,7 +87,7 @@ def test_responses_of_the_account_api(signed_in: Service, name: str, path: str) 
 def test_the_list_of_tokens(signed_in: Service) -> None:
     signed_in.account("POST", "/tokens", {"label": "Viewer", "expiresDays": 90})
     found = signed_in.account("GET", "/tokens").json()
-    check("tokens", [each for each in found if each["label"] == "Viewer"])
+    check("tokens", [row for row in found if row["label"] == "Viewer"])
 
 
 def test_the_start_of_a_report_page(service: Service) -> None:
@@ -123,7 +123,7 @@ def tidy(value: Any, ids: dict[str, str]) -> Any:
         return [tidy(item, ids) for item in value]
     if not isinstance(value, dict):
         return value
-    tidied = {name: "" if name in SECRETS else tidy(each, ids) for name, each in value.items()}
+    tidied = {name: "" if name in SECRETS else tidy(item, ids) for name, item in value.items()}
     if "reportId" in tidied:
         tidied["reportId"] = ids.setdefault(tidied["reportId"], f"report-{len(ids) + 1}")
     return tidied

@@ -148,7 +148,7 @@ def test_only_the_newest_window_of_the_user_gets_the_request(service: Service, p
             assert await launch(service, "B1", **someone) == []
             assert await launch(service, "A2") == ["sync_pending"]
             assert (await new.next("follow"))["accession"] == "A2"
-            kinds = [kind for each in (old, frame) for kind, _, _ in each.all]
+            kinds = [kind for item in (old, frame) for kind, _, _ in item.all]
             assert "follow" not in kinds
 
     service.runner.run(scenario())
@@ -180,7 +180,7 @@ def test_observed_hosts_are_listed_for_administrators(service: Service) -> None:
     service.open(link, headers=framed)
     service.open(link)
     hosts = service.get("admin/sites/SITE1/observed-hosts")
-    assert [(each["origin"], each["configured"]) for each in hosts.json()] == [
+    assert [(host["origin"], host["configured"]) for host in hosts.json()] == [
         ("https://viewer.example", False)
     ]
     assert service.get("admin/sites/SITE1/observed-hosts", READER).status_code == 403

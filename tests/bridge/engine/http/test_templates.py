@@ -118,7 +118,7 @@ def test_billing_codes_follow_the_code_map_of_the_site(templated: Service) -> No
     assert page("billing").json() == {"billingCode": None}
     made = page("billing", {}).json()["billingCode"]
     assert made["cpt"] == {"Code": "71260", "Description": "CT thorax with contrast"}
-    assert [each["Code"] for each in made["icd10"]] == ["J90", "R05"]
+    assert [row["Code"] for row in made["icd10"]] == ["J90", "R05"]
     assert page("billing").json()["billingCode"] == made
 
 
@@ -152,7 +152,7 @@ def test_a_share_is_read_only(service: Service) -> None:
     assert shown.headers["cache-control"] == "no-store"
     assert "set-cookie" not in shown.headers
     listed = page("shares").json()["shares"]
-    assert [each["id"] for each in listed] == [share["id"]]
+    assert [row["id"] for row in listed] == [share["id"]]
     assert "link" not in listed[0]
     assert page(f"shares/{share['id']}/revoke", {}).status_code == 200
     assert page(f"shares/{share['id'] + 1}/revoke", {}).status_code == 404

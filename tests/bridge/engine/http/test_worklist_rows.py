@@ -166,7 +166,7 @@ def test_the_feed_shows_a_release_when_it_is_due(service: Service) -> None:
     engine = service.application.state.engine
     page = service.get("report/changes").json()
     assert [change["event"] for change in page["changes"]] == ["report_created", "report_signed"]
-    assert all(each["release"] is None for each in page["changes"])
+    assert all(change["release"] is None for change in page["changes"])
 
     async def due() -> Any:
         await engine.start()
@@ -176,7 +176,7 @@ def test_the_feed_shows_a_release_when_it_is_due(service: Service) -> None:
         return await service.http.get(path, headers=headers)
 
     changes = service.runner.run(due()).json()["changes"]
-    assert [(each["event"], each["release"]) for each in changes] == [
+    assert [(change["event"], change["release"]) for change in changes] == [
         ("report_finalized", {"kind": "final", "sequence": 1})
     ]
 

@@ -104,7 +104,7 @@ def test_a_failed_use_case_does_not_affect_others(
         order("E"),
     ]
     a, b, c, d, broken, e = together(executor, *uses)
-    assert all(isinstance(each, str) for each in (a, c, e))
+    assert all(isinstance(item, str) for item in (a, c, e))
     assert isinstance(b, EngineError)
     assert isinstance(d, BrokenError)
     assert isinstance(broken, Exception)
@@ -160,7 +160,7 @@ def test_an_invalid_audit_event_fails_only_its_use_case(
         return noting if name == invalid else order(name)
 
     outcomes = together(executor, *(use(f"A{number}") for number in range(5)))
-    failed = [f"A{n}" for n, each in enumerate(outcomes) if isinstance(each, Exception)]
+    failed = [f"A{n}" for n, outcome in enumerate(outcomes) if isinstance(outcome, Exception)]
     assert failed == [invalid]
     assert (
         sorted(feed_of(harness))

@@ -41,7 +41,7 @@ LISTS = st.recursive(
     lambda lists: st.builds(
         ListBlock,
         st.lists(
-            st.tuples(INLINES, st.lists(lists, max_size=2)).map(lambda each: (*each[0], *each[1])),
+            st.tuples(INLINES, st.lists(lists, max_size=2)).map(lambda row: (*row[0], *row[1])),
             max_size=3,
         ).map(tuple),
         st.booleans(),
@@ -242,6 +242,6 @@ def test_any_text_is_a_document_that_can_be_stored(text: str) -> None:
 def test_a_long_list() -> None:
     """Consecutive lines of one kind are one list of any length."""
     document = from_outline("- a\n" * 150_000 + "1. b\n2. c\n- d")
-    assert [len(each.items) for each in document.content if isinstance(each, ListBlock)] == [
+    assert [len(block.items) for block in document.content if isinstance(block, ListBlock)] == [
         *(150_000, 2, 1)
     ]

@@ -87,12 +87,12 @@ def test_a_finding_without_known_anatomy_is_inserted_in_the_findings_section() -
 def test_inserted_text_is_marked_as_suggested() -> None:
     document = apply_template(CHEST, "Contrast: none\nCardiomegaly.")
     inlines = [
-        each for block in document.content if isinstance(block, Paragraph) for each in block.content
+        item for block in document.content if isinstance(block, Paragraph) for item in block.content
     ]
     marked = [
         inline for inline in inlines if isinstance(inline, Text) and Mark.SUGGESTED in inline.marks
     ]
-    assert [each.text for each in marked] == ["none", "Cardiomegaly."]
+    assert [item.text for item in marked] == ["none", "Cardiomegaly."]
 
 
 @given(st.text(max_size=400))
@@ -131,14 +131,16 @@ def test_fields_of_one_name_are_filled_in_turn() -> None:
 
 def test_the_cost_does_not_grow_with_lines_times_template() -> None:
     """2,000 findings and 1,000 sections: the number of calls grows with their sum."""
-    fields = tuple(BracketField(f"f{each}") for each in range(1000))
+    fields = tuple(BracketField(f"f{number}") for number in range(1000))
     blocks = [
         part
         for number in range(1000)
         for part in (Heading(f"part {number}"), Paragraph((Text("-"),)))
     ]
     template = Document((*blocks, Paragraph(fields)))
-    lines = [f"new {each}: x" for each in range(1000)] + [f"f{each}: y" for each in range(1000)]
+    lines = [f"new {number}: x" for number in range(1000)] + [
+        f"f{number}: y" for number in range(1000)
+    ]
     text, calls = counted(lambda: plain_text(apply_template(template, "\n".join(lines))))
     assert text.count("new ") == 1000
     assert text.count("y") == 1000

@@ -161,7 +161,7 @@ def test_only_affirmed_phrases_have_codes() -> None:
     reason = {"ReasonForExam": "Cough, r/o pneumonia"}
 
     def codes(content: str) -> list[str]:
-        return [each["Code"] for each in derive_codes(rows, [reason], content)["icd10"]]
+        return [code["Code"] for code in derive_codes(rows, [reason], content)["icd10"]]
 
     assert codes("Pneumonia is ruled out. Nodule: none") == ["R05.9"]
     assert codes("Nodule without pneumonia.") == ["R91.1", "R05.9"]
@@ -181,7 +181,7 @@ def phrase(match: str, code: str) -> CodeRow:
 def codes(rows: list[CodeRow], content: str) -> list[str]:
     """Return the ICD-10 codes of a report."""
     return [
-        each["Code"] for each in derive_codes(rows, [{"ReasonForExam": "Cough"}], content)["icd10"]
+        code["Code"] for code in derive_codes(rows, [{"ReasonForExam": "Cough"}], content)["icd10"]
     ]
 
 

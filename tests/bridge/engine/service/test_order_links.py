@@ -53,7 +53,7 @@ def test_a_report_has_at_most_a_hundred_orders(harness: ServiceHarness) -> None:
         OrderInput("M1", f"A{number}", tags=PATIENT) for number in range(MAX_REPORT_ORDERS + 1)
     ]
     harness.do(register_many, SITE, inputs)
-    *most, last = [harness.identity(each.accession) for each in inputs]
+    *most, last = [harness.identity(item.accession) for item in inputs]
     assert len(harness.do(link_orders, most)[0].orders) == MAX_REPORT_ORDERS
     assert refused(harness, most[0], last) == ("group_too_large", "/clinicalInfo")
     assert len(harness.do(link_orders, most[:2])[0].orders) == MAX_REPORT_ORDERS

@@ -111,7 +111,7 @@ def test_an_administrator_acts_in_the_own_name(harness: ServiceHarness) -> None:
     """The page signs and reads in the name of its user, who may be another than the owner."""
     admin = Editor(harness.admin, SiteRole.ADMINISTRATOR, "a")
     order, other = harness.draft("A1"), harness.draft("A2")
-    report_id, other_id = (harness.record(each).report_id for each in (order, other))
+    report_id, other_id = (harness.record(item).report_id for item in (order, other))
     harness.do(page_actions.prelim, admin, report_id, 1, "Night", "CT")
     harness.do(page_actions.sign, admin, other_id, 1)
 
@@ -276,10 +276,10 @@ def test_a_share_ends_when_the_site_requires_it(harness: ServiceHarness) -> None
 def test_a_share_is_revoked_at_its_own_report(harness: ServiceHarness) -> None:
     """The key of another report's share is unknown, and that share stays valid."""
     ann = Editor(harness.ann, SiteRole.USER, "s")
-    one, other = (harness.record(harness.draft(each)).report_id for each in ("A1", "A2"))
+    one, other = (harness.record(harness.draft(accession)).report_id for accession in ("A1", "A2"))
     made = harness.do(shares.create_share, ann, one, bytes, None)
 
     with refused(ErrorCode.NOT_FOUND):
         harness.do(shares.revoke, ann, other, made.pk)
 
-    assert [each["id"] for each in harness.do(shares.list_shares, ann, one)] == [made.pk]
+    assert [share["id"] for share in harness.do(shares.list_shares, ann, one)] == [made.pk]

@@ -226,7 +226,7 @@ def test_concurrent_changes_of_code_maps_and_macros(harness: ServiceHarness) -> 
 
     with harness.database.read() as connection:
         assert [row.code for row in code_map(connection, SITE)] == ["71046"]
-        assert [each["name"] for each in macros_of(connection, SITE, None)] == ["71046"]
+        assert [macro["name"] for macro in macros_of(connection, SITE, None)] == ["71046"]
 
 
 def test_a_merge_waits_for_a_report_that_is_being_opened(harness: ServiceHarness) -> None:

@@ -35,8 +35,8 @@ def test_update_changes_all_orders_of_the_patient(harness: ServiceHarness) -> No
 
     with harness.work() as work:
         names = {
-            each.accession: lock_report(work, each).order.tags["PatientName"]
-            for each in (signed, ordered, other)
+            report.accession: lock_report(work, report).order.tags["PatientName"]
+            for report in (signed, ordered, other)
         }
         assert names == {"A1": "EXAMPLE^ADA^B", "A2": "EXAMPLE^ADA^B", "A3": "EXAMPLE^ADA"}
         assert lock_report(work, signed).report.content_hash == fingerprint
@@ -242,8 +242,8 @@ def test_a_deletion_of_an_order_without_report_revokes_the_links(
     harness: ServiceHarness, mrn: str
 ) -> None:
     """Links of an order without report are revoked under all identifiers, and only once."""
-    for each in ("M1", "OLD"):
-        issue_link(harness, each, harness.identity("A1", each))
+    for accession in ("M1", "OLD"):
+        issue_link(harness, accession, harness.identity("A1", accession))
     harness.do(merge_patients, SITE, "M1", "OLD")
     first = harness.now
 

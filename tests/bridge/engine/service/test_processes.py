@@ -31,11 +31,11 @@ def test_a_reader_of_the_feed_gets_every_change(harness: ServiceHarness, databas
         running: list[Future[int]] = [
             pool.submit(register_all, database_url, prefix, 60) for prefix in "BC"
         ]
-        while not all(each.done() for each in running):
+        while not all(task.done() for task in running):
             cursors += _read_next(harness, cursors)
     cursors += _read_next(harness, cursors)
 
-    assert sum(each.result() for each in running) == len(cursors) == len(set(cursors))
+    assert sum(task.result() for task in running) == len(cursors) == len(set(cursors))
 
 
 def _read_next(harness: ServiceHarness, cursors: list[int]) -> list[int]:

@@ -67,7 +67,7 @@ def test_two_links_of_one_order(harness: ServiceHarness) -> None:
         )
 
         assert outcome["ok"] == 1
-        groups = [len(harness.record(each).orders) for each in (one, two)]
+        groups = [len(harness.record(item).orders) for item in (one, two)]
         assert sorted(groups) == [1, 2]
 
 

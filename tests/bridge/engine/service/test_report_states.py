@@ -75,7 +75,7 @@ def test_registering_many_keeps_their_order(harness: ServiceHarness) -> None:
 
     done = harness.do(register_many, SITE, batch)
 
-    assert [each.outcome for each in done] == ["created", "updated", "updated", "created"]
+    assert [task.outcome for task in done] == ["created", "updated", "updated", "created"]
     assert done[0].report_id == done[2].report_id
     with harness.work() as work:
         assert lock_report(work, harness.identity("A1")).order.tags["Modality"] == "MR"

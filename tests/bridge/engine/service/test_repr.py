@@ -32,4 +32,4 @@ def test_representations_hide_values(harness: ServiceHarness) -> None:
         ),
     ]
 
-    assert not [each for each in shown if CANARY in each]
+    assert not [item for item in shown if CANARY in item]

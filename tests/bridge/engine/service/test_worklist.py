@@ -176,7 +176,7 @@ def test_changes_that_were_not_read_are_not_pruned(harness: ServiceHarness) -> N
     cursors = [change["cursor"] for change in harness.changes()]
     with harness.database.write() as connection:
         assert change_feed.prune_changes(connection, harness.now + 1, 10, cursors[1]) == 2
-    assert [each["cursor"] for each in harness.changes()] == cursors[2:]
+    assert [change["cursor"] for change in harness.changes()] == cursors[2:]
 
 
 def test_a_search_finds_the_orders_that_a_merge_moved(harness: ServiceHarness) -> None:
@@ -304,8 +304,8 @@ def test_reports_of_another_site_are_no_priors(harness: ServiceHarness) -> None:
         work.session.add(foreign)
         foreign_id = foreign.report_id
 
-    report_id, prior_id = (harness.record(each).report_id for each in (present, prior))
-    assert [each["reportId"] for each in harness.do(list_priors, ann, report_id)] == [prior_id]
+    report_id, prior_id = (harness.record(item).report_id for item in (present, prior))
+    assert [row["reportId"] for row in harness.do(list_priors, ann, report_id)] == [prior_id]
     with refused(ErrorCode.REPORT_NOT_FOUND):
         harness.do(read_prior, ann, report_id, foreign_id)
 
@@ -319,7 +319,7 @@ def test_only_the_newest_reports_are_examined(
     orders = [harness.draft(f"A{number}") for number in range(4)]
     for order in orders[1:]:
         harness.do(sign, order)
-    present, *earlier = (harness.record(each).report_id for each in orders)
-    listed = {each["reportId"] for each in harness.do(list_priors, ann, present)}
+    present, *earlier = (harness.record(item).report_id for item in orders)
+    listed = {prior["reportId"] for prior in harness.do(list_priors, ann, present)}
     assert listed == set(earlier[1:])
     assert harness.do(read_prior, ann, present, earlier[0])["document"]

@@ -17,7 +17,7 @@ async def listed(hospital: Hospital, tag: str = "PatientName") -> dict[str, Any]
     assert not hospital.rows("SELECT id FROM message WHERE state = 'parked'")
     rows = (await hospital.client.worklist(SITE)).items
     orders = [order for row in rows for order in row["orders"]]
-    return {each["Accession"]: each.get(tag) for each in orders}
+    return {order["Accession"]: order.get(tag) for order in orders}
 
 
 async def test_an_order_without_a_name_keeps_the_corrected_one(hospital: Hospital) -> None:

@@ -19,7 +19,7 @@ NAME = "TESTER^TILDA"
 async def owners(hospital: Hospital) -> dict[str, str]:
     """Return the patient of each report. Assert that the order index is equal."""
     rows = (await hospital.client.worklist(SITE)).items
-    keys = [each for row in rows for each in row["clinicalInfo"]]
+    keys = [listed for row in rows for listed in row["clinicalInfo"]]
     found = {key["Accession"]: key["PatientMRN"] for key in keys}
     index = hospital.rows("SELECT accession, mrn FROM bridge_order WHERE state = 'ordered'")
     assert sorted(found.items()) == sorted(index)
@@ -44,7 +44,7 @@ async def test_a_number_of_another_patient(hospital: Hospital) -> None:
     assert hospital.last_message() == ("parked", "patient_name_mismatch")
     assert await owners(hospital) == {"F1": "M1", "F2": "M2"}
     rows = (await hospital.client.worklist(SITE)).items
-    names = {each["Accession"]: each["PatientName"] for row in rows for each in row["orders"]}
+    names = {listed["Accession"]: listed["PatientName"] for row in rows for listed in row["orders"]}
     assert names == {"F1": NAME, "F2": other}
     await hospital.send(adt("A08", "M2"))  # the same patient under a wrong name
     await hospital.applied()
@@ -145,9 +145,9 @@ def test_pointers_never_chain(database: Database) -> None:
         assert patient_records.merge(connection, SITE, "C", "A") == "C"
         assert patient_records.merge(connection, "SITE2", "A", "Z") == "Z"
     with database.read() as connection:
-        everybody = [(SITE, each) for each in "ABCD"] + [("SITE2", "A")]
+        everybody = [(SITE, item) for item in "ABCD"] + [("SITE2", "A")]
         found = patient_records.survivors(connection, everybody)
-    assert found == {(SITE, each): "C" for each in "ABD"} | {("SITE2", "A"): "Z"}
+    assert found == {(SITE, item): "C" for item in "ABD"} | {("SITE2", "A"): "Z"}
 
 
 @pytest.mark.parametrize(("cancelled", "left"), [(20, []), (5, ["F1"])])
@@ -183,7 +183,7 @@ async def test_one_study_under_two_identifiers(hospital: Hospital) -> None:
     await hospital.send(order_message(order_group("NW", "P3", "F3"), mrn="M1"))
     await hospital.send(adt("A40", "M2", "M1"))
     rows = (await hospital.client.worklist(SITE)).items
-    groups = [{each["Accession"] for each in row["clinicalInfo"]} for row in rows]
+    groups = [{listed["Accession"] for listed in row["clinicalInfo"]} for row in rows]
     assert sorted(groups, key=len) == [{"F3"}, {"F1", "F2"}]
     (reports,) = zip(*hospital.rows("SELECT DISTINCT report_id FROM bridge_order"), strict=True)
     assert sorted(reports) == sorted(row["reportId"] for row in rows)
@@ -243,9 +243,9 @@ def merge(survivor: Person, prior: Person) -> bytes:
 async def patients(hospital: Hospital) -> dict[str, tuple[str, str]]:
     rows = (await hospital.client.worklist(SITE)).items
     found = {
-        each["Accession"]: (each["PatientMRN"], each["PatientName"])
+        listed["Accession"]: (listed["PatientMRN"], listed["PatientName"])
         for row in rows
-        for each in row["orders"]
+        for listed in row["orders"]
     }
     index = hospital.rows("SELECT accession, mrn FROM bridge_order WHERE state = 'ordered'")
     assert sorted((order, mrn) for order, (mrn, _) in found.items()) == sorted(index)

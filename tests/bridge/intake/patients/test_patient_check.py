@@ -95,7 +95,7 @@ def test_no_unneeded_lookups(database: Database) -> None:
     known = merged_patient_check(LISTENING, database)
     assert known is not None
     text, merge = order() + b"NTE|1||MRSA, 4MRGN\r", adt("A40", "A", "B")
-    assert [known.applies_to(each) for each in (order(), text, merge)] == [False, False, True]
+    assert [known.applies_to(item) for item in (order(), text, merge)] == [False, False, True]
     long = b"NTE|1||" + b"x" * 2**20 + b"\r"
     separator = merge.index(b"PID|")
     assert known.applies_to(merge[:separator] + long + merge[separator:].replace(b"\r", b"\n"))

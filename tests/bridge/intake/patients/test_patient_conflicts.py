@@ -53,8 +53,8 @@ async def listed(hospital: Hospital) -> dict[str, str]:
     rows = (await hospital.client.worklist(SITE, status="Ordered")).items
     orders = [order for row in rows for order in row["orders"]]
     return {
-        each["PatientMRN"]: f"{each['Accession']} {each.get('StudyDescription', '')}"
-        for each in orders
+        order["PatientMRN"]: f"{order['Accession']} {order.get('StudyDescription', '')}"
+        for order in orders
     }
 
 
@@ -64,7 +64,7 @@ def last(hospital: Hospital) -> tuple[str, str, list[str]]:
         "SELECT id, state, code FROM message ORDER BY id DESC LIMIT 1"
     )
     codes = hospital.rows(f"SELECT code FROM exception WHERE row_id = {number}")  # noqa: S608
-    return state, code, [each for (each,) in codes]
+    return state, code, [item for (item,) in codes]
 
 
 @pytest.mark.parametrize("conflict", [PatientConflict.PARK, PatientConflict.REFUSE])
@@ -79,7 +79,7 @@ async def test_park(opened: Open, conflict: PatientConflict) -> None:
             wrong = order_group(control, *numbers, accession=control, what="MR Head")
             await hospital.send(order_message(wrong, mrn=f"OTHER{control}", name=OTHER))
             assert last(hospital) == ("parked", "patient_conflict", ["patient_conflict"]), control
-        assert await listed(hospital) == {f"OWN{each}": f"{each} CT Head" for each in controls}
+        assert await listed(hospital) == {f"OWN{item}": f"{item} CT Head" for item in controls}
 
 
 async def test_move(opened: Open) -> None:
@@ -90,7 +90,7 @@ async def test_move(opened: Open) -> None:
         await hospital.send(order_message(wrong, mrn="M2", name=OTHER))
         assert last(hospital) == ("done", "order_moved", ["order_moved"])
         assert await listed(hospital) == {"M2": "A1 MR Head"}
-        tags = [json.loads(each) for (each,) in hospital.rows("SELECT tags FROM bridge_order")]
+        tags = [json.loads(row) for (row,) in hospital.rows("SELECT tags FROM bridge_order")]
         assert OTHER in {tag["PatientName"] for tag in tags if tag["PatientMRN"] == "M2"}
         await hospital.send(
             order_message(order_group("CA", "P1", "F1", accession="A1"), mrn="M2", name=OTHER)
@@ -222,7 +222,7 @@ async def test_two_nodes_at_the_same_moment(
             assert [outcome.code for outcome in outcomes] == ["order_in_progress"]
             two.write(outcomes)
         one.write(registered)
-        assert [each async for each in ordering] == []
+        assert [lane async for lane in ordering] == []
 
         while last(hospital)[0] == "queued":  # until the lock is released
             hospital.time.leap += 1000
@@ -230,8 +230,8 @@ async def test_two_nodes_at_the_same_moment(
                 two.write(outcomes)
         assert last(hospital) == ("parked", "patient_conflict", ["patient_conflict"])
         assert await listed(hospital) == {"M1": "A1 CT Head"}
-        for each in (one, two):
-            each.database.dispose()
+        for item in (one, two):
+            item.database.dispose()
 
 
 def job(number: int, *mrns: str, accession: str = "") -> MessageJob:

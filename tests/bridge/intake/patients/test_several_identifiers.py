@@ -18,7 +18,9 @@ NAME = "TWICE^TINA"
 
 async def owners(hospital: Hospital) -> dict[str, str]:
     rows = (await hospital.client.worklist(SITE)).items
-    return {each["Accession"]: each["PatientMRN"] for row in rows for each in row["clinicalInfo"]}
+    return {
+        listed["Accession"]: listed["PatientMRN"] for row in rows for listed in row["clinicalInfo"]
+    }
 
 
 async def prepare(hospital: Hospital) -> None:
@@ -136,5 +138,5 @@ def test_only_such_messages_are_looked_up(database: Database) -> None:
     assert check.applies_to(order(mrn="K1^^^NORTH~X1^^^NORTH"))
     assert not check.applies_to(order(mrn="K1^^^NORTH~X1^^^SOUTH"))
     plain = ("K1", KEPT, f"{KEPT}~777^^^GOV^SS", "K1~X1", f"{KEPT}~X1^^^SOUTH^MR", f"{KEPT}~{KEPT}")
-    assert not any(check.applies_to(order(mrn=each)) for each in plain)
+    assert not any(check.applies_to(order(mrn=item)) for item in plain)
     assert check.applies_to(order(mrn=f"777^^^GOV^SS~{KEPT}~{OTHER}"))

@@ -41,15 +41,15 @@ def adt(event: str, mrn: str = "M1", merge: str = "", place: str = "W^2", visit:
 
 async def known(hospital: Hospital) -> dict[str, tuple[str, str, str]]:
     rows: list[Any] = [
-        each for row in (await hospital.client.worklist(SITE)).items for each in row["orders"]
+        listed for row in (await hospital.client.worklist(SITE)).items for listed in row["orders"]
     ]
     found = {
-        each["Accession"]: (
-            each["PatientMRN"],
-            each["Metadata"].get("VisitNumber", ""),
-            each["Metadata"].get("PatientLocation", ""),
+        row["Accession"]: (
+            row["PatientMRN"],
+            row["Metadata"].get("VisitNumber", ""),
+            row["Metadata"].get("PatientLocation", ""),
         )
-        for each in rows
+        for row in rows
     }
     index = hospital.rows("SELECT accession, mrn FROM bridge_order WHERE state = 'ordered'")
     assert sorted((acc, whose) for acc, (whose, _, _) in found.items()) == sorted(index)
@@ -133,10 +133,10 @@ async def test_a_visit_moves_to_another_patient(hospital: Hospital, number: str)
     await hospital.send(adt("A45", "M2", "M1||||V1", visit=number))
     assert await known(hospital) == {"A1": ("M2", number, "W 2"), "A2": ("M1", "V2", "AMB 1")}
     (row,) = [
-        each
+        listed
         for row in (await hospital.client.worklist(SITE)).items
-        for each in row["orders"]
-        if each["Accession"] == "A1"
+        for listed in row["orders"]
+        if listed["Accession"] == "A1"
     ]
     assert "MIRA" in row["PatientName"]
 

@@ -34,7 +34,7 @@ def from_now(**ahead: float) -> str:
 def codes(hospital: Hospital) -> list[str]:
     found = [code for (code,) in hospital.rows("SELECT code FROM message ORDER BY id")]
     exceptions = [code for (code,) in hospital.rows("SELECT code FROM exception ORDER BY row_id")]
-    assert [each for each in found if each] == exceptions
+    assert [item for item in found if item] == exceptions
     return found
 
 
@@ -147,7 +147,7 @@ async def test_a_cancellation_under_a_foreign_accession(hospital: Hospital) -> N
 )
 def test_which_times_prove_an_order(earlier: str, later: str, *, proves: bool) -> None:
     """Only precise, unambiguous times before their arrival prove the order."""
-    one, other = (sent_at(head(each), BERLIN, ARRIVED) for each in (earlier, later))
+    one, other = (sent_at(head(item), BERLIN, ARRIVED) for item in (earlier, later))
     assert is_earlier(one, other) is proves
     assert not is_earlier(other, one)
 

@@ -102,7 +102,7 @@ async def test_cancelled_by_a_number_that_is_assigned_later(hospital: Hospital) 
     for number, (arrival, events, own) in enumerate(cases):
         for place in arrival:
             control, *given = events[place]
-            placer, filler = (each and f"{each}{number}" for each in given)
+            placer, filler = (item and f"{item}{number}" for item in given)
             accession = f"A{number}" if own and control == "NW" else ""
             group = order_group(
                 control, placer, filler, accession=accession, what="CT" if control == "NW" else ""

@@ -52,8 +52,8 @@ async def launch_all(
 ) -> list[LaunchResponse | BaseException]:
     launcher = Launcher(service, batch_size=most)  # type: ignore[arg-type]  # answers as scripted
     launches = [
-        LaunchRequest({"SiteID": f"S{each % sites}", "Accession": str(each)})
-        for each in range(number)
+        LaunchRequest({"SiteID": f"S{item % sites}", "Accession": str(item)})
+        for item in range(number)
     ]
     return await asyncio.gather(*map(launcher.launch, launches), return_exceptions=True)
 
@@ -112,7 +112,7 @@ async def test_link_groups_are_for_batches() -> None:
     service = Service(EngineFailure("batch", FailureKind.PERMANENT, "http_404", 404))
     launcher = Launcher(service)  # type: ignore[arg-type]  # answers as scripted
     launches = [
-        LaunchRequest({"SiteID": "S", "Accession": each}, link_group="1.0") for each in "AB"
+        LaunchRequest({"SiteID": "S", "Accession": item}, link_group="1.0") for item in "AB"
     ]
     await asyncio.gather(*map(launcher.launch, launches))
     assert service.single_launches == ["A", "B"]

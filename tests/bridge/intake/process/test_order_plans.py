@@ -93,10 +93,12 @@ def test_a_change_does_not_reach_the_row_of_an_order_that_moved_away() -> None:
 def test_a_message_that_is_tried_again_undoes_no_newer_one() -> None:
     """Without times the order of arrival decides: of values, and of a cancellation."""
     newer = planned("XO", "New", 2)
-    names = [planned("XO", "Other", each, newer).after.tags["StudyDescription"] for each in (1, 3)]
+    names = [
+        planned("XO", "Other", number, newer).after.tags["StudyDescription"] for number in (1, 3)
+    ]
     assert names == ["New", "Other"]
     cancelled = planned("CA", "New", 2, newer)
-    states = [planned("NW", "New", each, cancelled).after.state for each in (1, 3)]
+    states = [planned("NW", "New", number, cancelled).after.state for number in (1, 3)]
     assert states == ["cancelled", "ordered"]
 
 

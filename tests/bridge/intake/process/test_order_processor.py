@@ -96,7 +96,7 @@ async def test_stories(hospital: Hospital) -> None:
             await hospital.hand_over(message(one, mrn=f"M{number}"))
     await hospital.applied()
     found = await hospital.descriptions()
-    assert {each: found.get(f"A{number}") for number, each in enumerate(STORIES)} == STORIES
+    assert {item: found.get(f"A{number}") for number, item in enumerate(STORIES)} == STORIES
 
 
 async def test_a_cancel_never_destroys_a_report(hospital: Hospital) -> None:

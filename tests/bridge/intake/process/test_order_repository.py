@@ -24,7 +24,7 @@ MERGE = (
 
 def batch(number: int) -> list[ClaimedMessage]:
     return [
-        claimed(each, order(f"ID{each}", f"A{each}", f"M{each}")) for each in range(1, number + 1)
+        claimed(item, order(f"ID{item}", f"A{item}", f"M{item}")) for item in range(1, number + 1)
     ]
 
 
@@ -49,7 +49,9 @@ def test_merged_patients(repository: OrderRepository, database: Database) -> Non
         patient_records.merge(connection, "SITE1", "M2", "M9")
     read = repository.prepare(batch(3), LISTENERS)
     assert [job.events[0].mrn for job in read.jobs] == ["M1", "M3"]
-    assert [(each.message_id, each.lane) for each in read.requeued] == [(2, lane("SITE1|M9"))]
+    assert [(message.message_id, message.lane) for message in read.requeued] == [
+        (2, lane("SITE1|M9"))
+    ]
 
 
 def test_a_patient_who_was_merged_meanwhile(
@@ -61,7 +63,7 @@ def test_a_patient_who_was_merged_meanwhile(
         repository.write(connection, [MessageChanges(1, ORDERS[:2])])
     with database.read() as connection:
         found = order_index.find_by_patient(connection, [("S", "M"), ("S", "M9")])
-    assert {each.key for each in found} == {replace(each.key, mrn="M9") for each in ORDERS[:2]}
+    assert {item.key for item in found} == {replace(item.key, mrn="M9") for item in ORDERS[:2]}
 
 
 KEYS = [OrderKey("S", "M", f"A{number}") for number in range(3)]

@@ -158,7 +158,9 @@ async def test_no_further_call_after_the_lease(
         ]
         assert events == [QueueEvent.POSTPONED]
         orders = [
-            each for row in (await hospital.client.worklist(SITE)).items for each in row["orders"]
+            listed
+            for row in (await hospital.client.worklist(SITE)).items
+            for listed in row["orders"]
         ]
-        assert {"F1", "F3"} <= {each["Accession"] for each in orders} <= {"F1", "F2", "F3"}
-        assert {each["PatientName"] for each in orders} == {"TESTER^TILDA"}
+        assert {"F1", "F3"} <= {row["Accession"] for row in orders} <= {"F1", "F2", "F3"}
+        assert {row["PatientName"] for row in orders} == {"TESTER^TILDA"}

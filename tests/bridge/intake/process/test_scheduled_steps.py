@@ -138,7 +138,10 @@ async def test_two_accessions_with_steps(hospital: Hospital) -> None:
     await hospital.send(omi(*steps("NW", PET, BARE), *steps("NW", *other, number=2)))
     assert await accessions(hospital, "A1") == ["A1", "A2"]
     (row,) = (await hospital.client.worklist(SITE)).items
-    assert [each["Metadata"]["ScheduledStepID"] for each in row["orders"]] == ["S1, S4", "S2, S3"]
+    assert [listed["Metadata"]["ScheduledStepID"] for listed in row["orders"]] == [
+        "S1, S4",
+        "S2, S3",
+    ]
 
 
 OTHER = CT.replace("A1^RIS", "A2^RIS")

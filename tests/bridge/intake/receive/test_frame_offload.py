@@ -100,7 +100,7 @@ async def test_frames_behind_a_lookup_do_not_wait_for_its_commit(database: Datab
                 connection.execute(text("LOCK TABLE message IN EXCLUSIVE MODE"))
             replies = [send(order(f"S{number}", "A1"), 1) for number in range(1, 6)]
             await asyncio.sleep(0)
-            assert not any(each.done() for each in replies)
+            assert not any(reply.done() for reply in replies)
         answered = [read_ack(reply).control_id for (reply,) in await asyncio.gather(*replies)]
         assert answered == [b"S1", b"S2", b"S3", b"S4", b"S5"]
         stored = intake.rows("payload", "message_body", "message_id")
@@ -225,9 +225,9 @@ def test_the_results_are_equal(payload: bytes, acknowledge: Acknowledge, offload
         1, payload, "ris", arrival.mapping, arrival.mapping_version, arrival.lanes, 0, 0, 0, ""
     )
     outcomes: list[object] = []
-    for each in (local, remote):
+    for item in (local, remote):
         try:
-            outcomes.append(read(claimed, {"ris": each}))
+            outcomes.append(read(claimed, {"ris": item}))
         except Exception as error:  # noqa: BLE001  # any exception must be the same
             outcomes.append((type(error), str(error)))
     assert outcomes[0] == outcomes[1]
@@ -416,7 +416,7 @@ async def test_a_frame_whose_patterns_take_long_is_evaluated_on_a_thread(
                 )
                 assert read_ack(reply).code == "AA"
     here = threading.get_ident()
-    assert [each == here for each in evaluated_in] == [True, False, True]
+    assert [item == here for item in evaluated_in] == [True, False, True]
 
 
 def test_large_patterns_use_a_thread() -> None:

@@ -156,7 +156,7 @@ async def test_a_batch_with_the_most_messages(database: Database) -> None:
     few = [order(f"C{n}", f"A{n}") for n in range(2)]
     refused = [b"MSH|^~\\&|R|||||||X\r"] * (MAX_MESSAGES - len(few))
     whole = b"BHS|^~\\&|R\r%bBTS|10000\r" % b"".join(few + refused)
-    files = [b"FHS|^~\\&|R\rBHS|^~\\&|R\r%bBTS|1\rFTS|1\r" % each for each in few + refused]
+    files = [b"FHS|^~\\&|R\rBHS|^~\\&|R\r%bBTS|1\rFTS|1\r" % message for message in few + refused]
     async with open_intake(database) as intake:
         for payload, count in ((whole, 1), (b"".join(files), 2)):
             (reply,) = await intake.send(payload)
@@ -207,11 +207,11 @@ async def test_enhanced_mode(
         payload = order(accept=accept, application=application)
         replies = await intake.send(payload)
         assert [read_ack(reply).code for reply in replies] == good
-        assert len({each.split(b"|")[9] for each in replies}) == len(replies)
+        assert len({reply.split(b"|")[9] for reply in replies}) == len(replies)
         again = await intake.send(payload)
         assert again == replies
         refused = await intake.send(payload.replace(b"|P|", b"|T|").replace(b"ID1", b"ID2"))
-        assert [read_ack(each).code for each in refused] == bad
+        assert [read_ack(message).code for message in refused] == bad
         assert len(intake.rows()) == 2
 
 
@@ -272,7 +272,7 @@ async def test_applied_in_enhanced_mode(database: Database) -> None:
         replies = await intake.send(order(accept="AL", application="AL"))
         assert [read_ack(reply).code for reply in replies] == ["CA"]
         await eventually_async(lambda: bool(intake.caller.later))
-        assert [read_ack(each).code for each in intake.caller.later] == ["AA"]
+        assert [read_ack(item).code for item in intake.caller.later] == ["AA"]
 
 
 ONE_RESPONSE = {
@@ -300,9 +300,9 @@ async def test_applied_for_a_peer_with_one_response(
     ) as intake:
         intake.caller.accepts_later_frames = False
         payload = order(accept=accept, application=application)
-        assert [read_ack(each).code for each in await intake.send(payload)] == codes
+        assert [read_ack(reply).code for reply in await intake.send(payload)] == codes
         batch = await intake.send(b"BHS|^~\\&|RIS\r" + payload + b"BTS|1\r")
-        assert [each.count(b"MSA|" + codes[-1].encode()) for each in batch] == [1] * bool(codes)
+        assert [item.count(b"MSA|" + codes[-1].encode()) for item in batch] == [1] * bool(codes)
         assert intake.caller.later == []
 
 
@@ -321,7 +321,7 @@ async def test_an_unknown_outcome_after_the_commit(database: Database) -> None:
         block, commit = await intake.send(order(accept="AL", application="AL"))
         assert (block, read_ack(commit).code) == (b"\x06", "CA")
         await eventually_async(lambda: bool(intake.caller.later))
-        assert [read_ack(each).code for each in intake.caller.later] == ["AE"]
+        assert [read_ack(item).code for item in intake.caller.later] == ["AE"]
 
 
 async def answers_on_full_disk(database: Database, payload: bytes) -> list[bytes]:
@@ -384,10 +384,12 @@ async def test_processing_ids(database: Database) -> None:
 
     async with open_intake(database) as intake:
         refused = [await intake.ask(test) for test in tests(1)]
-        assert [(each.code, each.error_codes[0]) for each in refused] == [("AR", "202")] * 3
+        assert [(message.code, message.error_codes[0]) for message in refused] == [
+            ("AR", "202")
+        ] * 3
         assert (await intake.ask(order("P1"))).code == "AA"
     async with open_intake(database, processing_ids=frozenset({"P", "T"})) as intake:
-        codes = [(await intake.ask(each)).code for each in tests(2)]
+        codes = [(await intake.ask(message)).code for message in tests(2)]
         assert codes == ["AA", "AR", "AR"]
 
 
@@ -626,4 +628,4 @@ def test_ids_are_unique() -> None:
 def test_form_of_ids() -> None:
     """Ids are letters and digits, at most 20 characters, the limit of MSH-10 before 2.7."""
     give = acknowledgments.ControlIds()
-    assert all(len(each) == 20 and each.isalnum() and each.isascii() for each in (give(), give()))
+    assert all(len(item) == 20 and item.isalnum() and item.isascii() for item in (give(), give()))

@@ -58,10 +58,10 @@ async def test_each_pair_waits_for_its_own_patients(database: Database) -> None:
         inbox = Inbox(database, "node-1")
         claimed = inbox.claim(0, 10)
         # The fourth pair waits for the first: both have the same survivor.
-        assert [each.message_id for each in claimed] == [1, 2, 3]
+        assert [message.message_id for message in claimed] == [1, 2, 3]
         read_events = [
-            [(event.mrn, event.prior_mrn) for event in read(each, {"ris": LISTENING}).events]
-            for each in claimed[1:]
+            [(event.mrn, event.prior_mrn) for event in read(message, {"ris": LISTENING}).events]
+            for message in claimed[1:]
         ]
         assert read_events == [[("N0", "O0")], [("N1", "O1")]]
 
@@ -138,7 +138,7 @@ async def test_a_message_that_is_too_large_for_its_patients(
         assert (ack.code, ack.error_codes) == (AckCode.ERROR, ("100",))
         assert "too large for its number of patients: PID-3" in ack.text
         assert intake.rows("state")[4:] == [("refused",)]
-        others = b"".join(MANY.replace(b"|ID1|", b"|%b|" % each) for each in (b"B1", b"B2"))
+        others = b"".join(MANY.replace(b"|ID1|", b"|%b|" % item) for item in (b"B1", b"B2"))
         (reply,) = await intake.send(b"BHS|^~\\&|RIS\r" + others + b"BTS|2\r")
         assert [code in reply for code in (b"MSA|AA|B1", b"MSA|AE|B2")] == [True, True]
 

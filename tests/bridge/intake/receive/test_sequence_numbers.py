@@ -152,7 +152,7 @@ async def test_enhanced_mode(database: Database) -> None:
     """The commit acknowledgment has the number too. A wrong number gets CE."""
     modes: dict[str, Any] = {"accept": "AL", "application": "AL"}
     async with open_intake(database, numbers=CHECK) as intake:
-        replies = [read_ack(each) for each in await intake.send(numbered("1", **modes))]
+        replies = [read_ack(reply) for reply in await intake.send(numbered("1", **modes))]
         assert [(str(reply.code), reply.expected_sequence_number) for reply in replies] == [
             ("CA", "1"),
             ("AA", "1"),

@@ -62,7 +62,7 @@ def counted_codes(raw: bytes) -> dict[CodeKey, CodeUse]:
 def test_codes_of_an_accepted_message() -> None:
     """An unmapped code of an accepted message is counted once. A known code is not counted."""
     found = counted_codes(message("NORTH", "Q", "B"))
-    assert {(*key, each.policy, each.count) for key, each in found.items()} == {
+    assert {(*key, item.policy, item.count) for key, item in found.items()} == {
         ("mine", "sex", "Q", "empty", 1),
         ("mine", "race", "B", "keep", 1),
     }
@@ -72,7 +72,7 @@ def test_codes_of_an_accepted_message() -> None:
 def test_codes_of_a_refused_message() -> None:
     """A code is counted once, although the message is read for refusals and for lanes."""
     found = counted_codes(message("SOUTH", "F", "W"))
-    assert [(key, each.policy, each.count) for key, each in found.items()] == [
+    assert [(key, item.policy, item.count) for key, item in found.items()] == [
         (CodeKey("mine", "sites", "SOUTH"), "refuse", 1)
     ]
 

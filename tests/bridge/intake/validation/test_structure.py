@@ -114,7 +114,7 @@ def test_missing_and_surplus_elements(
 def test_findings_have_no_values() -> None:
     """Findings have no values, also where hl7apy quotes them."""
     found = validate(message(f"PID|1||M1||{SECRET}^A|||{SECRET}", ORC, OBR))
-    assert any(not each.is_error for each in found)
+    assert any(not item.is_error for item in found)
     assert SECRET not in "".join(map(str, found))
 
 
@@ -203,7 +203,7 @@ async def test_refuse_or_warn(database: Database, *, refuse: bool, code: str) ->
         acknowledgment = read_ack(first[0])
         assert acknowledgment.code == code
         assert acknowledgment.error_codes == (("101",) if refuse else ())
-        assert all(read_ack(each[0]).code == "AA" for each in others)
+        assert all(read_ack(other[0]).code == "AA" for other in others)
         body = "(SELECT payload FROM message_body WHERE message_id = message.id)"
         stored = [bytes(row[0]).split(b"|")[9] for row in intake.rows(body)]
         assert stored == [b"ID1", b"ID2", b"ID3"]
@@ -306,11 +306,11 @@ def test_invalid_values(segment: str, place: str, version: str) -> None:
 @pytest.mark.parametrize(
     ("segment", "value"),
     [
-        *(("PID", each) for each in ("1970", "197001", "198807050000", '""', "19700101+0100")),
-        *(("PID", each) for each in ("20260101235959.1234-0700", "2026010123", "")),
-        *(("NM", each) for each in ("72", "-1.5", "+.5", '""')),
-        *(("TM", each) for each in ("23", "2359", "235959.1+0100")),
-        *(("ST", each) for each in ("heavy", "2026-01-01")),
+        *(("PID", item) for item in ("1970", "197001", "198807050000", '""', "19700101+0100")),
+        *(("PID", item) for item in ("20260101235959.1234-0700", "2026010123", "")),
+        *(("NM", item) for item in ("72", "-1.5", "+.5", '""')),
+        *(("TM", item) for item in ("23", "2359", "235959.1+0100")),
+        *(("ST", item) for item in ("heavy", "2026-01-01")),
     ],
 )
 def test_valid_values(segment: str, value: str) -> None:
@@ -327,7 +327,7 @@ def test_versions_that_hl7apy_does_not_have(version: str) -> None:
     kind = "OMG^O19^OMG_O19"
     assert not errors(validate(message(PID, ORC, OBR, version=version, kind=kind)))
     wrong = validate(message(f"{PID}||19-XX", ORC, OBR, version=version, kind=kind))
-    assert "PID-7" in {each.refusal.place for each in wrong}
+    assert "PID-7" in {error.refusal.place for error in wrong}
     assert not errors(wrong)
     assert not errors(validate(message(PID, ORC, OBR, version=version)))  # ORM ends with 2.6
 
