@@ -41,6 +41,11 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _OPENING = (b"[", b"{", b",")
 
 
+def is_in_process(scope: Scope) -> bool:
+    """True for a call of this process to itself."""
+    return IN_PROCESS in (scope.get("extensions") or {})
+
+
 def has_nul(scope: Scope) -> bool:
     """True if the path or query has a NUL character, which PostgreSQL does not store."""
     query = scope.get("query_string", b"")
@@ -123,7 +128,7 @@ class BoundedRequest(Request):
         self._values: Any = None
         self._is_parsed = False
         self._reserved = 0
-        self._is_in_process = IN_PROCESS in (request.scope.get("extensions") or {})
+        self._is_in_process = is_in_process(request.scope)
 
     def __enter__(self) -> Self:
         return self

@@ -129,6 +129,8 @@ class EngineState:
         self.proxies = Proxies(settings.trusted_proxies)
         self.addresses = PublicAddresses(settings.public_url, settings.regional_urls, self.proxies)
         self.stopping = False
+        self.service: Caller | None = None
+        """The bridge in this process, from the start; it has the service token."""
         self.hub = StreamHub(self.work, clock, lambda: self.stopping)
         self._loops: list[asyncio.Task[None]] = []
         self._listener = NotificationListener(database, FEED_CHANNEL, self.work.changed.notify)
@@ -143,7 +145,9 @@ class EngineState:
         await self.work.write(lambda c: idempotency.seal_unsealed(c, self.keys))
         if secret := self.settings.service_token:
             now = self.clock()
-            await self.work.write(lambda c: tokens.ensure_service_token(c, secret, now))
+            self.service = await self.work.write(
+                lambda c: tokens.ensure_service_token(c, secret, now)
+            )
         loop = asyncio.get_running_loop()
         sweeping = sweep_repeatedly(self.work, self.clock)
         self._loops = [

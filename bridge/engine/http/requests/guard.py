@@ -36,6 +36,7 @@ from bridge.web.bodies import (
     BoundedRoute,
     BudgetExhausted,
     TooManyValues,
+    is_in_process,
     is_own_page,
 )
 from parsers.limits import DocumentRefused
@@ -252,6 +253,9 @@ async def authenticate(engine: EngineState, request: Request) -> Caller:
     if engine.operator:
         return Caller(0, None, engine.operator, service=True)
     secret = request.headers.get(TOKEN_HEADER, "")
+    # The bridge in this process was admitted at the start.
+    if engine.service and is_in_process(request.scope) and secret == engine.settings.service_token:
+        return engine.service
     caller = await engine.authenticate(secret) if 0 < len(secret) <= MAX_TOKEN else None
     if caller is None:
         record_refusal(request, "token", code="unauthorized" if secret else "no_token")

@@ -135,16 +135,16 @@ def create_token(
     return token_id, secret
 
 
-def ensure_service_token(connection: Connection, secret: str, now: int) -> None:
+def ensure_service_token(connection: Connection, secret: str, now: int) -> Caller:
     """Store `secret` as a service token, which administers every site, unless it exists."""
     hashed = token_hash(secret)
-    known = connection.execute(select(TOKENS.c.id).where(TOKENS.c.token_hash == hashed)).first()
-    if known is None:
-        connection.execute(
-            insert(TOKENS).values(
-                token_hash=hashed, label="service", service=True, scopes=[], created_at=now
-            )
-        )
+    known = select(TOKENS.c.id).where(TOKENS.c.token_hash == hashed)
+    token_id = connection.execute(known).scalar_one_or_none()
+    if token_id is None:
+        row = {"token_hash": hashed, "label": "service", "service": True, "scopes": []}
+        added = insert(TOKENS).values(**row, created_at=now).returning(TOKENS.c.id)
+        token_id = connection.execute(added).scalar_one()
+    return Caller(token_id, None, "", service=True)
 
 
 def list_tokens(

@@ -8,10 +8,11 @@ write of any process does. It also polls from time to time.
 # ruff: noqa: N803  # the spelling of the interface reference
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -63,6 +64,9 @@ from bridge.engine.service.report_status import query_status, read_report
 from bridge.engine.service.signing.prelims import list_waiting
 from bridge.engine.service.work import ChangeEvent
 from bridge.engine.service.worklist import Sort, WorklistQuery, read_worklist
+
+_PageWithTexts = tuple[FeedPage, Mapping[str, Any]]
+"""A page of changes, and the texts of its releases by report."""
 
 router = APIRouter(prefix="/api", tags=["Reading"], route_class=GuardedRoute)
 
@@ -298,12 +302,14 @@ async def _wait_for_changes(
     sites = None
     if site_id or not caller.service:
         sites = await engine.work.read(lambda connection: _sites(connection, caller, site_id))
+
+    def read(connection: Connection, cursor: int, *, waited: bool) -> _PageWithTexts:
+        if waited and caller is not engine.service:
+            _require_still_permitted(connection, caller, site_id, sites)
+        return _read(connection, sites, cursor, limit, without, texts=texts)
+
     with _counted(engine, caller):
-        page, texts_by_report = await _read_when_changed(
-            engine, sites, after, limit, seconds, without, texts=texts
-        )
-    if seconds > 0:
-        await engine.work.read(lambda c: _require_still_permitted(c, caller, site_id, sites))
+        page, texts_by_report = await _read_when_changed(engine, read, after, seconds, without)
     if page.changes and not caller.service:
         shown = [(_site_of(change), str(change["reportId"])) for change in page.changes]
         engine.audit_buffer.add(
@@ -326,29 +332,25 @@ def _counted(engine: EngineState, caller: Caller) -> Iterator[None]:
 
 async def _read_when_changed(
     engine: EngineState,
-    sites: Collection[str] | None,
+    read: Callable[..., _PageWithTexts],
     after: int,
-    limit: int,
     seconds: float,
     without: Collection[str],
-    *,
-    texts: bool,
-) -> tuple[FeedPage, Mapping[str, Any]]:
+) -> _PageWithTexts:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
-    cursor = after
+    cursor, waited = after, False
     while True:
         notification = engine.work.changed.notification(without)
         change_mark = engine.work.change_mark()
-        page, texts_by_report = await engine.work.read(
-            lambda c: _read(c, sites, cursor, limit, without, texts=texts)  # noqa: B023  # awaited before they change
-        )
+        page, texts_by_report = await engine.work.read(partial(read, cursor=cursor, waited=waited))
         cursor = page.cursor
         left = deadline - loop.time()
         if page.changes or left <= 0 or engine.stopping:
             notification.cancel()
             return page, texts_by_report
         await engine.work.wait_for_change(notification, change_mark, left)
+        waited = True
 
 
 def _read(
@@ -359,7 +361,7 @@ def _read(
     without: Collection[str],
     *,
     texts: bool,
-) -> tuple[FeedPage, Mapping[str, Any]]:
+) -> _PageWithTexts:
     after = require_cursor(connection, cursor)
     if texts:
         page, found = released_texts.read_with_texts(connection, sites, after, limit, without)
