@@ -6,7 +6,7 @@ Blocking: call from a thread. The worker applies the messages and decides on ret
 
 import json
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,14 +23,12 @@ from bridge.queue.claims import (
     no_heartbeat_session,
 )
 from bridge.queue.digests import is_intact
-from bridge.queue.lanes import LaneClaim, Lanes
+from bridge.queue.lanes import LaneClaim, LaneQueue, Lanes
 from bridge.queue.log_tables import pull_new
 from bridge.queue.statements import ACKNOWLEDGED, INBOX
-from bridge.queue.states import QueueEvent
-from bridge.queue.wakeup import CHANNEL, CLOCK_TOLERANCE_MS
+from bridge.queue.wakeup import CLOCK_TOLERANCE_MS
 from bridge.store.database import Database
 from bridge.store.errors import Conflict, StoreError, StoreUnavailable
-from bridge.store.postgresql.dedicated_connections import lock_name
 from bridge.store.statements import execute_keys, key_statement
 
 _SET_NOTES = text("UPDATE message SET notes = :notes WHERE id = :id")
@@ -89,16 +87,14 @@ class ClaimedBatch:
     undecided: bool
 
 
-class Inbox:
+class Inbox(LaneQueue):
     """
     The queue of received messages.
 
     A parked message does not block the later messages of its lanes: one malformed order must not
     hide later orders of the patient, whose senders received a positive acknowledgment.
 
-    `owner` identifies this worker among all nodes and must be the same after a restart: the node
-    finds its former claims by it. `write_records` writes the records of outcomes; `session` is that
-    of the owner's heartbeat lock.
+    `write_records` writes the records of outcomes; `session` is that of the owner's heartbeat lock.
     """
 
     def __init__(
@@ -111,14 +107,11 @@ class Inbox:
         timer: Callable[[], float] = time.monotonic,
         session: CurrentSession = no_heartbeat_session,
     ) -> None:
-        self.lease = lease
         self._acknowledged = set[int]()  # messages whose acknowledgment was sent but is not stored
         self._write_records = write_records
-        self._database = database
-        self._owner = owner
         self._timer = timer
         self._session = session
-        self._lanes = Lanes(
+        lanes = Lanes(
             database,
             INBOX,
             parked_block=False,
@@ -126,6 +119,7 @@ class Inbox:
             are_acknowledged=self._acknowledged.issuperset,
             session=session,
         )
+        super().__init__(database, owner, lanes, lease)
 
     def claim(self, now: int, limit: int) -> list[ClaimedMessage]:
         """Claim up to `limit` messages that no earlier message blocks, oldest first."""
@@ -294,21 +288,7 @@ class Inbox:
     def release(self, message_ids: Sequence[int], now: int) -> None:
         """Return claims whose messages were not applied, or not completely."""
         with self._database.write() as connection:
-            settlements = [
-                Settlement.of(identifier, QueueEvent.INTERRUPTED, None, "interrupted", "", 0)
-                for identifier in message_ids
-            ]
-            self._lanes.settle(connection, self._owner, now, settlements)
-            self._database.notify(connection, CHANNEL)
-
-    def extend(self, message_ids: Sequence[int], now: int) -> set[int]:
-        """
-        Extend the leases of claims: they end one full lease after `now`.
-
-        Return the ids that are still claimed by this owner.
-        """
-        with self._database.write() as connection:
-            return self._lanes.extend(connection, self._owner, message_ids, now, self.lease)
+            self._return_claims(connection, message_ids, now, "interrupted")
 
     def correct_due_times(self, now: int) -> int:
         """
@@ -319,30 +299,6 @@ class Inbox:
         parameters = {"now": now, "latest": now + CLOCK_TOLERANCE_MS}
         with self._database.write() as connection:
             return connection.execute(_CORRECT_DUE_TIMES, parameters).rowcount
-
-    def requeue_expired_claims(
-        self, now: int, *, include_own: bool = False, except_ids: Collection[int] = ()
-    ) -> int:
-        """
-        Requeue messages whose lease has expired; return the number.
-
-        With `include_own` also those that this worker claimed before it was restarted, except
-        `except_ids`, which are in progress.
-        """
-        owner, own = self._owner if include_own else "", self._owner
-        with self._database.write() as connection:
-            return len(
-                self._lanes.requeue_expired(
-                    connection, owner=owner, now=now, own=own, except_ids=except_ids
-                )
-            )
-
-    def requeue_claims(self, owner: str, now: int) -> int:
-        """Requeue the claims of another node unless it is alive after all; return the number."""
-        with self._database.write() as connection:
-            if not self._database.try_lock(connection, lock_name(owner)):
-                return 0
-            return len(self._lanes.requeue_expired(connection, owner=owner, now=now))
 
 
 def _claimed_message(row: Row[Any], lease: Lease) -> ClaimedMessage:

@@ -22,6 +22,7 @@ from bridge.queue.claims import CurrentSession, Settlement, SettlementResult, no
 from bridge.queue.log_tables import pull
 from bridge.queue.statements import INBOX, LaneStatements
 from bridge.queue.states import QueueEvent, QueueState, next_state
+from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
 from bridge.store.lease_clock import claim_time
 from bridge.store.postgresql.dedicated_connections import lock_name, without_heartbeat
@@ -389,3 +390,62 @@ class Lanes:
     def _lanes(self, row: Row[Any]) -> list[int]:
         values: list[int | None] = [getattr(row, name) for name in self._sql.lanes]
         return [value for value in values if value is not None]
+
+
+class LaneQueue:
+    """
+    A queue in lanes, as one owner claims it: `Inbox` and `Outbox`.
+
+    `owner` identifies the claims of this process among all nodes. It must be the same after a
+    restart: the node finds its former claims by it. `lease` is in milliseconds.
+    """
+
+    def __init__(self, database: Database, owner: str, lanes: Lanes, lease: int) -> None:
+        self.lease = lease
+        self._database = database
+        self._owner = owner
+        self._lanes = lanes
+
+    def extend(self, ids: Sequence[int], now: int) -> set[int]:
+        """
+        Extend the leases of claims: they end one full lease after `now`.
+
+        Return the ids that are still claimed by this owner.
+        """
+        with self._database.write() as connection:
+            return self._lanes.extend(connection, self._owner, ids, now, self.lease)
+
+    def requeue_expired_claims(
+        self, now: int, *, include_own: bool = False, except_ids: Collection[int] = ()
+    ) -> int:
+        """
+        Requeue rows whose lease has expired; return the number.
+
+        With `include_own` also those that this owner claimed before it was restarted, except
+        `except_ids`, which are in progress.
+        """
+        owner, own = self._owner if include_own else "", self._owner
+        with self._database.write() as connection:
+            return len(
+                self._lanes.requeue_expired(
+                    connection, owner=owner, now=now, own=own, except_ids=except_ids
+                )
+            )
+
+    def requeue_claims(self, owner: str, now: int) -> int:
+        """Requeue the claims of another node unless it is alive after all; return the number."""
+        with self._database.write() as connection:
+            if not self._database.try_lock(connection, lock_name(owner)):
+                return 0
+            return len(self._lanes.requeue_expired(connection, owner=owner, now=now))
+
+    def _return_claims(
+        self, connection: Connection, ids: Iterable[int], now: int, code: str, detail: str = ""
+    ) -> Collection[int]:
+        """Return claims whose rows were not handled; return the ids that this owner still had."""
+        settlements = [
+            Settlement.of(row_id, QueueEvent.INTERRUPTED, None, code, detail, 0) for row_id in ids
+        ]
+        owned = self._lanes.settle(connection, self._owner, now, settlements).owned
+        self._database.notify(connection, CHANNEL)
+        return owned

@@ -22,7 +22,7 @@ from bridge.queue.deliveries import (
     DeliveryRequest,
 )
 from bridge.queue.digests import digest, is_intact, stored_digest
-from bridge.queue.lanes import Lanes
+from bridge.queue.lanes import LaneQueue, Lanes
 from bridge.queue.retention.rows import newest_id
 from bridge.queue.statements import DELIVERY, OUTBOX
 from bridge.queue.states import QueueEvent
@@ -30,7 +30,6 @@ from bridge.queue.wakeup import CHANNEL, CLOCK_TOLERANCE_MS
 from bridge.store.database import Database
 from bridge.store.errors import Conflict
 from bridge.store.postgresql.connection import binary_arrays
-from bridge.store.postgresql.dedicated_connections import lock_name
 from bridge.store.records import exceptions
 from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.statements import (
@@ -303,13 +302,12 @@ def _lane(request: DeliveryRequest, report_lane: int, open_lanes: OpenLanes) -> 
     return other[-1] if other else wanted
 
 
-class Outbox:
+class Outbox(LaneQueue):
     """
     The queue of deliveries.
 
-    `owner` identifies this courier among all nodes and must be the same after a restart. A parked
-    delivery blocks later deliveries of its order to its destination, or of its report if the orders
-    share messages, and nothing else. `session` is that of the owner's heartbeat lock.
+    A parked delivery blocks later deliveries of its order to its destination, or of its report if
+    the orders share messages, and nothing else. `session` is that of the owner's heartbeat lock.
     """
 
     def __init__(
@@ -320,10 +318,8 @@ class Outbox:
         lease: int = LEASE_MS,
         session: CurrentSession = no_heartbeat_session,
     ) -> None:
-        self.lease = lease
-        self._database = database
-        self._owner = owner
-        self._lanes = Lanes(database, OUTBOX, parked_block=True, session=session)
+        lanes = Lanes(database, OUTBOX, parked_block=True, session=session)
+        super().__init__(database, owner, lanes, lease)
 
     def enqueue(self, connection: Connection, requests: Iterable[DeliveryRequest], now: int) -> int:
         """
@@ -483,14 +479,9 @@ class Outbox:
         claim composes them from newer data, such as the number of a merged patient.
         """
         with self._database.write() as connection:
-            settlements = [
-                Settlement.of(identifier, QueueEvent.INTERRUPTED, None, code, detail, 0)
-                for identifier in delivery_ids
-            ]
-            owned = self._lanes.settle(connection, self._owner, now, settlements).owned
-            if outdated := sorted(owned.intersection(unsent)):
+            owned = self._return_claims(connection, delivery_ids, now, code, detail)
+            if outdated := sorted(set(unsent).intersection(owned)):
                 execute_keys(connection, _DELETE_PAYLOADS, outdated)
-            self._database.notify(connection, CHANNEL)
 
     def correct_due_times(self, destination: str, now: int, longest: float) -> int:
         """
@@ -503,27 +494,3 @@ class Outbox:
         parameters = {"destination": destination, "now": now, "latest": latest}
         with self._database.write() as connection:
             return connection.execute(_CORRECT_DUE_TIMES, parameters).rowcount
-
-    def extend(self, delivery_ids: Sequence[int], now: int) -> set[int]:
-        """
-        Extend the leases of claims: they end one full lease after `now`.
-
-        Return the ids that are still claimed by this owner.
-        """
-        with self._database.write() as connection:
-            return self._lanes.extend(connection, self._owner, delivery_ids, now, self.lease)
-
-    def requeue_expired_claims(self, now: int, *, include_own: bool = False) -> int:
-        """Requeue deliveries whose lease has expired (see `Inbox.requeue_expired_claims`)."""
-        owner = self._owner if include_own else ""
-        with self._database.write() as connection:
-            return len(
-                self._lanes.requeue_expired(connection, owner=owner, now=now, own=self._owner)
-            )
-
-    def requeue_claims(self, owner: str, now: int) -> int:
-        """Requeue the claims of a failed node (see `Inbox.requeue_claims`)."""
-        with self._database.write() as connection:
-            if not self._database.try_lock(connection, lock_name(owner)):
-                return 0
-            return len(self._lanes.requeue_expired(connection, owner=owner, now=now))
