@@ -43,7 +43,7 @@ from bridge.runtime.schedule import ServicePart
 CHANNEL: Final = "BRIDGE_CHANNEL"
 """The environment variable with the descriptors of the channel and of the slot."""
 
-NICE = 10
+NICE = 5
 """What the service adds to its nice value: acknowledgments go first when processors are busy."""
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
