@@ -1,9 +1,9 @@
 """
-The thread pools of a process, one for each purpose, so that no work delays another kind of work.
+The thread pools of a process, and limits for kinds of work that share one.
 
-A task of the event loop passes blocking work to the pool for its purpose. Asyncio's default
-executor resolves host names and nothing else. Each pool has few threads and a bounded queue. If the
-queue is full, `run` raises PoolFull at once. `serve` ends all pools with `close_all`.
+A task of the event loop passes blocking work to a pool. Asyncio's default executor resolves host
+names and nothing else. Each pool has few threads and a bounded queue. If the queue is full, `run`
+raises PoolFull at once. `serve` ends all pools with `close_all`.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from enum import Enum
 from functools import partial
 from typing import ParamSpec, TypeVar
-from weakref import WeakSet
 
 from bridge.errors import BridgeError
 
@@ -30,25 +29,25 @@ class PoolFull(BridgeError):
 
 
 class Threads(Enum):
-    """A thread pool: name, number of threads, and length of the queue."""
+    """
+    A thread pool: name, number of threads, and length of the queue.
 
-    HEALTH = ("health", 2, 8)
-    LEASES = ("leases", 3, 1000)
-    INTAKE = ("intake", 6, 10_000)
+    A kind of work that may occupy threads for long has a `ThreadLimit`, where it is used. A pool
+    has at least as many threads as its limits together, so no kind waits for another.
+    """
+
     MESSAGE_LOG = ("message log", 1, 100)
-    LARGE_ARRIVALS = ("large arrivals", 1, 10_000)
-    DELIVERY = ("delivery", 6, 10_000)
-    FOLDERS = ("folders", 4, 1000)
-    MAINTENANCE = ("maintenance", 4, 100)
-    CHECKPOINTS = ("checkpoints", 2, 8)
-    CHECKS = ("checks", 2, 16)
-    EXPORTS = ("exports", 2, 32)
-    BODIES = ("request bodies", 2, 64)
-    DOCUMENTS = ("documents", 4, 64)
-    CONSOLE = ("console", 4, 64)
-    LARGE_FRAMES = ("large frames", 1, 1000)
-    HOOKS = ("hooks", 8, 10_000)
-    MERGED_PATIENTS = ("merged patients", 1, 1000)
+    """Writes of the message log, in order. Nothing else may delay an acknowledgment."""
+    MESSAGES = ("messages", 12, 10_000)
+    """Claims, work and outcomes of messages and deliveries: short reads and transactions."""
+    LEASES = ("leases", 7, 1000)
+    """What must be in time while all else is slow: leases, pauses, `/readyz`, checkpoints."""
+    EXTERNAL = ("external", 20, 10_000)
+    """What senders, hooks and network folders can make slow, and checks before an ACK."""
+    JOBS = ("jobs", 4, 100)
+    """Periodic jobs, starts and ends of parts: they may take minutes, and nobody waits for them."""
+    WEB = ("web", 16, 64)
+    """Requests to the console and the engine, outside of the engine's database."""
 
     def __init__(self, label: str, size: int, waiting: int) -> None:
         self.label = label
@@ -61,12 +60,18 @@ class Threads(Enum):
         """Run blocking work on a thread of this pool. Raises PoolFull and what the work raises."""
         if self._pending >= self.size + self.waiting:
             raise PoolFull(self.label)
-        call = partial(contextvars.copy_context().run, work, *args, **kwargs)
         self._pending += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self.executor, call)
+            return await self.start(work, *args, **kwargs)
         finally:
             self._pending -= 1
+
+    def start(
+        self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> asyncio.Future[T]:
+        """Start blocking work whose amount the caller limits."""
+        call = partial(contextvars.copy_context().run, work, *args, **kwargs)
+        return asyncio.get_running_loop().run_in_executor(self.executor, call)
 
     @property
     def executor(self) -> ThreadPoolExecutor:
@@ -87,21 +92,65 @@ class ConcurrencyLimit:
 
     def __init__(self, name: str, at_once: int, waiting: int) -> None:
         self._name = name
+        self._at_once = at_once
         self._places = asyncio.Semaphore(at_once)
-        self._max_inside = at_once + waiting
-        self._inside = 0
+        self.free = at_once + waiting
+        """Number of tasks that may still enter or wait."""
+        self._max_inside = self.free
 
     @asynccontextmanager
     async def entered(self) -> AsyncIterator[None]:
         """Wait for a place, and occupy it while the context is open. Raises PoolFull."""
-        if self._inside >= self._max_inside:
-            raise PoolFull(self._name)
-        self._inside += 1
+        await self._enter()
         try:
-            async with self._places:
-                yield
+            yield
         finally:
-            self._inside -= 1
+            self._leave()
+
+    async def _enter(self) -> None:
+        if self.free <= 0:
+            raise PoolFull(self._name)
+        if self.free == self._max_inside:  # unused: a semaphore belongs to the loop that waited
+            self._places = asyncio.Semaphore(self._at_once)
+        self.free -= 1
+        try:
+            await self._places.acquire()
+        except BaseException:
+            self.free += 1
+            raise
+
+    def _leave(self) -> None:
+        self._places.release()
+        self.free += 1
+
+
+class ThreadLimit(ConcurrencyLimit):
+    """At most `at_once` threads of a pool, for one kind of work; `waiting` more calls wait."""
+
+    def __init__(self, threads: Threads, name: str, at_once: int, waiting: int) -> None:
+        super().__init__(name, at_once, waiting)
+        self._threads = threads
+
+    async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """
+        Run blocking work on a thread. Raises PoolFull and what the work raises.
+
+        The work keeps its place until it ends, also if the caller is cancelled before.
+        """
+        await self._enter()
+        try:
+            running = self._threads.start(work, *args, **kwargs)
+        except BaseException:
+            self._leave()
+            raise
+        running.add_done_callback(lambda _: self._leave())
+        return await asyncio.shield(running)
+
+
+SLOW_MAPPINGS = ThreadLimit(Threads.EXTERNAL, "hooks", 8, 10_000)
+"""For messages with hooks or slow patterns, received or composed."""
+CONSOLE_THREADS = ThreadLimit(Threads.WEB, "console", 6, 64)
+"""For reads and changes of the console."""
 
 
 def set_outcome(future: asyncio.Future[T], outcome: T | BaseException) -> None:
@@ -114,20 +163,7 @@ def set_outcome(future: asyncio.Future[T], outcome: T | BaseException) -> None:
         future.set_result(outcome)
 
 
-_SINGLE: WeakSet[ThreadPoolExecutor] = WeakSet()
-"""The executors of `single_thread`, for `close_all`."""
-
-
-def single_thread(label: str) -> ThreadPoolExecutor:
-    """Return an executor with one thread, for work that must run in order; `close_all` ends it."""
-    created = ThreadPoolExecutor(1, label)
-    _SINGLE.add(created)
-    return created
-
-
 def close_all() -> None:
     """End all pools. Blocking."""
     for thread in Threads:
         thread.close()
-    for one in list(_SINGLE):
-        one.shutdown(wait=True, cancel_futures=True)

@@ -19,7 +19,7 @@ from bridge.admin.definitions.drafts import as_operator_errors
 from bridge.admin.definitions.editor import activation_json, definition_kinds
 from bridge.admin.errors import InvalidContent, InvalidState, NoSuchItem
 from bridge.errors import BridgeError
-from bridge.executors import Threads
+from bridge.executors import CONSOLE_THREADS
 from bridge.monitoring.alert_settings import certificate_files
 from bridge.monitoring.connection_probe import (
     ProbeStep,
@@ -208,7 +208,7 @@ class Connections:
         self._require_no_mistakes(find_mistakes(plan.kind, plan.table))
         chosen = active_settings.build_section(plan.kind, "", plan.table)
         if isinstance(chosen, ListenerSettings) and not isinstance(chosen.bind, FolderAddress):
-            current = await Threads.CHECKS.run(self._current)
+            current = await CONSOLE_THREADS.run(self._current)
             if all(
                 listener.bind != chosen.bind or not listener.enabled
                 for listener in current.listener
@@ -218,7 +218,7 @@ class Connections:
 
     async def probe(self, kind: ChannelKind, name: str) -> Sequence[Mapping[str, Any]]:
         """Connect with the active settings; return the steps of the test. Raises NoSuchItem."""
-        current = await Threads.CHECKS.run(self._current)
+        current = await CONSOLE_THREADS.run(self._current)
         chosen = find_connection(current, kind, name)
         if chosen is None:
             raise NoSuchItem

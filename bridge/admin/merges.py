@@ -15,7 +15,7 @@ from bridge.admin.audit_events import audited
 from bridge.admin.report_engine import report_engine
 from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
-from bridge.executors import Threads
+from bridge.executors import CONSOLE_THREADS
 from bridge.index_key import keyed64, signed64
 from bridge.intake.process.order_repository import resume_parked, undo_merge
 from bridge.orders.patients import MergePointer
@@ -102,7 +102,7 @@ async def undo_pointer(database: Database, client: EngineClient, pointer: MergeP
     The report engine removes it first: if that fails, nothing has changed.
     """
     await client.undo_merge(pointer.site, pointer.mrn, pointer.prior_mrn)
-    return await Threads.CONSOLE.run(_undo_in_bridge, database, pointer)
+    return await CONSOLE_THREADS.run(_undo_in_bridge, database, pointer)
 
 
 def _undo_in_bridge(database: Database, pointer: MergePointer) -> int:

@@ -36,7 +36,7 @@ from bridge.delivery.reply_policy import OutcomePolicy, give_up, outcome_without
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
-from bridge.executors import Threads
+from bridge.executors import SLOW_MAPPINGS, Threads
 from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
 from bridge.queue.outbox import Outbox
 from bridge.store.errors import StoreError, StoreUnavailable
@@ -215,7 +215,7 @@ class Preparation:
 
         `current` returns the active definition of the destination.
         """
-        return await Threads.DELIVERY.run(self._claim, current, now, limit)
+        return await Threads.MESSAGES.run(self._claim, current, now, limit)
 
     def _claim(
         self, current: Callable[[], CompiledDestination], now: int, limit: int
@@ -273,13 +273,13 @@ class Preparation:
             else:
                 results[plan.delivery.delivery_id] = self._failed(plan, content)
         slow = [pair for pair in ready if pair[0].mapping.needs_thread]
-        written = await asyncio.gather(*(Threads.HOOKS.run(self._write, *pair) for pair in slow))
+        written = await asyncio.gather(*(SLOW_MAPPINGS.run(self._write, *pair) for pair in slow))
         messages = {
             plan.delivery.delivery_id: one for (plan, _), one in zip(slow, written, strict=True)
         }
         quick = [pair for pair in ready if not pair[0].mapping.needs_thread]
         self._storing = asyncio.create_task(
-            Threads.DELIVERY.run(self._finish, quick, messages, plans)
+            Threads.MESSAGES.run(self._finish, quick, messages, plans)
         )
         return results | await asyncio.shield(self._storing)  # `finish_storing` waits for it
 

@@ -88,7 +88,7 @@ class StatusPoller:
         refusals: list[EngineFailure] = []
         while polled < MAX_REPORTS_PER_ROUND:
             limit = self._batch_size.size
-            due = await Threads.DELIVERY.run(self._due, limit)
+            due = await Threads.MESSAGES.run(self._due, limit)
             by_token: defaultdict[str, list[KnownReport]] = defaultdict(list)
             for seen in due:
                 by_token[self._service.token_of(seen.key.site)].append(seen)
@@ -121,10 +121,10 @@ class StatusPoller:
         except EngineFailure as failure:
             if not failure.is_permanent_refusal:
                 raise
-            await Threads.DELIVERY.run(self._postpone, group)
+            await Threads.MESSAGES.run(self._postpone, group)
             return [failure]
         times, refusals = await self._addendum_times(records)
-        if await Threads.DELIVERY.run(self._process, group, _by_order(records), times):
+        if await Threads.MESSAGES.run(self._process, group, _by_order(records), times):
             self._notify()
         return refusals
 

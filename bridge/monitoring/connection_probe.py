@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from bridge.executors import Threads
+from bridge.executors import ThreadLimit, Threads
 from mllp.tls import describe_handshake
 
 _CLOSE_SECONDS = 0.3  # a peer that accepts no messages closes the connection within this time
@@ -69,9 +69,13 @@ async def probe_connection(target: ProbeTarget) -> list[ProbeStep]:
     return steps
 
 
+# A network folder may block for minutes.
+FOLDER_TESTS = ThreadLimit(Threads.EXTERNAL, "checks", 2, 16)
+
+
 async def probe_folder(path: Path) -> list[ProbeStep]:
     """Test that a folder exists and is writable."""
-    return await Threads.CHECKS.run(_folder, path)
+    return await FOLDER_TESTS.run(_folder, path)
 
 
 def probe_port(host: str, port: int) -> ProbeStep:

@@ -23,7 +23,7 @@ from twisted.python.failure import Failure
 
 from bridge.contract import OrderKey
 from bridge.errors import BridgeError
-from bridge.executors import Threads
+from bridge.executors import CONSOLE_THREADS
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.deliveries import ClaimedDelivery, current_delivery
 from bridge.queue.digests import digest, stored_digest
@@ -192,7 +192,7 @@ def order_trace_keys(database: Database) -> TraceKeyFinder:
         return None
 
     async def find_key(delivery: ClaimedDelivery) -> int | None:
-        return await Threads.CONSOLE.run(look_up, delivery)
+        return await CONSOLE_THREADS.run(look_up, delivery)
 
     return find_key
 

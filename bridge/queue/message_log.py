@@ -86,6 +86,7 @@ class MessageLog:
         self.database = None if self._tables.database is database else self._tables.database
         """The log's own file, whose commits the caller checkpoints; None on PostgreSQL."""
         self._blobs = PayloadBlobs(database)
+        self._blobs_lock = asyncio.Lock()  # they have one connection
         self._on_batch = on_batch
         self._waiting: deque[_Group] = deque()
         self._large: set[asyncio.Task[None]] = set()
@@ -166,7 +167,9 @@ class MessageLog:
     async def _submit_large(self, group: _Group) -> None:
         """Store the large payloads of a group in chunks, while other arrivals are stored."""
         try:
-            arrivals = await Threads.LARGE_ARRIVALS.run(self._without_large_payloads, group)
+            async with self._blobs_lock:
+                work = self._without_large_payloads
+                arrivals = await Threads.EXTERNAL.run(work, group)
         except Exception as error:  # noqa: BLE001  # the sender gets an answer
             self._report([group], [_as_store_error(error)])
         else:

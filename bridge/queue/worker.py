@@ -178,7 +178,7 @@ class Worker:
 
     async def start(self) -> None:
         """Requeue the claims of the previous run of this node, and start."""
-        await Threads.INTAKE.run(
+        await Threads.MESSAGES.run(
             self._inbox.requeue_expired_claims, self._clock(), include_own=True
         )
         self._stopping = False
@@ -195,8 +195,8 @@ class Worker:
         await self._batches.cancel()
         with suppress(StoreUnavailable):  # the leases will expire
             if ids:
-                await Threads.INTAKE.run(self._inbox.release, ids, self._clock())
-            await Threads.INTAKE.run(self._inbox.store_acknowledged)
+                await Threads.MESSAGES.run(self._inbox.release, ids, self._clock())
+            await Threads.MESSAGES.run(self._inbox.store_acknowledged)
 
     def notify(self) -> None:
         """Wake the worker: there may be something to claim. On the event loop's thread."""
@@ -283,7 +283,7 @@ class Worker:
             if not self._claiming:
                 await self._unconfirmed.requeue()
             claim = self._inbox.claim_batch
-            batch = await Threads.INTAKE.run(claim, self._clock(), self._size())
+            batch = await Threads.MESSAGES.run(claim, self._clock(), self._size())
         except StoreError as error:
             _log.warning("no messages claimed: %s", error)
             self._unconfirmed.possible = True
@@ -375,7 +375,7 @@ class Worker:
                 if claim_next:
                     await self._settle_and_claim(outcomes)
                     return
-                settled = await Threads.INTAKE.run(self._inbox.settle, outcomes, now)
+                settled = await Threads.MESSAGES.run(self._inbox.settle, outcomes, now)
             except StoreUnavailable as error:
                 _log.warning("%d outcomes not stored, trying again: %s", len(outcomes), error)
                 self._unconfirmed.possible |= claim_next
@@ -395,7 +395,7 @@ class Worker:
         batch = ClaimedBatch([], more=True, undecided=False)
         try:
             work = self._inbox.settle_and_claim
-            _, batch = await Threads.INTAKE.run(work, outcomes, self._clock(), self._size())
+            _, batch = await Threads.MESSAGES.run(work, outcomes, self._clock(), self._size())
         finally:
             self._claiming.remove(done)
             if (batch.more and not batch.messages) or _any_postponed(outcomes):

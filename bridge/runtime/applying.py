@@ -76,4 +76,4 @@ class Applying:
         self._processor.use(self._compiler.definitions(found))
 
     async def _state_of(self, message_id: int) -> QueueState:
-        return await Threads.INTAKE.run(queries.message_state, self._process.database, message_id)
+        return await Threads.MESSAGES.run(queries.message_state, self._process.database, message_id)

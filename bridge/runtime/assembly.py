@@ -84,7 +84,7 @@ def assemble(
         parts.append(audit_relay(schedule, AuditRelay(settings, database)))
         _activate_files(settings, database)
     offload = Offload(memory=max(MEMORY, 8 * settings.intake.frame_memory))
-    end_workers = partial(Threads.MAINTENANCE.run, close_all)
+    end_workers = partial(Threads.JOBS.run, close_all)
     parts.append(ServicePart("worker processes", do_nothing, end_workers))
     console, queue_parts = None, list[ServicePart]()
     if database is not None:
@@ -218,7 +218,7 @@ def _database_parts(
     """Migrate a database that `migrate_in_child_process` skipped; return its parts. Blocking."""
 
     async def start() -> None:
-        await Threads.MAINTENANCE.run(_warn, database)
+        await Threads.JOBS.run(_warn, database)
 
     async def stop() -> None:
         database.dispose()

@@ -211,13 +211,13 @@ class ActivationFollower(Generic[Compiled]):
         return schedule.periodic(job, self._check)
 
     async def _check(self) -> None:
-        latest = await Threads.MAINTENANCE.run(latest_activation, self._database)
+        latest = await Threads.JOBS.run(latest_activation, self._database)
         now = asyncio.get_running_loop().time()
         again = bool(self._has_failures()) and now >= self._again_at
         if latest == self._known and not again:
             return
         try:
-            found = await Threads.MAINTENANCE.run(self._compile)
+            found = await Threads.JOBS.run(self._compile)
         except StoreError:
             raise
         except (BridgeError, MappingError) as error:

@@ -56,20 +56,20 @@ def start_tracing(settings: Settings) -> tuple[Tracer | None, list[ServicePart]]
     if not chosen.endpoint:
         return None, []
     tracer, end = open_tracer(chosen.endpoint, chosen.share)
-    return tracer, [ServicePart("traces", do_nothing, partial(Threads.MAINTENANCE.run, end))]
+    return tracer, [ServicePart("traces", do_nothing, partial(Threads.JOBS.run, end))]
 
 
 def checkpoints(job: Job, database: Database, schedule: Schedule) -> ServicePart:
     """Return the part that checkpoints an SQLite database; PostgreSQL does it by itself."""
     wal = WalCheckpointer(database)
-    run = partial(Threads.CHECKPOINTS.run, wal.run)
-    return schedule.periodic(job, run, last=partial(Threads.CHECKPOINTS.run, wal.close))
+    run = partial(Threads.LEASES.run, wal.run)
+    return schedule.periodic(job, run, last=partial(Threads.LEASES.run, wal.close))
 
 
 def unknown_code_counts(process: Process) -> ServicePart:
     async def store() -> None:
         if found := process.tally.take():
-            await Threads.MAINTENANCE.run(unmapped_codes.add, process.database, found, now_ms())
+            await Threads.JOBS.run(unmapped_codes.add, process.database, found, now_ms())
 
     return process.schedule.periodic(Job.UNKNOWN_CODES, store, last=store)
 
@@ -81,9 +81,7 @@ def handshake_failures(process: Process) -> ServicePart:
     async def store() -> None:
         if found := counts.take():
             try:
-                await Threads.MAINTENANCE.run(
-                    store_handshakes, process.database, process.node, found
-                )
+                await Threads.JOBS.run(store_handshakes, process.database, process.node, found)
             except StoreError:
                 counts.put_back(found)
                 raise

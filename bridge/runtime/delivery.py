@@ -280,7 +280,7 @@ class Delivery:
     async def _store_failures(self) -> None:
         """Store which destinations could not be connected on this node."""
         reasons, kind = dict(self._couriers.failures), ChannelKind.DESTINATION
-        await Threads.DELIVERY.run(
+        await Threads.MESSAGES.run(
             store_start_failures, self._database, kind, self._owner, reasons, now_ms()
         )
 
@@ -334,7 +334,7 @@ class Delivery:
 
     async def _run_requested_round(self) -> None:
         """Run a requested round at once; after a failure the periodic job continues it."""
-        requested = await Threads.DELIVERY.run(self._reconciler.requested_since)
+        requested = await Threads.MESSAGES.run(self._reconciler.requested_since)
         if requested and requested != self._last_request:
             self._last_request = requested
             await self._reconcile()

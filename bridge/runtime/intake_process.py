@@ -61,7 +61,7 @@ def assemble_intake(
     return [
         *parts,
         ServicePart("database", do_nothing, close_database),
-        ServicePart("worker processes", do_nothing, partial(Threads.MAINTENANCE.run, close_all)),
+        ServicePart("worker processes", do_nothing, partial(Threads.JOBS.run, close_all)),
         ServicePart("service process", service.start, service.stop),
         unknown_code_counts(process),
         handshake_failures(process),

@@ -40,7 +40,7 @@ def audit_relay(schedule: Schedule, relay: AuditRelay) -> ServicePart:
     """Move audit events from the bridge's outbox to the audit trail; also at the stop."""
 
     async def move() -> None:
-        await Threads.MAINTENANCE.run(relay.relay)
+        await Threads.JOBS.run(relay.relay)
 
     async def end() -> None:
         try:
@@ -67,7 +67,7 @@ class NumberIndex:
 
     async def step(self) -> float:
         """Index a batch; return the seconds until the next one."""
-        return await Threads.MAINTENANCE.run(self._batch)
+        return await Threads.JOBS.run(self._batch)
 
     def _batch(self) -> float:
         began, size = time.monotonic(), batch_size(self._rate)
@@ -110,7 +110,7 @@ def _only_if(condition: Callable[[], bool], work: Callable[[], object]) -> Run:
 
     async def run() -> None:
         if condition():
-            await Threads.MAINTENANCE.run(work)
+            await Threads.JOBS.run(work)
 
     return run
 

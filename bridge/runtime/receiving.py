@@ -296,13 +296,8 @@ class ListenerFactory:
             new_id=ControlIds(),
             sequencer=sequence,
         )
-        offload = FrameOffload(
-            handler,
-            Threads.LARGE_FRAMES.executor,
-            needs_lookup=None if patient_check is None else patient_check.applies_to,
-            lookup_threads=Threads.MERGED_PATIENTS.executor,
-            hook_threads=Threads.HOOKS.executor,
-        )
+        needs_lookup = None if patient_check is None else patient_check.applies_to
+        offload = FrameOffload(handler, needs_lookup=needs_lookup)
         entry: Handler = offload if sequence is None else sequence.serialized(offload.submit)
         if validation is not None:
             entry = ValidatingHandler(validation, entry)
@@ -453,6 +448,6 @@ class Receiving:
         """Store which listeners could not start on this node."""
         process, failures = self._process, dict(self._listeners.failures)
         owner, kind = f"{process.node}-intake", ChannelKind.LISTENER
-        await Threads.INTAKE.run(
+        await Threads.MESSAGES.run(
             store_start_failures, process.database, kind, owner, failures, now_ms()
         )

@@ -254,7 +254,7 @@ class ServiceProcess:
     async def _exit_status(self) -> int:
         """Wait for the end of the child, which closes the channel."""
         await self._over.wait()
-        return await Threads.MAINTENANCE.run(self._process.wait)
+        return await Threads.JOBS.run(self._process.wait)
 
     def _finished(self, message_id: int, state: str) -> None:
         waiting = self._waits.pop(message_id, None)

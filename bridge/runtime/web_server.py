@@ -74,7 +74,7 @@ class SharedQuery:
     async def succeeded(self) -> bool:
         """Run the query, or wait for the one in progress; return whether it succeeded in time."""
         if self._query is None or self._query.done():
-            self._query = asyncio.ensure_future(Threads.HEALTH.run(self._attempt))
+            self._query = asyncio.ensure_future(Threads.LEASES.run(self._attempt))
         query = self._query
         await asyncio.wait([query], timeout=ANSWER_SECONDS)
         return query.done() and query.result()

@@ -39,7 +39,7 @@ from typing import Final
 import structlog
 from twisted.internet.defer import Deferred, succeed
 
-from bridge.executors import Threads
+from bridge.executors import ThreadLimit, Threads
 from bridge.redaction import describe, stack_frames
 from config.private_files import FILE_MODE, FOLDER_MODE, make_folder
 from mappings.hl7.acknowledgment import ReceivedAck, build_ack, read_ack
@@ -56,6 +56,8 @@ UNFINISHED: Final = (".tmp", ".part", ".partial", ".filepart", ".crdownload", "~
 
 DONE, FAILED, ACKS = "done", "failed", "acks"
 _LOCK: Final = ".lock"
+FOLDERS: Final = ThreadLimit(Threads.EXTERNAL, "folders", 4, 1000)
+"""For all folders: a network folder may block for minutes."""
 _PROBE: Final = ".bridge-check"
 _MAX_NAME_BYTES: Final = 255  # of a file name, in all usual file systems
 _MAX_COUNTED: Final = 100  # numbers that are tried for a free name
@@ -370,7 +372,7 @@ class FolderSender:
 
     async def _send(self, payload: bytes) -> bytes:
         try:
-            name = await Threads.FOLDERS.run(self._write, payload)
+            name = await FOLDERS.run(self._write, payload)
         except OSError as error:
             raise NotConnected(type(error).__name__) from error
         if self._answer_within is None:
@@ -414,7 +416,7 @@ class FolderSender:
         loss = LossReason.TIMEOUT
         while loop.time() < until:
             try:
-                reply = await Threads.FOLDERS.run(self._folder.read, answer, _MAX_ACK_BYTES)
+                reply = await FOLDERS.run(self._folder.read, answer, _MAX_ACK_BYTES)
             except OSError:
                 reply = b""
             if reply and self._matches(payload, reply):
@@ -532,7 +534,7 @@ class FolderListener:
 
     async def prepare(self) -> None:
         """Create the folders for processed files. Raises OSError."""
-        await Threads.FOLDERS.run(self._folder.prepare, DONE, FAILED, ACKS)
+        await FOLDERS.run(self._folder.prepare, DONE, FAILED, ACKS)
 
     def end(self) -> None:
         """Stop after the current file."""
@@ -573,7 +575,7 @@ class FolderListener:
         with self._folder.lock() as locked:
             if not locked:  # another node has the lock
                 return False
-            found = await Threads.FOLDERS.run(self._folder.waiting_files, MAX_LISTED)
+            found = await FOLDERS.run(self._folder.waiting_files, MAX_LISTED)
             await self._report_ignored()
             seen = [(file.name, file.size, file.written_at) for file in found]
             ready, self._seen = complete_files(self._seen, seen)
@@ -589,7 +591,7 @@ class FolderListener:
         """Log when the number of entries that are not regular files grows; they are not read."""
         if next(self._scans) % SCANS_PER_COUNT:
             return
-        count = await Threads.FOLDERS.run(self._folder.count_ignored)
+        count = await FOLDERS.run(self._folder.count_ignored)
         if count > self._ignored:
             self._log.warning("entries ignored: not regular files", count=count)
         self._ignored = count
@@ -607,7 +609,7 @@ class FolderListener:
         if disposition is FileDisposition.RETRY and self._may_try_again(name):
             return False
         try:
-            await Threads.FOLDERS.run(self._move, name, disposition, replies)
+            await FOLDERS.run(self._move, name, disposition, replies)
         except OSError as error:
             self._log.error("file not moved", error=describe(error))
             return not self._may_try_again(name)
@@ -623,7 +625,7 @@ class FolderListener:
         limit = self._rules.max_file
         # One byte more than the limit: the file may have grown since it was listed.
         max_bytes = MAX_HEAD_BYTES if size > limit else limit + 1
-        data = await Threads.FOLDERS.run(self._folder.read, name, max_bytes)
+        data = await FOLDERS.run(self._folder.read, name, max_bytes)
         if size > limit or len(data) > limit:
             error = FrameTooLarge(self._rules.max_file)
             self._observer.frame_refused(error)
@@ -631,7 +633,7 @@ class FolderListener:
             return [] if reply is None else [reply]
         # A single message is passed on unchanged; other content is refused by the handler.
         too_many = count_messages(data) > MAX_MESSAGES
-        messages = [] if too_many else await Threads.FOLDERS.run(messages_in, data)
+        messages = [] if too_many else await FOLDERS.run(messages_in, data)
         if too_many:
             self._log.warning("file not split: too many messages", limit=MAX_MESSAGES)
         payloads = messages if len(messages) > 1 else [data]

@@ -19,13 +19,16 @@ from starlette.types import Scope
 from typing_extensions import override
 
 from bridge.errors import BridgeError
-from bridge.executors import Threads
+from bridge.executors import ThreadLimit, Threads
 from bridge.network_source import split_origin
 from parsers.limits import JSON
 from parsers.readers import read_json
 
 MAX_VALUES: Final = JSON.count
 """Members and items of a JSON body; each needs up to 100 bytes, however short its text is."""
+
+LARGE_JSON: Final = ThreadLimit(Threads.WEB, "request bodies", 2, 64)
+"""Threads that read and write JSON of more than `SMALL` bytes, which anybody may request."""
 
 SMALL: Final = 64 * 2**10
 """The budget refuses no body of at most this many bytes: the connection limit bounds the total."""
@@ -151,7 +154,7 @@ class BoundedRequest(Request):
             body = await self.body()
             # Parsing a large body takes a tenth of a second; on the loop it would delay listeners.
             large = len(body) > SMALL
-            self._values = await Threads.BODIES.run(self.parse, body) if large else self.parse(body)
+            self._values = await LARGE_JSON.run(self.parse, body) if large else self.parse(body)
             self._is_parsed = True
         return self._values
 

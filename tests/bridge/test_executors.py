@@ -8,14 +8,30 @@ from pathlib import Path
 import pytest
 
 import bridge
-from bridge.executors import ConcurrencyLimit, PoolFull, Threads, close_all, single_thread
+from bridge.engine.http.engine_state import EngineState
+from bridge.engine.settings import EngineSettings
+from bridge.executors import (
+    CONSOLE_THREADS,
+    SLOW_MAPPINGS,
+    ConcurrencyLimit,
+    PoolFull,
+    ThreadLimit,
+    Threads,
+    close_all,
+)
+from bridge.intake.receive.handler import LARGE_FRAMES
+from bridge.intake.validation.validator import VALIDATIONS
+from bridge.monitoring.connection_probe import FOLDER_TESTS
+from bridge.store.database import Database
+from bridge.transports.folders import FOLDERS
+from bridge.web.bodies import LARGE_JSON
+from tests.eventually import eventually_async
 
 SOURCE = Path(bridge.__file__).parent
 OWN_EXECUTORS = {
     "executors.py",
     "runtime/loop.py",
     "engine/live/database_executor.py",
-    "engine/live/credential_checks.py",
 }
 DEFAULT = {
     "to_thread",
@@ -29,13 +45,13 @@ DEFAULT = {
 async def test_a_full_pool_blocks_no_other() -> None:
     """A pool whose threads are all busy does not delay the health check."""
     stuck = threading.Event()
-    pool = Threads.CHECKS
+    pool = Threads.WEB
     many = [asyncio.ensure_future(pool.run(stuck.wait)) for _ in range(pool.size + pool.waiting)]
     await asyncio.sleep(0)
     try:
         with pytest.raises(PoolFull):
             await pool.run(print)
-        assert await Threads.HEALTH.run(lambda: "asked") == "asked"
+        assert await Threads.LEASES.run(lambda: "asked") == "asked"
     finally:
         stuck.set()
         await asyncio.gather(*many)
@@ -45,19 +61,62 @@ async def test_a_full_pool_blocks_no_other() -> None:
 async def test_results_and_errors() -> None:
     """A pool returns results and errors, and keeps the context of its caller."""
     with pytest.raises(ZeroDivisionError):
-        await Threads.CHECKS.run(lambda: 1 // 0)
+        await Threads.WEB.run(lambda: 1 // 0)
 
 
 async def test_all_pools_end_and_can_begin_anew() -> None:
     """`close_all` ends all threads. The pools can start again."""
-    single = single_thread("a single one")
-    await asyncio.gather(*(thread.run(lambda: None) for thread in Threads))
-    await asyncio.wrap_future(single.submit(lambda: None))
-    labels = (*(thread.label for thread in Threads), "a single one")
+    await asyncio.gather(*(pool.run(lambda: None) for pool in Threads))
+    labels = tuple(pool.label for pool in Threads)
     assert any(thread.name.startswith(labels) for thread in threading.enumerate())
     close_all()
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith(labels)]
-    assert await Threads.HEALTH.run(lambda: 1) == 1
+    assert await Threads.LEASES.run(lambda: 1) == 1
+
+
+async def test_no_kind_of_work_waits_for_another(tmp_path: Path) -> None:
+    """Each kind has a thread while all others of its pool occupy all threads that they may."""
+    engine = EngineState(
+        EngineSettings((("1", bytes(32)),)), Database(f"sqlite:///{tmp_path}/engine.db"), lambda: 0
+    )
+    received = (SLOW_MAPPINGS, LARGE_FRAMES, VALIDATIONS, FOLDERS, Threads.EXTERNAL)
+    delivered = (SLOW_MAPPINGS, FOLDERS, FOLDER_TESTS, Threads.EXTERNAL)
+    web = (CONSOLE_THREADS, LARGE_JSON, engine.documents, engine.exports, engine.hashing)
+    for kinds in (received, delivered, web):
+        for kind in kinds:
+            stuck = threading.Event()
+            others = [
+                asyncio.ensure_future(other.run(stuck.wait))
+                for other in kinds
+                if other not in (kind, Threads.EXTERNAL)
+                for _ in range(18)
+            ]
+            await asyncio.sleep(0)
+            try:
+                assert await kind.run(lambda: "done") == "done"
+            finally:
+                stuck.set()
+                await asyncio.gather(*others)
+
+
+async def test_work_keeps_its_place_until_it_ends() -> None:
+    """If callers give up, further work does not occupy more threads."""
+    limit = ThreadLimit(Threads.JOBS, "test", 1, 0)
+    stuck, begun = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        stuck.wait()
+
+    given_up = asyncio.ensure_future(limit.run(work))
+    await eventually_async(begun.is_set)
+    given_up.cancel()
+    await asyncio.gather(given_up, return_exceptions=True)
+    with pytest.raises(PoolFull):
+        await limit.run(work)
+    stuck.set()
+    await eventually_async(lambda: limit.free == 1)
+    await limit.run(work)
 
 
 async def test_a_gate_lets_few_wait() -> None:

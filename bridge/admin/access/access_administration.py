@@ -30,7 +30,7 @@ from bridge.authority import (
 )
 from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import AccountInfo, EnrolmentLink
-from bridge.executors import Threads
+from bridge.executors import CONSOLE_THREADS
 from bridge.store.database import Database
 from bridge.store.databases import bridge_database, migrate_all
 from config import Settings, load
@@ -114,25 +114,25 @@ class AccessAdministration:
         link = None
         if wanted.grants_more_than(before):
             # Checked first too, because a refused change must not end a password.
-            await Threads.CONSOLE.run(self._check, wanted, before, by)
+            await CONSOLE_THREADS.run(self._check, wanted, before, by)
             link = await self._accounts.enrol(
                 account.account_id, second_factor=True, end_tokens=True
             )
-        await Threads.CONSOLE.run(self._save, wanted, before, by)
+        await CONSOLE_THREADS.run(self._save, wanted, before, by)
         return link
 
     async def revoke(self, by: Administrator, email_or_id: str) -> None:
         """Remove the role of an account. Raises NoSuchItem if it has none."""
         account, before = await self.find(email_or_id)
         if account is None:
-            if not await Threads.CONSOLE.run(
+            if not await CONSOLE_THREADS.run(
                 grants.remove_unbound_grant, self._database, email_or_id.strip().lower()
             ):
                 raise NoSuchItem
             return
         require_authority(by, account, before, AccountAction.REVOKE_GRANT)
         account_id = account.account_id
-        if not await Threads.CONSOLE.run(
+        if not await CONSOLE_THREADS.run(
             grants.remove_grant, self._database, account_id, force=by.force
         ):
             raise NoSuchItem
@@ -159,12 +159,12 @@ class AccessAdministration:
         account = await self._accounts.account(email_or_id) if email_or_id else None
         if account is None:
             return None, None
-        return account, await Threads.CONSOLE.run(
+        return account, await CONSOLE_THREADS.run(
             grants.grant_of, self._database, account.account_id
         )
 
     async def entries(self) -> list[GrantEntry]:
-        rows = await Threads.CONSOLE.run(grants.all_grants, self._database)
+        rows = await CONSOLE_THREADS.run(grants.all_grants, self._database)
         return [await self._entry(row) for row in rows]
 
     async def _entry(self, grant: Grant) -> GrantEntry:

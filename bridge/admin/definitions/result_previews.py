@@ -27,7 +27,7 @@ from bridge.delivery.errors import CompositionError, Superseded
 from bridge.delivery.preparation import ReportContent, ReportTexts
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.executors import Threads
+from bridge.executors import CONSOLE_THREADS
 from bridge.queue import queries
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.listing_rows import DeliveryRow
@@ -114,7 +114,7 @@ class ResultPreviews:
         `sources` are those of the version to try. Raises NoSuchItem, StoreError, MappingErrors, and
         BridgeError if the version does not suit the destination.
         """
-        chosen = await Threads.CONSOLE.run(self._chosen, name, sources, destination, limit)
+        chosen = await CONSOLE_THREADS.run(self._chosen, name, sources, destination, limit)
         previews: list[ResultPreview] = []
         for compiled, deliveries in chosen:
             previews += await self._composed(compiled, deliveries)
@@ -169,7 +169,7 @@ class ResultPreviews:
     async def _composed(
         self, destination: CompiledDestination, deliveries: Sequence[ClaimedDelivery]
     ) -> list[ResultPreview]:
-        contexts = await Threads.CONSOLE.run(
+        contexts = await CONSOLE_THREADS.run(
             self._composer([]).look_up, deliveries, destination, as_when_queued=True
         )
         planned: list[MessagePlan | ResultPreview] = []
@@ -190,7 +190,7 @@ class ResultPreviews:
         plans = [plan for plan in planned if isinstance(plan, MessagePlan)]
         contents = iter(await self._texts.read(plans))
         return [
-            await Threads.CONSOLE.run(self._written, plan, next(contents))
+            await CONSOLE_THREADS.run(self._written, plan, next(contents))
             if isinstance(plan, MessagePlan)
             else plan
             for plan in planned

@@ -45,7 +45,7 @@ from bridge.admin.search.message_index import NumberKind
 from bridge.admin.search.queue_search import MessageQuery, search_messages
 from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
-from bridge.executors import Threads
+from bridge.executors import CONSOLE_THREADS
 from bridge.intake.receive.listener_policy import VersionFinder
 from bridge.queue import queries
 from bridge.queue.listing_rows import MessageDetail, MessageRow
@@ -608,9 +608,9 @@ class DefinitionTrials:
         InvalidContent, InvalidState.
         """
         with as_operator_errors():
-            sources = await Threads.CONSOLE.run(self._sources, name, actor, version, code=code)
+            sources = await CONSOLE_THREADS.run(self._sources, name, actor, version, code=code)
             previews = await self._previews.compose(name, sources, destination, last)
-            users = await Threads.CONSOLE.run(self._previews.destinations, name)
+            users = await CONSOLE_THREADS.run(self._previews.destinations, name)
         return {
             "destinations": [user.name for user in users],
             "trials": [preview.as_json() for preview in previews],

@@ -12,7 +12,7 @@ from bridge.console.http.bodies import (
     EngineEventParameters,
 )
 from bridge.console.http.guard import AuditedAction, CallDep, ConsoleRoute, await_audited
-from bridge.executors import Threads
+from bridge.executors import CONSOLE_THREADS
 
 router = APIRouter(prefix="/api", route_class=ConsoleRoute)
 
@@ -24,7 +24,7 @@ async def console_events(
     """List audit events of console and command line, newest first, on the user's sites."""
     call.user.grant.require(Permission.AUDIT)
     return {
-        "rows": await Threads.CONSOLE.run(
+        "rows": await CONSOLE_THREADS.run(
             call.context.audit.newest, query.query(call.user.grant.visible_sites)
         )
     }
@@ -37,7 +37,7 @@ async def delivered_results(
     """List accepted deliveries, newest first, of the user's sites."""
     call.user.grant.require(Permission.AUDIT)
     criteria = query.query(call.user.grant.visible_sites)
-    return await Threads.CONSOLE.run(accepted_deliveries, call.context.database, criteria)
+    return await CONSOLE_THREADS.run(accepted_deliveries, call.context.database, criteria)
 
 
 @router.get("/sites/{site}/audit")

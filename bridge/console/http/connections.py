@@ -41,7 +41,7 @@ from bridge.console.http.guard import (
     await_audited,
     run_audited,
 )
-from bridge.executors import Threads
+from bridge.executors import CONSOLE_THREADS
 from bridge.monitoring import channels as channel_records
 from config.sections import ChannelKind
 
@@ -54,7 +54,7 @@ Name = Annotated[str, Path(max_length=64)]
 async def channels(call: CallDep) -> dict[str, Any]:
     """List listeners and destinations."""
     call.user.grant.require(Permission.SEE)
-    return await Threads.CONSOLE.run(visible_channels, call)
+    return await CONSOLE_THREADS.run(visible_channels, call)
 
 
 @channel_router.post("/{kind}/{name}/pause")
@@ -139,14 +139,14 @@ async def form(call: CallDep) -> Mapping[str, Any]:
     """Describe the settings of listeners and destinations."""
     call.user.grant.require(Permission.CONNECT)
     async with call.context.gate.entered():
-        return await Threads.CONSOLE.run(call.context.connections.form)
+        return await CONSOLE_THREADS.run(call.context.connections.form)
 
 
 @router.get("/{kind}/{name}")
 async def connection(kind: ChannelKind, name: Name, call: CallDep) -> Mapping[str, Any]:
     """Return the settings of a listener or destination, and their history."""
     call.user.grant.require(Permission.CONNECT)
-    return await Threads.CONSOLE.run(call.context.connections.connection, kind, name)
+    return await CONSOLE_THREADS.run(call.context.connections.connection, kind, name)
 
 
 @router.post("/{kind}/check")
@@ -158,7 +158,7 @@ async def check(
     plan = ProposedConnection(kind, body.table, body.new)
     unknown = await _unknown_sites(call.context, body.table)
     async with call.context.gate.entered():
-        found = await Threads.CONSOLE.run(call.context.connections.check, plan)
+        found = await CONSOLE_THREADS.run(call.context.connections.check, plan)
     return {**found, "mistakes": [*found["mistakes"], *unknown]}
 
 
@@ -255,7 +255,7 @@ async def preview(body: PackageBody, call: CallDep) -> Mapping[str, Any]:
     for permission in _IMPORT:
         call.user.grant.require(permission)
     async with call.context.gate.entered():
-        return await Threads.CONSOLE.run(call.context.packages.preview, body.data)
+        return await CONSOLE_THREADS.run(call.context.packages.preview, body.data)
 
 
 @package_router.post("/import")
@@ -265,7 +265,7 @@ async def import_zip(body: PackageImportBody, call: CallDep) -> Mapping[str, Any
     for permission in _IMPORT:
         call.user.grant.require(permission)
     async with call.context.gate.entered():
-        found = await Threads.CONSOLE.run(packages.preview, body.data)
+        found = await CONSOLE_THREADS.run(packages.preview, body.data)
         subject = f"interface {', '.join(found['channels'])}"[:200]
         package = PackageImport(
             body.data, body.mark, call.user.grant.email, body.reason.strip(), body.replace

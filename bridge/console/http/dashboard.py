@@ -15,7 +15,7 @@ from bridge.console.http.connections import visible_channels
 from bridge.console.http.guard import AuditedAction, CallDep, ConsoleCall, ConsoleRoute, run_audited
 from bridge.console.http.messages import sites_of_message
 from bridge.contract.requests import RowId
-from bridge.executors import Threads
+from bridge.executors import CONSOLE_THREADS
 from bridge.monitoring.alerts import list_alerts
 from bridge.store.records import exceptions as records
 from bridge.store.records.exceptions import ExceptionSubject
@@ -44,7 +44,7 @@ async def me(call: CallDep) -> dict[str, Any]:
 async def overview(call: CallDep) -> dict[str, Any]:
     """Return the figures of the dashboard, limited to the user's listeners and destinations."""
     call.user.grant.require(Permission.SEE)
-    return await Threads.CONSOLE.run(_overview, call)
+    return await CONSOLE_THREADS.run(_overview, call)
 
 
 def _overview(call: ConsoleCall) -> dict[str, Any]:
@@ -94,7 +94,7 @@ async def listed(call: CallDep) -> dict[str, Any]:
         with_orders=Permission.FIND in call.user.grant.permissions,
         with_texts=call.user.reads_content,
     )
-    return {"rows": await Threads.CONSOLE.run(work)}
+    return {"rows": await CONSOLE_THREADS.run(work)}
 
 
 @exception_router.post("/{kind}/{row_id}/seen")

@@ -20,7 +20,7 @@ from bridge.console.http.guard import (
     run_audited,
 )
 from bridge.contract.requests import RowId
-from bridge.executors import Threads
+from bridge.executors import CONSOLE_THREADS
 from bridge.queue import operations, queries
 from bridge.queue.errors import IllegalTransition, NoSuchRow
 from bridge.queue.listing_rows import DeliveryDetail
@@ -41,7 +41,7 @@ async def find(body: DeliverySearchBody, call: CallDep) -> dict[str, Any]:
         rows = with_reasons(database, page.rows, with_texts=with_texts)
         return {"rows": rows, "further": page.further}
 
-    return await Threads.CONSOLE.run(work)
+    return await CONSOLE_THREADS.run(work)
 
 
 @router.get("/{delivery_id}")
@@ -49,7 +49,7 @@ async def read(delivery_id: RowId, call: CallDep) -> dict[str, Any]:
     """Return a delivery without its content, and its steps."""
     call.user.grant.require(Permission.SEE)
     database, with_texts = call.context.database, call.user.reads_content
-    detail = await Threads.CONSOLE.run(_detail, database, delivery_id)
+    detail = await CONSOLE_THREADS.run(_detail, database, delivery_id)
     require_sites(call.user, delivery_sites(detail.orders))
 
     def work() -> dict[str, Any]:
@@ -58,7 +58,7 @@ async def read(delivery_id: RowId, call: CallDep) -> dict[str, Any]:
         steps = [*order_tracking.delivery_steps(detail.row, attempts)]
         return {"row": row, "timeline": steps}
 
-    return await Threads.CONSOLE.run(work)
+    return await CONSOLE_THREADS.run(work)
 
 
 @router.get("/{delivery_id}/content")

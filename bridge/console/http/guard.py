@@ -38,7 +38,7 @@ from bridge.console.context import ConsoleContext
 from bridge.contract.responses import PROBLEM_TYPE
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import BridgeError
-from bridge.executors import PoolFull, Threads
+from bridge.executors import CONSOLE_THREADS, PoolFull
 from bridge.web.bodies import (
     SAFE_METHODS,
     BodyTooLarge,
@@ -145,7 +145,7 @@ async def authenticate(request: Request) -> ConsoleUser:
         request.headers, request.headers.get("host", "").lower()
     ):
         raise ForeignOrigin
-    grant = await Threads.CONSOLE.run(grants.active_grant_of, context.database, user.account_id)
+    grant = await CONSOLE_THREADS.run(grants.active_grant_of, context.database, user.account_id)
     if grant is None:
         raise PermissionDenied(Permission.SEE)
     session = ConsoleSession(user.site, user.authenticated_at, user.second_factor)
@@ -198,7 +198,7 @@ async def run_audited(call: ConsoleCall, action: AuditedAction, work: Callable[[
             recording.describe(site_id=_require_conditions(call, action) or None)
             return work()
 
-    return await Threads.CONSOLE.run(run)
+    return await CONSOLE_THREADS.run(run)
 
 
 async def await_audited(
@@ -209,14 +209,14 @@ async def await_audited(
     call.request.state.is_recorded = True
     recording = outbox.Recording(_event_of(call, action))
     try:
-        site = await Threads.CONSOLE.run(_require_conditions, call, action)
+        site = await CONSOLE_THREADS.run(_require_conditions, call, action)
         recording.describe(site_id=site or None)
         with recording.enqueued(database, now):
             result = await _engine_result(work)
     except Exception as error:
-        await Threads.CONSOLE.run(recording.fail, database, error, now)
+        await CONSOLE_THREADS.run(recording.fail, database, error, now)
         raise
-    await Threads.CONSOLE.run(recording.finish, database, now)
+    await CONSOLE_THREADS.run(recording.finish, database, now)
     return result
 
 
@@ -237,7 +237,7 @@ async def record_refusal(request: Request, code: str) -> None:
         with context.database.write() as connection:
             outbox.add(connection, event, context.clock())
 
-    await Threads.CONSOLE.run(store)
+    await CONSOLE_THREADS.run(store)
 
 
 def _target(request: Request) -> str:

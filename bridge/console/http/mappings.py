@@ -38,7 +38,7 @@ from bridge.console.http.guard import (
     await_audited,
     run_audited,
 )
-from bridge.executors import Threads
+from bridge.executors import CONSOLE_THREADS
 from mappings.hl7.batch import messages_in, messages_in_text
 from mappings.schema import text as schema_text
 
@@ -54,7 +54,7 @@ T = TypeVar("T")
 async def definitions(call: CallDep) -> Mapping[str, Any]:
     """List definitions, and the listeners and destinations that use them."""
     call.user.grant.require(Permission.AUTHOR)
-    return await Threads.CONSOLE.run(overview, call.context.settings, call.context.database)
+    return await CONSOLE_THREADS.run(overview, call.context.settings, call.context.database)
 
 
 @router.get("/mapping-schema")
@@ -68,7 +68,7 @@ async def schema(call: CallDep) -> Response:
 async def definition(name: Name, call: CallDep) -> Mapping[str, Any]:
     """Return a definition with its files, and the user's draft."""
     call.user.grant.require(Permission.AUTHOR)
-    return await Threads.CONSOLE.run(
+    return await CONSOLE_THREADS.run(
         call.context.definitions.definition, name, call.user.grant.email
     )
 
@@ -103,14 +103,14 @@ async def discard(name: Name, call: CallDep) -> Mapping[str, Any]:
 async def history(name: Name, call: CallDep) -> Mapping[str, Any]:
     """List the activations of a definition: version, user, time and reason."""
     call.user.grant.require(Permission.AUTHOR)
-    return {"rows": await Threads.CONSOLE.run(call.context.definitions.history, name)}
+    return {"rows": await CONSOLE_THREADS.run(call.context.definitions.history, name)}
 
 
 @router.get("/mappings/{name}/versions/{version}")
 async def version(name: Name, version: VersionName, call: CallDep) -> Mapping[str, Any]:
     """Return the files of a version."""
     call.user.grant.require(Permission.AUTHOR)
-    return await Threads.CONSOLE.run(call.context.definitions.version, name, version)
+    return await CONSOLE_THREADS.run(call.context.definitions.version, name, version)
 
 
 @router.post("/mappings/{name}/activate")
@@ -247,7 +247,7 @@ def _messages(body: SampleMessagesBody) -> Sequence[bytes]:
 async def _limited(context: ConsoleContext, work: Callable[[], T]) -> T:
     """Run on a thread, few at a time: the page may send trials faster than definitions compile."""
     async with context.gate.entered():
-        return await Threads.CONSOLE.run(work)
+        return await CONSOLE_THREADS.run(work)
 
 
 @code_router.get("/unknown-codes")
@@ -255,7 +255,7 @@ async def unmapped_codes(call: CallDep) -> Mapping[str, Any]:
     """List codes without an entry; codes that may identify a patient are left out."""
     call.user.grant.require(Permission.AUTHOR)
     email = call.user.grant.email
-    return {"rows": await Threads.CONSOLE.run(call.context.definitions.unmapped_codes, email)}
+    return {"rows": await CONSOLE_THREADS.run(call.context.definitions.unmapped_codes, email)}
 
 
 @code_router.post("/unknown-codes/leave")

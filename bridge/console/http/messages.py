@@ -55,7 +55,7 @@ from bridge.console.http.guard import (
 )
 from bridge.contract.requests import RowId
 from bridge.errors import BridgeError
-from bridge.executors import Threads
+from bridge.executors import CONSOLE_THREADS
 from bridge.queue import operations, queries
 from bridge.queue.errors import IllegalTransition, NoSuchRow
 from bridge.queue.listing_rows import MessageDetail
@@ -73,7 +73,7 @@ async def find(body: MessageSearchBody, call: CallDep) -> dict[str, Any]:
     query = body.query(call.user.grant.visible_sites)
     if query.kind is None:
         call.user.grant.require(Permission.SEE)
-        page = await Threads.CONSOLE.run(search_messages, call.context.database, query)
+        page = await CONSOLE_THREADS.run(search_messages, call.context.database, query)
     else:
         action = AuditedAction((Permission.FIND,), "search", f"messages by {query.kind} number")
         page = await run_audited(
@@ -86,7 +86,7 @@ async def find(body: MessageSearchBody, call: CallDep) -> dict[str, Any]:
 async def read(message_id: RowId, call: CallDep) -> dict[str, Any]:
     """Return a message with its timeline, without its content."""
     call.user.grant.require(Permission.SEE)
-    return await Threads.CONSOLE.run(_summary, call, message_id)
+    return await CONSOLE_THREADS.run(_summary, call, message_id)
 
 
 @router.get("/{message_id}/content")
@@ -217,8 +217,8 @@ async def replay_all(body: MessageSearchBody, call: CallDep) -> dict[str, Any]:
     require_fresh(call.user.authenticated_at, call.context.clock())
     if query.state not in ATTENTION or query.state is QueueState.CANCELLED:
         raise InvalidState("search by the state parked or refused")
-    ids, more = await Threads.CONSOLE.run(_oldest_ids, call.context, query)
-    message_replay = await Threads.CONSOLE.run(_message_replay, call.context)
+    ids, more = await CONSOLE_THREADS.run(_oldest_ids, call.context, query)
+    message_replay = await CONSOLE_THREADS.run(_message_replay, call.context)
     result: dict[str, Any] = {"queued": 0, "later": 0, "failed": [], "more": more}
     for message_id in ids:
         action = AuditedAction(permissions, "replay", f"message {message_id}")
@@ -286,7 +286,7 @@ async def check(message_id: RowId, body: EditedMessageBody, call: CallDep) -> di
         require_sites(call.user, sites_of_message(call.context, message_id))
         return {"faults": _check(call, message_id, body.segments)[0]}
 
-    return await Threads.CONSOLE.run(work)
+    return await CONSOLE_THREADS.run(work)
 
 
 @edit_router.post("/{message_id}/send-again")
@@ -392,7 +392,7 @@ async def undo(body: UndoneMergeBody, call: CallDep) -> dict[str, Any]:
 
     async def work() -> int:
         try:
-            found = await Threads.CONSOLE.run(merges.find, database, body.number, body.site)
+            found = await CONSOLE_THREADS.run(merges.find, database, body.number, body.site)
         except merges.NoSuchMerge:
             raise NoSuchItem from None
         return await merges.undo_pointer(database, client, found)

@@ -49,10 +49,9 @@ from bridge.engine.http.sign_in import enrolment_page, password_sign_in, single_
 from bridge.engine.http.sign_in.account_session import AccountRoute
 from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.settings import EngineSettings
-from bridge.executors import Threads
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
-from bridge.web.bodies import BodyTooLarge
+from bridge.web.bodies import LARGE_JSON, BodyTooLarge
 
 ACCOUNT_PREFIX = "/reporting/api/account"
 
@@ -201,7 +200,7 @@ class InterfaceDescription:
 
     async def show(self, _request: Request) -> Response:
         if not self._text:
-            self._text = await Threads.BODIES.run(self._write)
+            self._text = await LARGE_JSON.run(self._write)
         return Response(self._text, media_type="application/json")
 
     def _write(self) -> bytes:

@@ -29,7 +29,7 @@ from bridge.engine.http.requests.request_limits import (
 from bridge.engine.http.sign_in.oidc_provider import OidcProvider
 from bridge.engine.links import KeyRing
 from bridge.engine.live.audit_buffer import AuditBuffer
-from bridge.engine.live.credential_checks import HashingPool, TokenAuthenticator
+from bridge.engine.live.credential_checks import PasswordHashing, TokenAuthenticator
 from bridge.engine.live.database_executor import DatabaseExecutor, wait_notified
 from bridge.engine.live.release_scheduler import ReleaseScheduler
 from bridge.engine.live.stream_hub import StreamHub
@@ -44,6 +44,7 @@ from bridge.engine.service.launch.link_visits import LinkContext
 from bridge.engine.service.launch.links import LinkKeys
 from bridge.engine.service.work import FEED_CHANNEL
 from bridge.engine.settings import EngineSettings
+from bridge.executors import ThreadLimit, Threads
 from bridge.network_source import Proxies
 from bridge.store.database import Database
 from bridge.store.postgresql.dedicated_connections import NotificationListener
@@ -135,7 +136,11 @@ class EngineState:
         self._loops: list[asyncio.Task[None]] = []
         self._listener = NotificationListener(database, FEED_CHANNEL, self.work.changed.notify)
         self._token_authenticator = TokenAuthenticator(self.work, clock)
-        self.hashing = HashingPool()
+        self.documents = ThreadLimit(Threads.WEB, "documents", 4, 64)
+        """Threads that read what users upload."""
+        self.exports = ThreadLimit(Threads.WEB, "exports", 2, 32)
+        """Threads that write reports as files."""
+        self.hashing = PasswordHashing()
         self.sign_in_limiter = SignInLimiter(database, settings.rates.failed_authentications)
         sso = settings.single_sign_on
         self.provider = None if sso is None else OidcProvider(sso)
@@ -180,7 +185,6 @@ class EngineState:
             await asyncio.wait(self._loops)
         await self.audit_buffer.stop()
         await self.work.run(lambda: None)
-        self.hashing.close()
         self.work.close()
 
     async def authenticate(self, secret: str) -> Caller | None:

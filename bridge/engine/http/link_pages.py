@@ -59,7 +59,6 @@ from bridge.engine.service.launch.links import InitRequest, PrewarmedSession, be
 from bridge.engine.service.reports import shares
 from bridge.engine.service.sites.site_settings import preferences_of
 from bridge.engine.service.work import ActorRef, Work
-from bridge.executors import Threads
 
 router = APIRouter(include_in_schema=False)
 
@@ -206,7 +205,7 @@ async def shared(request: Request, token: str = "") -> Response:
         return _refusal(request, refusal, token)
     engine.audit_buffer.add([audit_event(request, "share-open", found.site_id, found.report_id)])
     zone = ZoneInfo(found.exported.site.time_zone or "UTC")
-    text = await Threads.EXPORTS.run(html.render, found.exported, zone)
+    text = await engine.exports.run(html.render, found.exported, zone)
     return HTMLResponse(text, headers=html_pages.document_headers())
 
 

@@ -1,14 +1,11 @@
 """
 Checks of credentials off the event loop: access tokens and password hashes.
 
-Results are not cached, so a token that was revoked on any node is refused at once. Password hashes
-have their own thread pool with a short queue, so a flood of sign-in attempts delays no other
-request.
+Results are not cached, so a token that was revoked on any node is refused at once. Few password
+hashes are computed at once, and few wait, so a flood of sign-in attempts delays no other request.
 """
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from bridge.contract.errors import ErrorCode
@@ -16,6 +13,7 @@ from bridge.engine.errors import EngineError
 from bridge.engine.live.database_executor import DatabaseExecutor
 from bridge.engine.service.accounts import tokens
 from bridge.engine.service.caller import Caller
+from bridge.executors import ThreadLimit, Threads
 
 
 class TokenAuthenticator:
@@ -54,12 +52,11 @@ RESERVED: Final = 6
 """Places in the queue for known browsers, so that guessing does not fill it for owners."""
 
 
-class HashingPool:
+class PasswordHashing:
     """Runs hash computations; refuses more than the queue holds."""
 
-    def __init__(self, threads: int = THREADS, waiting: int = MAX_WAITING) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="sign-in")
-        self._free = threads + waiting
+    def __init__(self) -> None:
+        self._limit = ThreadLimit(Threads.WEB, "sign-in", THREADS, MAX_WAITING)
         self.computed = 0
         """The number of computations started, for the metrics."""
 
@@ -69,17 +66,7 @@ class HashingPool:
 
         `known`: the attempt has a proof that only the owner has, so it may use a reserved place.
         """
-        if self._free <= (0 if known else RESERVED):
+        if self._limit.free <= (0 if known else RESERVED):
             raise EngineError(ErrorCode.SIGN_IN_BUSY)
-        self._free -= 1
         self.computed += 1
-        running = asyncio.get_running_loop().run_in_executor(self._pool, work)
-        running.add_done_callback(lambda _: self._release())
-        return await asyncio.shield(running)
-
-    def _release(self) -> None:
-        self._free += 1
-
-    def close(self) -> None:
-        """Wait for running computations and accept no more."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        return await self._limit.run(work)

@@ -244,7 +244,7 @@ class OrderProcessor:
         prepared: PreparedBatch | None = None
         try:
             prepare = self._repository.prepare
-            prepared = await Threads.INTAKE.run(prepare, claimed, self._listeners)
+            prepared = await Threads.MESSAGES.run(prepare, claimed, self._listeners)
             ready, deferred = self._patient_locks.lock(prepared.jobs, begun)
             outcomes = await self._apply_jobs(ready, prepared)
             yield outcomes
@@ -397,7 +397,7 @@ class OrderProcessor:
             _record_launch(context, task, await self._launcher.launch(launch))
             context.renamed_patients.append(task.after.patient)
             return
-        known = await Threads.INTAKE.run(self._repository.known_tags, task.after.key)
+        known = await Threads.MESSAGES.run(self._repository.known_tags, task.after.key)
         for name in known_spellings(task.after.tags, known):
             named = replace(
                 task, after=replace(task.after, tags={**task.after.tags, "PatientName": name})

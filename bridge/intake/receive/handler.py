@@ -8,7 +8,6 @@ thread and never blocks it.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from datetime import datetime
 from functools import partial
 from itertools import chain, islice
@@ -18,6 +17,7 @@ import structlog
 from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
+from bridge.executors import SLOW_MAPPINGS, ThreadLimit, Threads
 from bridge.intake.receive.acknowledgments import (
     MAX_HEAD_BYTES,
     AcknowledgmentBuilder,
@@ -417,6 +417,8 @@ class IntakeHandler:
             )
 
 
+# One process evaluates them.
+LARGE_FRAMES = ThreadLimit(Threads.EXTERNAL, "large frames", 1, 10_000)
 _WaitingFrame = tuple[Frame, Peer, ReplyCallback]
 
 
@@ -426,26 +428,17 @@ class FrameOffload:
     def __init__(
         self,
         handler: IntakeHandler,
-        threads: Executor,
         *,
         min_bytes: int = LARGE,
         needs_lookup: Callable[[bytes], bool] | None = None,
-        lookup_threads: Executor | None = None,
-        hook_threads: Executor | None = None,
     ) -> None:
         """
-        Evaluate frames of at least `min_bytes`, and frames with `needs_lookup`, in `threads`.
-
-        Frames with `needs_lookup` use `lookup_threads` if given: they do not wait for large frames.
-        Frames of definitions with hooks, and those with slow patterns, use `hook_threads`: they do
-        not delay other listeners.
+        Evaluate on threads: frames of at least `min_bytes`, frames with `needs_lookup`, frames of
+        definitions with hooks, and those with slow patterns. None of these kinds delays another.
         """
         self._handler = handler
-        self._threads = threads
         self._min_bytes = min_bytes
         self._needs_lookup = needs_lookup
-        self._lookup_threads = lookup_threads or threads
-        self._hook_threads = hook_threads or threads
         self._waiting: dict[int, deque[_WaitingFrame]] = {}  # of connections with a slow frame
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -498,7 +491,7 @@ class FrameOffload:
             await self._submit_slow(frame, peer, answered.callback)
         except Exception:  # noqa: BLE001  # the connection closes without an answer
             answered.errback(Failure())  # type: ignore[no-untyped-call]
-        if len(frame.payload) >= self._min_bytes:
+        if self._is_large(frame):
             await answered.asFuture(asyncio.get_running_loop())
 
     def _handle_now(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> bool:
@@ -513,22 +506,22 @@ class FrameOffload:
         return True
 
     async def _submit_slow(self, frame: Frame, peer: Peer, reply: ReplyCallback) -> None:
-        loop = asyncio.get_running_loop()
-        threads = self._threads_for(frame)
-        prepared = await loop.run_in_executor(threads, self._handler.prepare, frame, peer)
-        self._handler.store(frame, prepared, reply)
+        self._handler.store(frame, await self._prepare(frame, peer), reply)
+
+    async def _prepare(self, frame: Frame, peer: Peer) -> PreparedFrame:
+        prepare = self._handler.prepare
+        if not self._handler.needs_thread:
+            if self._is_large(frame):
+                return await LARGE_FRAMES.run(prepare, frame, peer)
+            if self._reads_database(frame):
+                return await Threads.EXTERNAL.run(prepare, frame, peer)
+        return await SLOW_MAPPINGS.run(prepare, frame, peer)
 
     def _needs_thread(self, frame: Frame) -> bool:
-        is_large = len(frame.payload) >= self._min_bytes
-        return self._handler.needs_thread or is_large or self._reads_database(frame)
+        return self._handler.needs_thread or self._is_large(frame) or self._reads_database(frame)
+
+    def _is_large(self, frame: Frame) -> bool:
+        return len(frame.payload) >= self._min_bytes
 
     def _reads_database(self, frame: Frame) -> bool:
         return self._needs_lookup is not None and self._needs_lookup(frame.payload)
-
-    def _threads_for(self, frame: Frame) -> Executor:
-        if not self._handler.needs_thread:
-            if len(frame.payload) >= self._min_bytes:
-                return self._threads
-            if self._reads_database(frame):
-                return self._lookup_threads
-        return self._hook_threads  # for hooks and slow patterns

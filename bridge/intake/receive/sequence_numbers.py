@@ -242,7 +242,7 @@ class Sequencer:
 
     async def _read(self, frame: Frame) -> Links | None:
         try:
-            return await Threads.INTAKE.run(lambda: self._numbers.read(_senders(frame)))
+            return await Threads.MESSAGES.run(lambda: self._numbers.read(_senders(frame)))
         except StoreError:
             return None
 
@@ -274,7 +274,7 @@ class Sequencer:
         if not isinstance(outcome, BaseException):
             try:
                 if changed := progress.changed_numbers(outcome):
-                    await Threads.INTAKE.run(self._numbers.store, progress.before or {}, changed)
+                    await Threads.MESSAGES.run(self._numbers.store, progress.before or {}, changed)
             except Exception as error:  # noqa: BLE001  # the sender gets a negative answer
                 outcome = error
         report(outcome)

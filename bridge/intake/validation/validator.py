@@ -17,7 +17,7 @@ import structlog
 from twisted.python.failure import Failure
 from typing_extensions import override
 
-from bridge.executors import single_thread
+from bridge.executors import ThreadLimit, Threads
 from bridge.intake.receive.verdict import looks_like_batch, split_batch
 from bridge.metrics import Metrics
 from bridge.redaction import describe
@@ -193,6 +193,10 @@ class _WaitingFrame(NamedTuple):
     reply: ReplyCallback
 
 
+# Each listener validates one frame at a time; a batch may take minutes.
+VALIDATIONS = ThreadLimit(Threads.EXTERNAL, "validation", 4, 1000)
+
+
 class ValidatingHandler:
     """
     A handler that validates each frame on a thread before it passes it on.
@@ -205,7 +209,6 @@ class ValidatingHandler:
         """`handle` gets each frame after its validation."""
         self._validator = validator
         self._handle = handle
-        self._thread = single_thread("validation")
         self._waiting: OrderedDict[str, deque[_WaitingFrame]] = OrderedDict()
         self._running = False
 
@@ -223,8 +226,8 @@ class ValidatingHandler:
         waiting = frames.popleft()
         if frames:
             self._waiting[source] = frames  # at the end of the rotation
-        loop = asyncio.get_running_loop()
-        validated = loop.run_in_executor(self._thread, self._validator.prepare, waiting.frame)
+        prepare = VALIDATIONS.run(self._validator.prepare, waiting.frame)
+        validated = asyncio.ensure_future(prepare)
         validated.add_done_callback(partial(self._handle_validated, waiting))
 
     def _handle_validated(self, waiting: _WaitingFrame, done: "asyncio.Future[Findings]") -> None:

@@ -17,7 +17,6 @@ import pytest
 from bridge.engine.rules.text.document import from_text, parse, to_json
 from bridge.engine.rules.text.plain_text import plain_text
 from bridge.engine.settings import ModelEndpoint, WritingAids
-from bridge.executors import Threads
 from bridge.metrics import Metrics
 from bridge.runtime.web_server import Probes, Readiness
 from parsers.limits import META_INFORMATION, STRUCTURED_REPORT, TABLE, TEMPLATE
@@ -303,11 +302,10 @@ FORMATS = ["html", "rtf", "docx", "pdf"]
 
 @contextmanager
 def hanging_exports(service: Service) -> Iterator[None]:
-    stuck = threading.Event()
-    room = Threads.EXPORTS.size + Threads.EXPORTS.waiting
+    stuck, exports = threading.Event(), service.application.state.engine.exports
 
     async def begin() -> "list[asyncio.Task[bool]]":
-        tasks = [asyncio.create_task(Threads.EXPORTS.run(stuck.wait)) for _ in range(room)]
+        tasks = [asyncio.create_task(exports.run(stuck.wait)) for _ in range(exports.free)]
         await asyncio.sleep(0)  # each task occupies its place
         return tasks
 

@@ -1,7 +1,6 @@
 """The check of patients before the acknowledgment: AE 204 for a merged identifier."""
 
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -29,7 +28,7 @@ async def refusing(
         check = merged_patient_check(listening, database)
         assert check is not None
         intake.handler.use(listening.with_checks(check))
-        offload = FrameOffload(intake.handler, ThreadPoolExecutor(1), needs_lookup=check.applies_to)
+        offload = FrameOffload(intake.handler, needs_lookup=check.applies_to)
         intake.front = lambda handle: offload
         yield intake
 

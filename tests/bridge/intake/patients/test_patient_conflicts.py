@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -171,7 +170,7 @@ async def test_refuse(database: Database) -> None:
         check = merged_patient_check(listening, database)
         assert check is not None
         intake.handler.use(listening.with_checks(check))
-        offload = FrameOffload(intake.handler, ThreadPoolExecutor(1), needs_lookup=check.applies_to)
+        offload = FrameOffload(intake.handler, needs_lookup=check.applies_to)
         intake.front = lambda handle: offload
         change = order_group("XO", "P1", "F1", accession="A1")
         ack = await intake.ask(order_message(change, mrn="M2", name=OTHER))

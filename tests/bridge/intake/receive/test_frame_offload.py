@@ -4,9 +4,8 @@ import asyncio
 import sys
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -15,11 +14,12 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from bridge.executors import Threads
 from bridge.intake.process.jobs import read
 from bridge.intake.process.order_repository import OrderRepository
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder
 from bridge.intake.receive.completion import CompletionWaiter
-from bridge.intake.receive.handler import FrameOffload
+from bridge.intake.receive.handler import LARGE_FRAMES, FrameOffload
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.patient_check import _has_merge
 from bridge.intake.receive.verdict import FrameEvaluator, Verdict
@@ -63,13 +63,23 @@ def sending(
     return lambda payload, connection: asyncio.ensure_future(reply_to(payload, connection))
 
 
+@asynccontextmanager
+async def blocked_large_frames() -> AsyncIterator[threading.Event]:
+    """Occupy the thread of large frames until the event is set."""
+    gate = threading.Event()
+    waiting = asyncio.ensure_future(LARGE_FRAMES.run(gate.wait, PATIENCE))
+    await asyncio.sleep(0)
+    try:
+        yield gate
+    finally:
+        gate.set()
+        await waiting
+
+
 async def test_order_within_a_connection(database: Database) -> None:
     """A frame after a large one is stored after it. Other connections do not wait."""
-    gate = threading.Event()
-    threads = ThreadPoolExecutor(1)
-    threads.submit(gate.wait, PATIENCE)
-    async with open_intake(database) as intake:
-        send = sending(intake, FrameOffload(intake.handler, threads, min_bytes=LEAST))
+    async with open_intake(database) as intake, blocked_large_frames() as gate:
+        send = sending(intake, FrameOffload(intake.handler, min_bytes=LEAST))
         large = send(order("L1", "A1") + LARGE_NOTE, 1)
         await asyncio.sleep(0)
         next_frame = send(order("S2", "A2"), 1)
@@ -90,9 +100,7 @@ async def test_order_within_a_connection(database: Database) -> None:
 async def test_frames_behind_a_lookup_do_not_wait_for_its_commit(database: Database) -> None:
     """A sender that does not wait for replies would get one commit for each frame otherwise."""
     async with open_intake(database) as intake:
-        offload = FrameOffload(
-            intake.handler, ThreadPoolExecutor(1), needs_lookup=lambda payload: b"|S1|" in payload
-        )
+        offload = FrameOffload(intake.handler, needs_lookup=lambda payload: b"|S1|" in payload)
         send = sending(intake, offload)
         # No message can be stored in this time.
         with (intake.message_log.database or database).write() as connection:
@@ -109,23 +117,24 @@ async def test_frames_behind_a_lookup_do_not_wait_for_its_commit(database: Datab
 
 async def test_an_error_behind_a_lookup_closes_the_connection(database: Database) -> None:
     """Each frame gets its failure, and the connection's next frame is handled."""
-    threads = ThreadPoolExecutor(1)
     async with open_intake(database) as intake:
-        offload = FrameOffload(intake.handler, threads, needs_lookup=lambda _: True)
-        send = sending(intake, offload)
-        threads.shutdown()
-        for outcome in await asyncio.gather(
-            send(order("S1"), 1), send(order("S2"), 1), return_exceptions=True
-        ):
-            assert isinstance(outcome, RuntimeError)
-        with pytest.raises(RuntimeError):
-            await send(order("S3"), 1)
+        send = sending(intake, FrameOffload(intake.handler, needs_lookup=lambda _: True))
+        Threads.EXTERNAL.executor.shutdown()
+        try:
+            for outcome in await asyncio.gather(
+                send(order("S1"), 1), send(order("S2"), 1), return_exceptions=True
+            ):
+                assert isinstance(outcome, RuntimeError)
+            with pytest.raises(RuntimeError):
+                await send(order("S3"), 1)
+        finally:
+            Threads.EXTERNAL.close()
 
 
 async def test_replies_are_equal(database: Database) -> None:
     """Batches, refusals and unreadable frames get the same replies on a thread."""
     async with open_intake(database) as intake:
-        offload = FrameOffload(intake.handler, ThreadPoolExecutor(1), min_bytes=0)
+        offload = FrameOffload(intake.handler, min_bytes=0)
         send = sending(intake, offload)
         batch = b"BHS|^~\\&|R\r" + order("B1") + order("B2", mrn="") + b"BTS|2\r"
         (reply,) = await send(batch, 1)
@@ -140,26 +149,21 @@ async def test_replies_are_equal(database: Database) -> None:
 
 
 async def test_lookups_do_not_wait_for_large_frames(database: Database) -> None:
-    """Lookups of another connection have their own thread."""
-    gate = threading.Event()
-    threads = ThreadPoolExecutor(1)
-    threads.submit(gate.wait, PATIENCE)
-    lookups = ThreadPoolExecutor(1)
-    async with open_intake(database) as intake:
-        offload = FrameOffload(
-            intake.handler,
-            threads,
-            min_bytes=LEAST,
-            needs_lookup=lambda _: True,
-            lookup_threads=lookups,
-        )
+    """However many large frames wait, lookups of other connections have a thread."""
+    async with open_intake(database) as intake, blocked_large_frames() as gate:
+        offload = FrameOffload(intake.handler, min_bytes=LEAST, needs_lookup=lambda _: True)
         send = sending(intake, offload)
+        others = [
+            send(order(f"L{number}", f"A{number}") + LARGE_NOTE, number)
+            for number in range(3, 3 + 2 * Threads.EXTERNAL.size)
+        ]
         large = send(order("L1", "A1") + LARGE_NOTE, 1)
         (reply,) = await send(order("S2", "A2"), 2)
         assert read_ack(reply).control_id == b"S2"
         assert not large.done()
         gate.set()
         assert read_ack((await large)[0]).control_id == b"L1"
+        await asyncio.gather(*others)
 
 
 NOTE = b"NTE|1||" + b"x" * LARGE + b"\r"
@@ -359,13 +363,13 @@ async def test_others_are_acknowledged_meanwhile(
 ) -> None:
     """Other messages are acknowledged first, then the message of the hook."""
     loop = asyncio.get_running_loop()
-    with ThreadPoolExecutor(2) as threads, held_hooks("M7") as held:
+    with held_hooks("M7") as held:
         mine = replace(LISTENING, definitions=(listening(),))
         async with (
             open_intake(database) as plain,
             open_intake(database, mine, numbers=numbers) as intake,
         ):
-            offload = FrameOffload(intake.handler, threads)
+            offload = FrameOffload(intake.handler)
             handle = (
                 offload if intake.sequencer is None else intake.sequencer.serialized(offload.submit)
             )
@@ -403,18 +407,13 @@ async def test_a_frame_whose_patterns_take_long_is_evaluated_on_a_thread(
         return found
 
     monkeypatch.setattr(InboundMapping, "pre_check", observed)
-    with ThreadPoolExecutor(2) as threads:
-        async with open_intake(database, replace(LISTENING, definitions=(made,))) as intake:
-            handle = FrameOffload(intake.handler, threads)
-            for number, place in enumerate((b"", b"ab" * 2000, b"ab"), start=1):
-                payload = order(f"S{number}", "A1").replace(
-                    b"\rORC", b"|" * 15 + place + b"\rORC", 1
-                )
-                frame, peer = Frame(payload), RecordingPeer(connection_id=1)
-                (reply,) = await as_deferred(handle, frame, peer).asFuture(
-                    asyncio.get_running_loop()
-                )
-                assert read_ack(reply).code == "AA"
+    async with open_intake(database, replace(LISTENING, definitions=(made,))) as intake:
+        handle = FrameOffload(intake.handler)
+        for number, place in enumerate((b"", b"ab" * 2000, b"ab"), start=1):
+            payload = order(f"S{number}", "A1").replace(b"\rORC", b"|" * 15 + place + b"\rORC", 1)
+            frame, peer = Frame(payload), RecordingPeer(connection_id=1)
+            (reply,) = await as_deferred(handle, frame, peer).asFuture(asyncio.get_running_loop())
+            assert read_ack(reply).code == "AA"
     here = threading.get_ident()
     assert [item == here for item in evaluated_in] == [True, False, True]
 

@@ -1,12 +1,11 @@
 """A message about more than two patients is a row for each pair, with one acknowledgment."""
 
 import asyncio
-import threading
 
 import pytest
+from sqlalchemy import text
 from typing_extensions import override
 
-from bridge.executors import Threads
 from bridge.intake.process.jobs import read
 from bridge.intake.receive import handler, verdict
 from bridge.intake.receive.handler import FrameOffload
@@ -27,7 +26,6 @@ from tests.bridge.intake.fixture import (
     open_intake,
     order,
 )
-from tests.eventually import PATIENCE
 
 MERGES = b"".join(
     b"PID|1||N%d||TESTER^TILDA\rMRG|O%d\r" % (number % 3, number) for number in range(4)
@@ -78,20 +76,17 @@ async def test_a_message_about_many_patients_in_a_batch(database: Database) -> N
 
 async def test_the_next_message_of_the_connection(database: Database) -> None:
     """It is stored after all pairs, also if they have much content together."""
-    gate = threading.Event()
-    Threads.LARGE_ARRIVALS.executor.submit(gate.wait, PATIENCE)
     async with open_intake(database) as intake:
-        threads = Threads.LARGE_FRAMES.executor
-        offload, loop = FrameOffload(intake.handler, threads), asyncio.get_running_loop()
+        offload, loop = FrameOffload(intake.handler), asyncio.get_running_loop()
         payloads = [MANY + b"NTE|1||" + b"x" * (LARGE // 2) + b"\r", order("ID2", mrn="O1")]
-        try:
+        with database.write() as connection:  # no large payload can be stored
+            if database.dialect == "postgresql":
+                connection.execute(text("LOCK TABLE payload_blob IN EXCLUSIVE MODE"))
             first, second = (
                 as_deferred(offload, Frame(payload), RecordingPeer()).asFuture(loop)
                 for payload in payloads
             )
             await second
-        finally:
-            gate.set()
         await first
         sizes = intake.rows("length(payload)", "message_body", "message_id")
         assert [size > LARGE // 2 for (size,) in sizes] == [True] * 4 + [False]

@@ -1,14 +1,13 @@
 """The sequence number protocol (HL7 v2.5.1 §2.10.1): MSH-13 in, MSA-4 out, across restarts."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from typing_extensions import override
 
-from bridge.intake.receive.handler import FrameOffload
+from bridge.intake.receive.handler import FrameOffload, PreparedFrame
 from bridge.intake.receive.sequence_numbers import has_only_header
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
@@ -18,7 +17,7 @@ from config.listeners import Acknowledge, ReusedControlId, SequenceNumbers
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.header import peek
 from mappings.hl7.refusals import AckCode
-from mllp.contract import as_deferred
+from mllp.contract import Peer, as_deferred
 from mllp.errors import FrameTooLarge
 from mllp.framing import Frame
 from tests.bridge.intake.fixture import FixedCompletion, IntakeFixture, open_intake, order
@@ -202,27 +201,24 @@ async def test_a_reused_control_id_does_not_count(database: Database) -> None:
         assert await reply_of(intake, numbered("2")) == ("AA", "", "2")
 
 
-class InterruptedThread(Executor):
-    def __init__(self, meanwhile: Callable[[], object]) -> None:
-        self._meanwhile = meanwhile
-
-    @override
-    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        done.set_result(work(*args, **kwargs))
-        self._meanwhile()
-        return done
-
-
-async def test_an_abandoned_frame_of_another_connection(database: Database) -> None:
+async def test_an_abandoned_frame_of_another_connection(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It does not take the place of the frame in progress, whose number counts."""
     async with open_intake(database, numbers=CHECK) as intake:
         assert intake.sequencer is not None
-        thread = InterruptedThread(lambda: intake.handler.unframed(FrameTooLarge(7), order("BIG")))
-        offload = FrameOffload(intake.handler, thread, min_bytes=0)
+        loop, prepare = asyncio.get_running_loop(), intake.handler.prepare
+
+        def interrupted(frame: Frame, peer: Peer) -> PreparedFrame:
+            prepared = prepare(frame, peer)
+            loop.call_soon_threadsafe(intake.handler.unframed, FrameTooLarge(7), order("BIG"))
+            return prepared
+
+        monkeypatch.setattr(intake.handler, "prepare", interrupted)
+        offload = FrameOffload(intake.handler, min_bytes=0)
         entry = intake.sequencer.serialized(offload.submit)
         answered = as_deferred(entry, Frame(numbered("1")), intake.caller)
-        (reply,) = await answered.asFuture(asyncio.get_running_loop())
+        (reply,) = await answered.asFuture(loop)
         assert read_ack(reply).code is AckCode.ACCEPT
         assert await reply_of(intake, numbered("3")) == ("AE", "199", "2")
         assert sorted(intake.rows("state")) == [("queued",), ("refused",), ("refused",)]

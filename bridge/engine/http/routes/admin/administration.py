@@ -63,7 +63,6 @@ from bridge.engine.service.sites.site_settings import (
     site_json,
 )
 from bridge.engine.service.work import Work
-from bridge.executors import Threads
 
 router = APIRouter(
     prefix="/api/admin", tags=["Administration"], route_class=AdminRoute, responses=problems()
@@ -485,7 +484,7 @@ async def set_template(
             raise EngineError(ErrorCode.BAD_DOCUMENT, detail, pointer="/text")
         return to_json(read_document(to_json(from_outline(text))))
 
-    document = await Threads.DOCUMENTS.run(read)
+    document = await engine_of(request).documents.run(read)
     return await change_as_administrator(
         request,
         "template-update",
@@ -567,7 +566,7 @@ async def import_template(
     """Create or replace a template from an IHE MRRT file; only its text and fields are used."""
     await require_site_administrator(request, RequestSite(site_id))
     try:
-        title, document = await Threads.DOCUMENTS.run(read_template, body.html)
+        title, document = await engine_of(request).documents.run(read_template, body.html)
     except (BadTemplate, BadDocument) as error:
         raise EngineError(ErrorCode.BAD_TEMPLATE, str(error), pointer="/html") from None
     name = body.name or title or f"Template {number}"
@@ -608,7 +607,7 @@ async def set_code_map(site_id: str, body: CodeMapBody, request: Request) -> Res
     `system` is cpt (`match`: a ProcedureCode or StudyDescription) or icd10 (`match`: a phrase).
     """
     await require_site_administrator(request, RequestSite(site_id))
-    rows = await Threads.DOCUMENTS.run(billing.read_code_map, body.csv)
+    rows = await engine_of(request).documents.run(billing.read_code_map, body.csv)
     return await change_as_administrator(
         request,
         "code-map-update",

@@ -22,6 +22,7 @@ from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.exports import file_names, html, json_record, pdf, rtf
 from bridge.engine.documents.exports.model import ExportedReport
 from bridge.engine.errors import EngineError
+from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.requests import response_bodies
 from bridge.engine.http.requests.guard import ExportRoute
 from bridge.engine.http.requests.response_bodies import problems
@@ -34,7 +35,6 @@ from bridge.engine.http.requests.use_cases import (
 from bridge.engine.records.tables import Report
 from bridge.engine.service.report_status import read_report
 from bridge.engine.service.reports.export import export_printed, export_report, read_prelim_text
-from bridge.executors import Threads
 
 router = APIRouter(prefix="/api/report/export", tags=["Export"], route_class=ExportRoute)
 
@@ -80,7 +80,7 @@ async def _export(
     )
     shown = replace(exported, addenda=exported.addenda[:addenda])
     own_zone = ZoneInfo(shown.site.time_zone or "UTC")
-    return await Threads.EXPORTS.run(render, shown, zone or own_zone)
+    return await engine_of(request).exports.run(render, shown, zone or own_zone)
 
 
 @router.post("/html", response_model=HtmlResponse, responses=problems())

@@ -41,7 +41,6 @@ from bridge.engine.rules.timestamps import iso
 from bridge.engine.service.launch.launches import LaunchContext, audit_events_of, launch_all
 from bridge.engine.service.launch.links import InitLink, InitRequest, issue_init_link
 from bridge.engine.service.work import Work
-from bridge.executors import Threads
 from bridge.workers.pool import ParsingBudget
 
 router = APIRouter(prefix="/api/report", tags=["Launch"], route_class=LaunchRoute)
@@ -85,7 +84,7 @@ async def _parse_launch(engine: EngineState, body: LaunchBody) -> LaunchInput:
     """Parse a launch; one with files is parsed in a worker thread."""
     sizes = engine.settings.sizes
     if body.dicomSR or body.keyImages:
-        return await Threads.DOCUMENTS.run(read_launch, body, sizes)
+        return await engine.documents.run(read_launch, body, sizes)
     return read_launch(body, sizes)
 
 
@@ -118,7 +117,7 @@ async def launch_batch(
     def parse_all() -> list[_ParsedLaunch | EngineError | ValidationError]:
         return [_parse_item(engine, body, budget) for body in bodies]
 
-    parsed = await Threads.DOCUMENTS.run(parse_all) if has_slow else parse_all()
+    parsed = await engine.documents.run(parse_all) if has_slow else parse_all()
     launches = [item[1] for item in parsed if isinstance(item, tuple)]
 
     def apply(work: Work) -> list[LaunchOutcome | EngineError]:

@@ -57,7 +57,6 @@ from bridge.engine.service.reports.patients import merge_patients, undo_merge, u
 from bridge.engine.service.signing import addenda, prelims, sign
 from bridge.engine.service.work import Work
 from bridge.engine.service.worklist import assign_order
-from bridge.executors import Threads
 
 signing_router = APIRouter(prefix="/api/report", tags=["Signing"], route_class=WriteRoute)
 
@@ -152,7 +151,7 @@ async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Res
     engine = engine_of(request)
     await require_site_administrator(request, site_of(body.clinicalInfo))
     texts = [file.fileData for file in body.dicomSR]
-    parsed = await Threads.DOCUMENTS.run(read_structured_reports, texts, engine.settings.sizes)
+    parsed = await engine.documents.run(read_structured_reports, texts, engine.settings.sizes)
 
     def update(work: Work, identity: OrderKey) -> ReportResult:
         done = update_structured_reports(work, identity, parsed, body.mode)

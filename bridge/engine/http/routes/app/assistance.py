@@ -28,7 +28,6 @@ from bridge.engine.rules.text.key_findings import NO_PLACES, apply_template, hea
 from bridge.engine.service.reports import files
 from bridge.engine.service.signing.page_actions import speech_language
 from bridge.engine.settings import ModelEndpoint
-from bridge.executors import Threads
 
 
 async def call(endpoint: ModelEndpoint, **content: Any) -> Any:
@@ -193,7 +192,7 @@ async def apply_findings(body: FindingsBody, page: ReportPageDep) -> Response:
             by = "model"
         except EngineError:  # the model failed
             by = "rules"
-    applied = await Threads.DOCUMENTS.run(
+    applied = await page.engine.documents.run(
         lambda: to_json(apply_template(document, body.findings, places, groups))
     )
     return JSONResponse({"document": applied, "by": by})

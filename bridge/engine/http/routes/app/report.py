@@ -59,7 +59,6 @@ from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.signing.page_actions import read_document
 from bridge.engine.service.sites import audit_states, macros, site_settings
 from bridge.engine.service.work import Work
-from bridge.executors import Threads
 
 router = session_router()
 
@@ -360,8 +359,10 @@ async def map_findings(number: TemplateNumber, body: MappingBody, page: ReportPa
     if template is None:
         raise EngineError(ErrorCode.NOT_FOUND, "the site has no such template")
     groups = await page.read(files.groups_of_page)
-    document = await Threads.DOCUMENTS.run(
-        lambda: to_json(apply_template(restore(template["document"]), body.findings, groups=groups))
+    document = await page.engine.documents.run(
+        lambda: to_json(
+            apply_template(restore(template["document"]), body.findings, groups=groups)
+        ),
     )
     return JSONResponse({"number": number, "document": document})
 
@@ -524,7 +525,7 @@ async def export(
     )
     chosen = zone or ZoneInfo(exported.site.time_zone or "UTC")
     try:
-        data = await Threads.EXPORTS.run(writer.render, exported, chosen)
+        data = await page.engine.exports.run(writer.render, exported, chosen)
     except PdfUnavailable as error:
         raise EngineError(ErrorCode.PDF_UNAVAILABLE, str(error)) from None
     disposition = file_names.attachment(exported, kind.value)
