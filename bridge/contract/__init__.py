@@ -7,7 +7,7 @@ The engine and `bridge.engine_client` share it, and do not import each other.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
@@ -21,12 +21,17 @@ MAX_REPORT_ORDERS = 100
 class ReportStatus(StrEnum):
     """Status of a report (interface reference, Report status record)."""
 
-    PRE_LAUNCH = "PreLaunch"  # launch responses only: nothing to show yet
     ORDERED = "Ordered"
     DRAFT = "Draft"
     PRELIMINARY = "Preliminary"
     FINAL = "Final"
     ADDENDUM = "Addendum"
+
+
+SIGNED: Final = frozenset({ReportStatus.FINAL, ReportStatus.ADDENDUM})
+
+PRE_LAUNCH: Final = "PreLaunch"
+"""Status in a launch response for a report that does not exist yet."""
 
 
 _MARKED = 1 << 52

@@ -131,7 +131,9 @@ def _null_as_false(value: object) -> object:
 
 
 Flag = Annotated[
-    StrictBool, BeforeValidator(_null_as_false, json_schema_input_type=StrictBool | None)
+    StrictBool,
+    BeforeValidator(_null_as_false, json_schema_input_type=StrictBool | None),
+    Field(exclude_if=lambda value: not value),
 ]
 """An optional boolean, false if it is absent or null; other types are refused."""
 

@@ -32,8 +32,6 @@ from bridge.contract import OrderKey, ReportStatus
 PROBLEM_TYPE: Final = "application/problem+json"
 """The media type of a problem (RFC 9457)."""
 
-SIGNED = frozenset({ReportStatus.FINAL, ReportStatus.ADDENDUM})
-
 _ORDER: JsonDict = {"SiteID": "SITE1", "PatientMRN": "MRN-1001", "Accession": "ACC-2001"}
 _RECORD: JsonDict = {
     "reportId": "4f6c1f0e9d8b7a695847362514032f1e",

@@ -18,8 +18,8 @@ from typing import Any
 from sqlalchemy import Connection, func, literal, select
 from sqlalchemy.dialects.postgresql import insert
 
-from bridge.contract import OrderKey, ReportStatus
-from bridge.contract.responses import SIGNED, SignedTextBody, StatusRecordBody
+from bridge.contract import SIGNED, OrderKey, ReportStatus
+from bridge.contract.responses import SignedTextBody, StatusRecordBody
 from bridge.delivery.change_feed import (
     NEVER,
     ChangeProcessor,
@@ -338,10 +338,9 @@ def events_from_record(
 
 
 def _progress(before: str, after: ReportStatus) -> list[ResultEvent]:
-    signed = {status.value for status in SIGNED}
-    if after is ReportStatus.PRELIMINARY and before not in signed:
+    if after is ReportStatus.PRELIMINARY and before not in SIGNED:
         return [ResultEvent.PRELIMINARY, ResultEvent.ORDER_STATUS]
-    if before in signed and after not in SIGNED:
+    if before in SIGNED and after not in SIGNED:
         restored = [ResultEvent.PRELIMINARY] if after is ReportStatus.PRELIMINARY else []
         return [ResultEvent.RECALL, ResultEvent.ORDER_STATUS, *restored]
     if before == ReportStatus.PRELIMINARY.value and after in _WITHOUT_READ:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from bridge.contract import OrderKey
-from bridge.engine.rules.lifecycle import SIGNED, FileKind, Status
+from bridge.contract import PRE_LAUNCH, SIGNED, OrderKey, ReportStatus
+from bridge.engine.rules.lifecycle import FileKind
 
 LANGUAGES = (
     "en-US",
@@ -204,15 +204,6 @@ class LaunchInput:
         )
 
 
-class LaunchStatus(StrEnum):
-    """The `status` of a launch response."""
-
-    DRAFT = "Draft"
-    PRELIMINARY = "Preliminary"
-    FINAL = "Final"
-    PRE_LAUNCH = "PreLaunch"
-
-
 class LaunchWarning(StrEnum):
     """A warning of a launch that was executed nevertheless."""
 
@@ -311,8 +302,9 @@ def file_lists(warnings: Sequence[FileWarning]) -> dict[str, list[dict[str, obje
 class LaunchOutcome:
     """The outcome of one launch; `owner` is None if the report has none."""
 
-    status: LaunchStatus
-    report_status: Status | None
+    status: str
+    """A `ReportStatus`, or `PRE_LAUNCH`."""
+    report_status: ReportStatus | None
     report_id: str | None
     owner: tuple[str, str] | None  # name, e-mail
     handle: str = ""
@@ -321,8 +313,8 @@ class LaunchOutcome:
     file_warnings: tuple[FileWarning, ...] = ()
 
 
-def launch_status(status: Status | None, *, lazy: bool) -> LaunchStatus:
+def launch_status(status: ReportStatus | None, *, lazy: bool) -> str:
     """Return the `status` of a launch response; a status of None means no report yet."""
-    if status is None or (status is Status.ORDERED and lazy):
-        return LaunchStatus.PRE_LAUNCH
-    return LaunchStatus.FINAL if status in SIGNED else LaunchStatus(status.value)
+    if status is None or (status is ReportStatus.ORDERED and lazy):
+        return PRE_LAUNCH
+    return (ReportStatus.FINAL if status in SIGNED else status).value

@@ -18,12 +18,24 @@ from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
 import httpx
-from pydantic import BeforeValidator, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from bridge.contract import TOKEN_HEADER, OrderKey
+from bridge.contract import SIGNED, TOKEN_HEADER, OrderKey
+from bridge.contract.requests import (
+    DeleteBody,
+    ExportBody,
+    LinkBody,
+    OrderIdentity,
+    OrderInSite,
+    PatientMergeBody,
+    PatientUpdateBody,
+    PdfBody,
+    RtfFileBody,
+    RtfResponse,
+    StatusBody,
+)
 from bridge.contract.responses import (
-    SIGNED,
     ChangesResponse,
     ContentResponse,
     LaunchResponse,
@@ -314,7 +326,7 @@ class EngineClient:
         `prelim_until` (ms), here and below, is an addition of our engine: it selects the text of
         the latest preliminary read up to that time.
         """
-        body = _of_report(order, prelimUntil=prelim_until)
+        body = ExportBody.model_construct(clinicalInfo=_identity(order), prelimUntil=prelim_until)
         return await self._call("POST", "/api/report/export/json", order.site, _EXPORT, body=body)
 
     async def export_rtf(
@@ -326,10 +338,10 @@ class EngineClient:
         prelim_until: int | None = None,
     ) -> bytes:
         """Export RTF; our engine includes only the first `addenda` addenda."""
-        body = _of_report(
-            order,
+        body = RtfFileBody.model_construct(
+            clinicalInfo=_identity(order),
             timeZone=time_zone,
-            responseType="arraybuffer",
+            responseType=RtfResponse.ARRAYBUFFER,
             addenda=addenda,
             prelimUntil=prelim_until,
         )
@@ -344,7 +356,12 @@ class EngineClient:
         prelim_until: int | None = None,
     ) -> bytes:
         """Export PDF with the first `addenda` addenda; an addition of our engine."""
-        body = _of_report(order, timeZone=time_zone, addenda=addenda, prelimUntil=prelim_until)
+        body = PdfBody.model_construct(
+            clinicalInfo=_identity(order),
+            timeZone=time_zone,
+            addenda=addenda,
+            prelimUntil=prelim_until,
+        )
         return await self._succeed("POST", "/api/report/export/pdf", order.site, body=body)
 
     async def delete(
@@ -356,12 +373,14 @@ class EngineClient:
         With `only_ordered` our engine refuses (400) to delete a report in progress; another
         service may ignore the field. `set_aside`: the order is not cancelled.
         """
-        body = _of_report(order, onlyWhenOrdered=only_ordered or None, setAside=set_aside or None)
+        body = DeleteBody.model_construct(
+            clinicalInfo=_identity(order), onlyWhenOrdered=only_ordered, setAside=set_aside
+        )
         await self._call("POST", "/api/report/delete", order.site, _ANYTHING, body=body)
 
     async def status(self, orders: Sequence[OrderKey]) -> tuple[StatusRecordBody, ...]:
         """Read the status records of orders of one token; unknown orders are absent."""
-        body = {"clinicalInfo": [order.tags() for order in orders]}
+        body = StatusBody.model_construct(clinicalInfo=[*map(_identity, orders)])
         return await self._call("POST", _STATUS, orders[0].site, _RECORDS, body=body)
 
     async def signed_texts(self, orders: Sequence[OrderKey]) -> dict[OrderKey, ReleasedTextBody]:
@@ -372,7 +391,7 @@ class EngineClient:
         belongs to another patient. Raises EngineFailure, with code `no_texts` if a signed report
         has no text.
         """
-        body = {"clinicalInfo": [order.tags() for order in orders], "texts": True}
+        body = StatusBody.model_construct(clinicalInfo=[*map(_identity, orders)], texts=True)
         answers = await self._call("POST", _STATUS, orders[0].site, _ANSWERS, body=body)
         if any(answer.text is None and answer.status in SIGNED for answer in answers):
             raise EngineFailure(_STATUS, FailureKind.PERMANENT, NO_TEXTS)
@@ -393,8 +412,11 @@ class EngineClient:
 
     async def _group(self, action: str, orders: Sequence[OrderKey]) -> tuple[StatusRecordBody, ...]:
         site = orders[0].site
-        keys = [{"PatientMRN": order.mrn, "Accession": order.accession} for order in orders]
-        body = {"SiteID": site, "clinicalInfo": keys}
+        keys = [
+            OrderInSite.model_construct(PatientMRN=order.mrn, Accession=order.accession)
+            for order in orders
+        ]
+        body = LinkBody.model_construct(SiteID=site, clinicalInfo=keys)
         return await self._call("POST", f"/api/report/{action}", site, _RECORDS, body=body)
 
     async def changes(
@@ -418,17 +440,21 @@ class EngineClient:
 
     async def update_patient(self, site: str, mrn: str, tags: Mapping[str, str]) -> None:
         """Update demographics in all reports of a site; idempotent."""
-        body = {"SiteID": site, "PatientMRN": mrn, **tags}
+        body = PatientUpdateBody.model_construct(None, SiteID=site, PatientMRN=mrn, **tags)
         await self._call("POST", "/api/patient/update", site, _ANYTHING, body=body)
 
     async def merge_patients(self, site: str, mrn: str, prior_mrn: str) -> None:
         """Move all reports of `prior_mrn` to the surviving `mrn`; idempotent."""
-        body = {"SiteID": site, "PatientMRN": mrn, "PriorPatientMRN": prior_mrn}
+        body = PatientMergeBody.model_construct(
+            SiteID=site, PatientMRN=mrn, PriorPatientMRN=prior_mrn
+        )
         await self._call("POST", "/api/patient/merge", site, _ANYTHING, body=body)
 
     async def undo_merge(self, site: str, mrn: str, prior_mrn: str) -> None:
         """Let `prior_mrn` lead to `mrn` no longer; reports do not move; idempotent."""
-        body = {"SiteID": site, "PatientMRN": mrn, "PriorPatientMRN": prior_mrn}
+        body = PatientMergeBody.model_construct(
+            SiteID=site, PatientMRN=mrn, PriorPatientMRN=prior_mrn
+        )
         await self._call("POST", "/api/patient/unmerge", site, _ANYTHING, body=body)
 
     async def worklist(
@@ -565,7 +591,7 @@ class EngineClient:
         if self._http.is_closed:
             raise unreachable(path)
         given = {**headers, "content-type": "application/json"} if body is not None else headers
-        content = b"" if body is None else to_json(body)
+        content = b"" if body is None else _json(body)
         read_timeout = wait + _LONG_POLL_MARGIN if wait else 0.0
         try:
             async with asyncio.timeout(self._deadline + read_timeout):
@@ -646,9 +672,17 @@ def read_json(reader: TypeAdapter[T], content: bytes) -> T:
     return reader.validate_json(text.encode(errors="replace"))
 
 
-def _of_report(order: OrderKey, **options: Any) -> dict[str, Any]:
-    """Return the body of a request about one report, without options that are None."""
-    return {"clinicalInfo": order.tags()} | _given(**options)
+def _identity(order: OrderKey) -> OrderIdentity:
+    return OrderIdentity.model_construct(
+        SiteID=order.site, PatientMRN=order.mrn, Accession=order.accession
+    )
+
+
+def _json(body: object) -> bytes:
+    """Return a body without members that are unset or null."""
+    if isinstance(body, BaseModel):
+        return body.model_dump_json(exclude_unset=True, exclude_none=True).encode()
+    return to_json(body)
 
 
 def _given(**options: Any) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from fastapi import Depends, Request
 from starlette.responses import JSONResponse, Response
 
 from bridge.audit.events import AuditEvent
+from bridge.contract import SIGNED, ReportStatus
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import EngineState, engine_of
 from bridge.engine.http.requests.audit_events import audit_event, record_refusal
 from bridge.engine.http.requests.response_bodies import BY_SESSION, unauthorized
-from bridge.engine.rules.lifecycle import SIGNED, Status
 from bridge.engine.rules.site_roles import ReportAction
 from bridge.engine.service.accounts.sessions import (
     SEEN_EVERY_MS,
@@ -52,19 +52,19 @@ class Control(StrEnum):
 
 def controls(page: Mapping[str, Any]) -> list[Control]:
     """Return the controls for a page that `service.signing.page_actions.load` describes."""
-    status, permitted = Status(page["status"]), frozenset(page["permitted"])
+    status, permitted = ReportStatus(page["status"]), frozenset(page["permitted"])
     found = _signed(page) if status in SIGNED else _unsigned(page, status)
     return [control for control, action in found.items() if action in permitted]
 
 
-def _unsigned(page: Mapping[str, Any], status: Status) -> dict[Control, ReportAction]:
+def _unsigned(page: Mapping[str, Any], status: ReportStatus) -> dict[Control, ReportAction]:
     found = {Control.EDIT: ReportAction.EDIT} if page["writable"] else {}
     # An administrator may sign for an owner through the API, but nobody signs a colleague's text
     # by a key or button of the page: they take the report over first.
-    if status is Status.ORDERED or not page["owner"]:
+    if status is ReportStatus.ORDERED or not page["owner"]:
         return found
     found |= {Control.SIGN: ReportAction.SIGN, Control.PRELIM: ReportAction.PRELIM}
-    return found | ({Control.DISCARD: ReportAction.DISCARD} if status is Status.DRAFT else {})
+    return found | ({Control.DISCARD: ReportAction.DISCARD} if status is ReportStatus.DRAFT else {})
 
 
 def _signed(page: Mapping[str, Any]) -> dict[Control, ReportAction]:

@@ -30,7 +30,8 @@ from sqlalchemy import (
 from sqlmodel import Field, SQLModel
 from typing_extensions import override
 
-from bridge.engine.rules.lifecycle import AddendumState, FileKind, ReleaseKind, ReportOrigin, Status
+from bridge.contract import ReportStatus
+from bridge.engine.rules.lifecycle import AddendumState, FileKind, ReleaseKind, ReportOrigin
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.sync_launch import FollowAnswer
 from bridge.engine.rules.text.billing import CodeSystem
@@ -442,7 +443,7 @@ class Report(Record, table=True):
     pk: int | None = key()
     report_id: str = Field(unique=True)  # random, so that nobody can guess it
     site_id: str = Field(foreign_key="engine_site.site_id")
-    status: Status = Field(sa_type=enum_type(Status))
+    status: ReportStatus = Field(sa_type=enum_type(ReportStatus))
     origin: ReportOrigin = Field(sa_type=enum_type(ReportOrigin))
     owner_id: int | None = foreign_key_to("engine_account.id", required=False)
     document: dict[str, Any] | None = json_or_none()

@@ -11,20 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from bridge.contract import SIGNED, ReportStatus
 from bridge.contract.errors import ErrorCode
-
-
-class Status(StrEnum):
-    """The status of a report (interface reference, States and transitions)."""
-
-    ORDERED = "Ordered"
-    DRAFT = "Draft"
-    PRELIMINARY = "Preliminary"
-    FINAL = "Final"
-    ADDENDUM = "Addendum"
-
-
-SIGNED = frozenset({Status.FINAL, Status.ADDENDUM})
 
 
 class ReportOrigin(StrEnum):
@@ -60,7 +48,7 @@ class FileKind(StrEnum):
     SET_ASIDE = "setAside"  # a DICOM SR of another patient, which the report does not show
 
 
-ORDERED, DRAFT, PRELIMINARY, FINAL, ADDENDUM = Status
+ORDERED, DRAFT, PRELIMINARY, FINAL, ADDENDUM = ReportStatus
 
 
 class LifecycleEvent(StrEnum):
@@ -112,12 +100,14 @@ class ClearedPart(StrEnum):
 class Transition:
     """The next status if all facts hold; `to` is None if the report is removed."""
 
-    to: Status | None
+    to: ReportStatus | None
     when: frozenset[ReportFact] = frozenset()
     clears: frozenset[ClearedPart] = frozenset()
 
 
-def _to(to: Status | None, *when: ReportFact, clears: tuple[ClearedPart, ...] = ()) -> Transition:
+def _to(
+    to: ReportStatus | None, *when: ReportFact, clears: tuple[ClearedPart, ...] = ()
+) -> Transition:
     return Transition(to, frozenset(when), frozenset(clears))
 
 
@@ -128,7 +118,7 @@ _UNSIGN = (
     _to(DRAFT, ReportFact.COOLING, clears=_CLEARED_BY_UNSIGN),
 )
 
-TRANSITIONS: Mapping[tuple[Status, LifecycleEvent], tuple[Transition, ...]] = {
+TRANSITIONS: Mapping[tuple[ReportStatus, LifecycleEvent], tuple[Transition, ...]] = {
     (ORDERED, LifecycleEvent.OPEN): (_to(DRAFT),),
     (DRAFT, LifecycleEvent.OPEN): (_to(DRAFT),),
     (PRELIMINARY, LifecycleEvent.OPEN): (_to(PRELIMINARY),),
@@ -186,7 +176,7 @@ class RefusalRule:
     """A refusal that applies to these statuses if the fact `lacks` does not hold."""
 
     refusal: ErrorCode
-    status: frozenset[Status] = frozenset(Status)
+    status: frozenset[ReportStatus] = frozenset(ReportStatus)
     lacks: ReportFact | None = None
 
 
@@ -252,7 +242,7 @@ REFUSALS: Mapping[LifecycleEvent, tuple[RefusalRule, ...]] = {
 
 
 def decide(
-    status: Status, event: LifecycleEvent, facts: frozenset[ReportFact]
+    status: ReportStatus, event: LifecycleEvent, facts: frozenset[ReportFact]
 ) -> Transition | ErrorCode:
     for transition in TRANSITIONS.get((status, event), ()):
         if transition.when <= facts:

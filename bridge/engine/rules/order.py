@@ -15,9 +15,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final
 
-from bridge.contract import OrderKey
+from bridge.contract import SIGNED, OrderKey, ReportStatus
 from bridge.contract.errors import ErrorCode
-from bridge.engine.rules.lifecycle import SIGNED, Status
 from bridge.engine.rules.patients import folded_name, same_patient, unambiguous_date
 from bridge.index_key import keyed_text
 from mappings.language.transforms import age_at
@@ -175,7 +174,7 @@ class Candidate:
 
     place: int
     report_id: str
-    status: Status
+    status: ReportStatus
     has_content: bool
     is_anchor: bool  # of its link group
     mrn: str = field(repr=False)
@@ -212,9 +211,9 @@ def _refuse_anchor(anchor: Candidate) -> ErrorCode | None:
         return ErrorCode.REPORT_SIGNED  # rule 2
     if not anchor.is_anchor:
         return ErrorCode.ANCHOR_IN_ANOTHER_GROUP  # rule 3
-    if anchor.status not in (Status.ORDERED, Status.DRAFT):
+    if anchor.status not in (ReportStatus.ORDERED, ReportStatus.DRAFT):
         return ErrorCode.ANCHOR_NOT_ORDERED_OR_DRAFT  # rule 1
-    if anchor.status is Status.ORDERED and anchor.has_content:
+    if anchor.status is ReportStatus.ORDERED and anchor.has_content:
         return ErrorCode.ANCHOR_HAS_CONTENT  # rule 7
     return None
 
@@ -222,7 +221,7 @@ def _refuse_anchor(anchor: Candidate) -> ErrorCode | None:
 def _refuse_other(other: Candidate) -> ErrorCode | None:
     if other.status in SIGNED:
         return ErrorCode.REPORT_SIGNED  # rule 2
-    if other.status is not Status.ORDERED:
+    if other.status is not ReportStatus.ORDERED:
         return ErrorCode.ORDER_NOT_ORDERED  # rules 1 and 7
     return ErrorCode.ORDER_HAS_CONTENT if other.has_content else None
 
@@ -236,11 +235,11 @@ def _refuse_patient(anchor: Candidate, other: Candidate) -> ErrorCode | None:
     return None
 
 
-def refuse_unlink(status: Status, *, has_content: bool) -> ErrorCode | None:
+def refuse_unlink(status: ReportStatus, *, has_content: bool) -> ErrorCode | None:
     """Return why a group cannot be unlinked, None if it can (unlink-orders, rule 1)."""
     if status in SIGNED:
         return ErrorCode.REPORT_SIGNED
-    if status is not Status.ORDERED:
+    if status is not ReportStatus.ORDERED:
         return ErrorCode.GROUP_NOT_ORDERED
     return ErrorCode.GROUP_HAS_CONTENT if has_content else None
 

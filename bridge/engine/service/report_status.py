@@ -14,7 +14,7 @@ from sqlalchemy import select as select_columns
 from sqlalchemy.orm import defer
 from sqlmodel import Session, col, select
 
-from bridge.contract import OrderKey, ReportStatus
+from bridge.contract import OrderKey
 from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import StatusRecordBody
 from bridge.engine.errors import EngineError
@@ -107,7 +107,7 @@ class ReportContext:
     def record(self, report: Report, now: int) -> StatusRecordBody:
         return StatusRecordBody.model_construct(
             report_id=report.report_id,
-            status=ReportStatus(report.status),
+            status=report.status,
             user_email=self.user_email,
             unsign_until=report.cooling_until if is_cooling(report.cooling_until, now) else None,
             orders=tuple(map(identity_of, self.orders)),
@@ -210,7 +210,7 @@ def records_by_key(
     return {
         key: StatusRecordBody.model_construct(
             report_id=report_id,
-            status=ReportStatus(status),
+            status=status,
             user_email=email or "",
             unsign_until=until if is_cooling(until, now) else None,
             orders=tuple(groups[key]),

@@ -12,6 +12,7 @@ from sqlalchemy import bindparam, delete
 from sqlalchemy import select as select_columns
 from sqlmodel import col, select
 
+from bridge.contract import ReportStatus
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import (
@@ -30,7 +31,6 @@ from bridge.engine.rules.lifecycle import (
     LifecycleEvent,
     ReportFact,
     ReportOrigin,
-    Status,
     Transition,
     decide,
 )
@@ -204,7 +204,7 @@ def apply_event(
         raise EngineError(outcome)
     if outcome.to is not None:
         report.status = outcome.to
-        if event is LifecycleEvent.SAVE or outcome.to is not Status.DRAFT:
+        if event is LifecycleEvent.SAVE or outcome.to is not ReportStatus.DRAFT:
             report.untouched_since = None
         bump_version(work, report)
     return outcome

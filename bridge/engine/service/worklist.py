@@ -22,7 +22,7 @@ from sqlalchemy import ColumnElement, and_, case, func, or_
 from sqlalchemy.orm import aliased, defer, load_only
 from sqlmodel import Session, col, select
 
-from bridge.contract import OrderKey
+from bridge.contract import SIGNED, OrderKey, ReportStatus
 from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import WorklistResponse
 from bridge.email import canonical_email
@@ -36,7 +36,7 @@ from bridge.engine.records.tables import (
     ReportOrder,
     SiteMembership,
 )
-from bridge.engine.rules.lifecycle import SIGNED, AddendumState, Status
+from bridge.engine.rules.lifecycle import AddendumState
 from bridge.engine.rules.order import (
     PRIORITY_RANKS,
     ROUTINE_RANK,
@@ -142,7 +142,7 @@ class WorklistQuery:
     """
 
     site_id: str
-    status: Collection[Status] = ()
+    status: Collection[ReportStatus] = ()
     mrn: str = ""
     accession: str = ""
     text: str = ""
@@ -336,7 +336,7 @@ class RowsQuery:
     """
 
     site_id: str
-    status: Collection[Status] = ()
+    status: Collection[ReportStatus] = ()
     owner: OwnerFilter = OwnerFilter.ANYBODY
     text: str = ""
     location: str = ""

@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from bridge.contract import ReportStatus
+from bridge.contract import SIGNED, ReportStatus
 from bridge.contract.responses import LaunchResponse
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
@@ -203,7 +203,6 @@ NOT_IMAGING = "not_imaging"
 """The code of a message without imaging orders: it is accepted and ignored."""
 
 Applied = tuple[JobContext, MessageOutcome]
-FINAL_STATUSES = frozenset({"Final", "Addendum"})
 
 
 class OrderProcessor:
@@ -435,7 +434,7 @@ def _note_exceptions(context: JobContext, tasks: Sequence[OrderTask]) -> None:
 
 
 def _record_launch(context: JobContext, task: OrderTask, launched: LaunchResponse) -> None:
-    if launched.report_status in FINAL_STATUSES or launched.status in FINAL_STATUSES:
+    if launched.report_status in SIGNED or launched.status in SIGNED:
         context.notes.append("already_signed")
     if launched.report_status == ReportStatus.ORDERED:
         context.new_orders.add(task.after.key)

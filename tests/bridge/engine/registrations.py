@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from sqlmodel import select
 
-from bridge.contract import OrderKey
+from bridge.contract import OrderKey, ReportStatus
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.lifecycle import ReportOrigin, Status
+from bridge.engine.rules.lifecycle import ReportOrigin
 from bridge.engine.service.accounts.users import SiteUser
 from bridge.engine.service.launch.registration import (
     NewReport,
@@ -39,7 +39,7 @@ def create_draft(work: Work, site_id: str, order: OrderInput, owner: SiteUser, t
     first = first_text_of(work.connection, site_id, order.reporting, text)
     identity = OrderKey(site_id, order.mrn, order.accession)
     new = NewReport(
-        identity, order, Status.DRAFT, ReportOrigin.LAUNCH, owner.id, owner.email, first
+        identity, order, ReportStatus.DRAFT, ReportOrigin.LAUNCH, owner.id, owner.email, first
     )
     (report_id,) = create_reports(work, [new])
     return work.session.exec(select(Report).where(Report.report_id == report_id)).one()

@@ -14,13 +14,12 @@ from typing import Any
 from sqlmodel import select
 
 from bridge.audit.events import AuditEvent, Outcome
-from bridge.contract import OrderKey
+from bridge.contract import SIGNED, OrderKey, ReportStatus
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.launch import LaunchInput, LaunchOutcome, LaunchWarning, launch_status
 from bridge.engine.links import Purpose, handle_hash
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.lifecycle import SIGNED, Status
 from bridge.engine.rules.order import link_target
 from bridge.engine.service.accounts.users import SiteUser, find_user
 from bridge.engine.service.caller import Caller
@@ -271,7 +270,7 @@ def _registered(work: Work, launch: _AdmittedLaunch, order: RegisteredOrder) -> 
         found = lock_report(work, launch.identity)
         add_files(work, found.report, found.order, launch.request)
     report = None
-    if order.status is not Status.ORDERED:
+    if order.status is not ReportStatus.ORDERED:
         query = select(Report).where(Report.report_id == order.report_id)
         report = work.session.exec(query).one()
     warnings = (LaunchWarning.REPORT_SIGNED,) if signed else ()
@@ -313,7 +312,7 @@ def _merge(work: Work, launch: _AdmittedLaunch) -> Report:
     if found is None:
         raise EngineError(ErrorCode.CHANGED)
     merge_launch(work, found.report, found.order, launch.request)
-    if found.report.status is Status.ORDERED:
+    if found.report.status is ReportStatus.ORDERED:
         assign_report(work, found.report, _require_owner(launch.grant).id)
     return found.report
 
@@ -327,7 +326,7 @@ def _of_report(work: Work, launch: _AdmittedLaunch, report: Report | None) -> Ex
 def _executed(
     work: Work,
     launch: _AdmittedLaunch,
-    status: Status | None,
+    status: ReportStatus | None,
     report_id: str | None,
     report: Report | None,
     warnings: tuple[LaunchWarning, ...] = (),

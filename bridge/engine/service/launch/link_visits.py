@@ -21,12 +21,12 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 from sqlmodel import select as select_rows
 
+from bridge.contract import SIGNED
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.launch import LaunchInput, ReportingOptions, first_language
 from bridge.engine.links import Purpose
 from bridge.engine.records.tables import FeedChange, Report, metadata
-from bridge.engine.rules.lifecycle import SIGNED
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.sync_launch import FollowAnswer, FollowRefusal, is_persistent
 from bridge.engine.service.accounts.sessions import (

@@ -20,12 +20,12 @@ from pydantic_core import to_json as to_json_bytes
 from sqlalchemy import Connection, insert
 from sqlmodel import select
 
-from bridge.contract import MAX_REPORT_ORDERS, OrderKey, ReportStatus
+from bridge.contract import MAX_REPORT_ORDERS, SIGNED, OrderKey, ReportStatus
 from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import StatusRecordBody
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Report, ReportOrder, Template, metadata
-from bridge.engine.rules.lifecycle import SIGNED, ReportOrigin, Status
+from bridge.engine.rules.lifecycle import ReportOrigin
 from bridge.engine.rules.order import merged_tags, search_text
 from bridge.engine.rules.text.document import Document, from_text, restore, to_json, with_defaults
 from bridge.engine.rules.text.key_findings import NO_GROUPS, Groups, apply_template
@@ -44,8 +44,8 @@ ORDERS = metadata.tables[str(ReportOrder.__tablename__)]
 _INSERT_REPORTS: Final = insert(REPORTS).returning(REPORTS.c.report_id, REPORTS.c.pk)
 _INSERT_ORDERS: Final = insert(ORDERS)
 _CREATED: Final = {
-    Status.ORDERED: ChangeEvent.ORDER_REGISTERED,
-    Status.DRAFT: ChangeEvent.REPORT_CREATED,
+    ReportStatus.ORDERED: ChangeEvent.ORDER_REGISTERED,
+    ReportStatus.DRAFT: ChangeEvent.REPORT_CREATED,
 }
 
 
@@ -63,7 +63,7 @@ class RegisteredOrder:
     """The outcome for one order, with the id and status of its report."""
 
     report_id: str
-    status: Status
+    status: ReportStatus
     outcome: Registration
 
 
@@ -99,7 +99,7 @@ class NewReport:
 
     identity: OrderKey
     order: OrderInput
-    status: Status
+    status: ReportStatus
     origin: ReportOrigin
     owner_id: int | None = None
     owner_email: str = ""
@@ -129,7 +129,7 @@ def register_orders(
             index: NewReport(
                 identities[index],
                 orders[index],
-                Status.ORDERED,
+                ReportStatus.ORDERED,
                 ReportOrigin.ORDER,
                 group=group_names[index],
             )
@@ -137,7 +137,7 @@ def register_orders(
             if index not in known
         }
         for index, report_id in zip(new, create_reports(work, [*new.values()]), strict=True):
-            done[index] = RegisteredOrder(report_id, Status.ORDERED, Registration.CREATED)
+            done[index] = RegisteredOrder(report_id, ReportStatus.ORDERED, Registration.CREATED)
     return [done[index] for index in range(len(orders))]
 
 
@@ -236,7 +236,7 @@ def create_ordered(work: Work, site_id: str, origin: ReportOrigin) -> Report:
     report = Report(
         report_id=report_ids(1)[0],
         site_id=site_id,
-        status=Status.ORDERED,
+        status=ReportStatus.ORDERED,
         origin=origin,
         created_at=work.now,
         updated_at=work.now,
@@ -295,7 +295,7 @@ def _body(
     keys = (order.identity for order in group)
     record = StatusRecordBody.model_construct(
         report_id=report_id,
-        status=ReportStatus(new.status),
+        status=new.status,
         user_email=new.owner_email,
         unsign_until=None,
         orders=tuple(keys),

@@ -13,12 +13,12 @@ from typing import Any, Final
 from sqlalchemy import Select, bindparam
 from sqlmodel import col, select
 
-from bridge.contract import OrderKey
+from bridge.contract import SIGNED, OrderKey, ReportStatus
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.launch import LaunchInput
 from bridge.engine.records.tables import Report, ReportOrder, Template, metadata
-from bridge.engine.rules.lifecycle import SIGNED, FileKind, LifecycleEvent, ReportOrigin, Status
+from bridge.engine.rules.lifecycle import FileKind, LifecycleEvent, ReportOrigin
 from bridge.engine.rules.patients import names_conflict, unambiguous_date
 from bridge.engine.service import change_feed
 from bridge.engine.service.accounts.users import SiteUser
@@ -50,7 +50,7 @@ from bridge.store.columns import one_of
 
 def needs_transfer(report: Report, account_id: int) -> bool:
     """True if opening needs a confirmation: the Draft has another owner."""
-    return report.status is Status.DRAFT and report.owner_id not in (None, account_id)
+    return report.status is ReportStatus.DRAFT and report.owner_id not in (None, account_id)
 
 
 def open_for(work: Work, report: Report, account_id: int, *, untouched: bool = False) -> Report:
@@ -68,17 +68,17 @@ def open_for(work: Work, report: Report, account_id: int, *, untouched: bool = F
     if not untouched:  # assigned on purpose
         report.untouched_since = None
         work.session.add(report)
-    if old_status is not Status.ORDERED and old_owner == account_id:
+    if old_status is not ReportStatus.ORDERED and old_owner == account_id:
         return report
     if not may_own(work, report, account_id):
         return report
     apply_event(work, report, LifecycleEvent.OPEN)
     report.owner_id = account_id
     report.lease_holder = report.lease_until = None
-    if old_status is Status.ORDERED:
+    if old_status is ReportStatus.ORDERED:
         report.untouched_since = work.now if untouched else None
         refresh_findings(work, report)
-    transferred = old_status is Status.DRAFT and old_owner is not None
+    transferred = old_status is ReportStatus.DRAFT and old_owner is not None
     event = ChangeEvent.REPORT_TRANSFERRED if transferred else ChangeEvent.REPORT_OPENED
     change_feed.announce(work, report, event)
     return report
@@ -204,7 +204,7 @@ def _new_report(work: Work, draft: NewDraft) -> NewReport:
         work.connection, draft.identity.site, order.reporting, text, groups_in(details)
     )
     return NewReport(
-        draft.identity, order, Status.DRAFT, ReportOrigin.LAUNCH, owner.id, owner.email, first
+        draft.identity, order, ReportStatus.DRAFT, ReportOrigin.LAUNCH, owner.id, owner.email, first
     )
 
 
@@ -224,7 +224,7 @@ def merge_launch(work: Work, report: Report, order: ReportOrder, request: Launch
         report.reporting = options
         bump_version(work, report)
     add_files(work, report, order, request)
-    if report.status is not Status.ORDERED and fill_empty_report(work, report):
+    if report.status is not ReportStatus.ORDERED and fill_empty_report(work, report):
         bump_version(work, report)
         change_feed.announce(work, report, ChangeEvent.REPORT_CONTENT_UPDATED)
 

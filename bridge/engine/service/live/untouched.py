@@ -13,8 +13,8 @@ from typing import Any
 from sqlalchemy import Connection, update
 from sqlmodel import select
 
+from bridge.contract import ReportStatus
 from bridge.engine.records.tables import Report
-from bridge.engine.rules.lifecycle import Status
 from bridge.engine.service.accounts.sessions import SESSIONS
 from bridge.engine.service.launch.report_updates import assign_report, unassign_report
 from bridge.engine.service.signing.lease import (
@@ -75,7 +75,7 @@ def return_left(work: Work, editor: Editor, report: Report) -> None:
 
 def open_again(work: Work, editor: Editor, report: Report) -> None:
     """Open a locked order again for a page that was cut off, if it has returned and is free."""
-    if report.status is not Status.ORDERED or report.owner_id is not None:
+    if report.status is not ReportStatus.ORDERED or report.owner_id is not None:
         return
     details = SESSIONS.c.details
     session = SESSIONS.c.pk == editor.session_pk
@@ -88,7 +88,7 @@ def open_again(work: Work, editor: Editor, report: Report) -> None:
 
 
 def _is_untouched(report: Report) -> bool:
-    return report.untouched_since is not None and report.status is Status.DRAFT
+    return report.untouched_since is not None and report.status is ReportStatus.DRAFT
 
 
 def _return(work: Work, report: Report) -> None:

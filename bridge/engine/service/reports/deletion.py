@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from sqlalchemy import delete, update
 from sqlmodel import col, select
 
-from bridge.contract import OrderKey
+from bridge.contract import OrderKey, ReportStatus
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import (
@@ -21,7 +21,7 @@ from bridge.engine.records.tables import (
     ReportOrder,
     metadata,
 )
-from bridge.engine.rules.lifecycle import LifecycleEvent, Status
+from bridge.engine.rules.lifecycle import LifecycleEvent
 from bridge.engine.rules.order import link_target
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import (
@@ -62,7 +62,7 @@ def delete_report(
 
 def _is_untouched(work: Work, report: Report) -> bool:
     alone = len(orders_of(work.session, key_of(report))) == 1
-    return report.status is Status.ORDERED and not has_content(report) and alone
+    return report.status is ReportStatus.ORDERED and not has_content(report) and alone
 
 
 def reset_order(work: Work, identity: OrderKey) -> Report:

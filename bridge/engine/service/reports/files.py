@@ -20,14 +20,14 @@ from sqlalchemy import select as select_columns
 from sqlalchemy.orm import QueryableAttribute, defer
 from sqlmodel import col, select
 
-from bridge.contract import OrderKey
+from bridge.contract import OrderKey, ReportStatus
 from bridge.contract.errors import ErrorCode
 from bridge.contract.requests import UpdateMode
 from bridge.engine.errors import EngineError
 from bridge.engine.launch import Attachment, FileWarning, LaunchInput, LaunchWarning, file_lists
 from bridge.engine.launch_parser import fill_tags
 from bridge.engine.records.tables import PatientPointer, Report, ReportFile, ReportOrder, metadata
-from bridge.engine.rules.lifecycle import FileKind, LifecycleEvent, Status
+from bridge.engine.rules.lifecycle import FileKind, LifecycleEvent
 from bridge.engine.rules.patients import BIRTH_DATE, MRN, NAME, compare_patient
 from bridge.engine.rules.text.document import MAX_CHARACTERS, MAX_NODES
 from bridge.engine.rules.text.key_findings import Groups
@@ -69,7 +69,7 @@ def update_structured_reports(
     if replaces and accepted:
         _delete(work, report, FileKind.STRUCTURED_REPORT, FileKind.SET_ASIDE)
     attach(work, report, files, found.order)
-    if report.status is Status.DRAFT:  # a preliminary read keeps its text
+    if report.status is ReportStatus.DRAFT:  # a preliminary read keeps its text
         refresh_findings(work, report)
     warnings = warnings_about(files)
     announce_files(work, report, warnings)
@@ -120,8 +120,8 @@ def attach(work: Work, report: Report, files: Sequence[Attachment], order: Repor
     if added:
         _require_editable(structured_texts(work, report))
     # An order that was never opened has no text, and gets its first one when it is opened.
-    unassigned = report.status is Status.ORDERED and has_content(report)
-    if withdrawn and (unassigned or report.status is Status.DRAFT):
+    unassigned = report.status is ReportStatus.ORDERED and has_content(report)
+    if withdrawn and (unassigned or report.status is ReportStatus.DRAFT):
         refresh_findings(work, report, withdrawn=True)
     return added
 

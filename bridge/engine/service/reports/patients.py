@@ -12,11 +12,10 @@ from typing import Any
 from sqlalchemy import update
 from sqlmodel import col, select
 
-from bridge.contract import OrderKey
+from bridge.contract import SIGNED, OrderKey, ReportStatus
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import IssuedLink, PatientPointer, Report, ReportOrder
-from bridge.engine.rules.lifecycle import SIGNED, Status
 from bridge.engine.rules.order import PATIENT, corrected_tags, link_target, search_text
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import (
@@ -170,7 +169,7 @@ def _resolve_duplicate(
 
 
 def _is_unopened(report: Report) -> bool:
-    return report.status is Status.ORDERED and not has_content(report)
+    return report.status is ReportStatus.ORDERED and not has_content(report)
 
 
 def _demographics(orders: Sequence[ReportOrder]) -> dict[str, Any]:

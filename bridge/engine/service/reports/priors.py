@@ -10,10 +10,10 @@ from typing import Any
 from sqlalchemy import ColumnElement
 from sqlmodel import col, select
 
+from bridge.contract import SIGNED
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import PrelimRead, Report, ReportOrder, Signature
-from bridge.engine.rules.lifecycle import SIGNED
 from bridge.engine.rules.order import AUTO_COMPARED, Study, rank_priors
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.report_lookup import key_of, lock_report_by_id, orders_of

@@ -14,12 +14,13 @@ from typing import Any
 from sqlalchemy import insert
 from sqlmodel import col, select
 
+from bridge.contract import SIGNED, ReportStatus
 from bridge.contract.errors import ErrorCode
 from bridge.engine.documents.exports.html import fragment
 from bridge.engine.errors import EngineError
 from bridge.engine.launch import first_language
 from bridge.engine.records.tables import Addendum, DraftKey, Report, Signature, metadata
-from bridge.engine.rules.lifecycle import SIGNED, AddendumState, LifecycleEvent, Status
+from bridge.engine.rules.lifecycle import AddendumState, LifecycleEvent
 from bridge.engine.rules.order import most_urgent, priority_code
 from bridge.engine.rules.site_roles import ReportAction, permits
 from bridge.engine.rules.text.document import BadDocument, Document, parse, restore, to_json
@@ -175,7 +176,7 @@ def _unsigned_text(work: Work, report: Report) -> dict[str, Any] | None:
 
     None after the restored text was changed.
     """
-    if report.status is not Status.PRELIMINARY:
+    if report.status is not ReportStatus.PRELIMINARY:
         return None
     newest = work.session.exec(
         select(Signature)

@@ -16,13 +16,13 @@ from sqlalchemy import ColumnElement, and_, func, or_
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 
-from bridge.contract import OrderKey
+from bridge.contract import OrderKey, ReportStatus
 from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import StatusRecordBody
 from bridge.email import canonical_email
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import PrelimGroup, PrelimRead, Report, ReportOrder
-from bridge.engine.rules.lifecycle import LifecycleEvent, Status
+from bridge.engine.rules.lifecycle import LifecycleEvent
 from bridge.engine.rules.signing import (
     PrelimGroupPolicy,
     PrelimReader,
@@ -69,7 +69,9 @@ def prelim_report(
     work: Work, report: Report, reader_id: int | None, group: str, tag: str
 ) -> Report:
     """Add a preliminary read to a locked report; raise `EngineError`."""
-    is_reviewer = report.status is Status.PRELIMINARY and _is_reviewer(work, report, reader_id)
+    is_reviewer = report.status is ReportStatus.PRELIMINARY and _is_reviewer(
+        work, report, reader_id
+    )
     apply_event(work, report, LifecycleEvent.PRELIM)
     reader, role = require_author(work, report, reader_id, ReportAction.PRELIM)
     groups = site_groups(work.session, report.site_id)
@@ -131,7 +133,7 @@ def may_own(work: Work, report: Report, account_id: int) -> bool:
     owned by its current owner, by the reader of its newest active read, and by the reviewers of
     that reader's group.
     """
-    if report.status is not Status.PRELIMINARY or report.owner_id == account_id:
+    if report.status is not ReportStatus.PRELIMINARY or report.owner_id == account_id:
         return True
     newest = _newest(work, report)
     if newest is None or newest.read_by_id == account_id:
@@ -239,7 +241,7 @@ def list_waiting(
         .join(Report, col(Report.pk) == PrelimRead.report_pk)
         .where(
             Report.site_id == site_id,
-            Report.status == Status.PRELIMINARY,
+            Report.status == ReportStatus.PRELIMINARY,
             PrelimRead.group_name == group,
             PrelimRead.tag_name == tag,
             col(PrelimRead.withdrawn_at).is_(None),

@@ -11,11 +11,11 @@ from typing import Any, Final
 from sqlalchemy import delete, insert
 from sqlmodel import col, select
 
-from bridge.contract import OrderKey
+from bridge.contract import SIGNED, OrderKey, ReportStatus
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Addendum, Billing, Report, Share, Signature, metadata
-from bridge.engine.rules.lifecycle import SIGNED, LifecycleEvent, ReleaseKind, ReportFact, Status
+from bridge.engine.rules.lifecycle import LifecycleEvent, ReleaseKind, ReportFact
 from bridge.engine.rules.signing import cooling_end, fingerprint
 from bridge.engine.rules.site_roles import ReportAction
 from bridge.engine.service import change_feed
@@ -131,7 +131,7 @@ def unsign_report(work: Work, report: Report) -> Report:
     _mark_unsigned(work, report, addenda)
     delivered = [addendum for addendum in addenda if addendum.released_at is not None]
     _clear_signature(report)
-    if report.status is Status.PRELIMINARY:
+    if report.status is ReportStatus.PRELIMINARY:
         _restore_prelim(work, report, signed_at)
     _delete_made_after(work, report, signed_at)
     change_feed.announce(work, report, ChangeEvent.REPORT_UNSIGNED)

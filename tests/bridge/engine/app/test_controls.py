@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from bridge.contract import ReportStatus
 from bridge.engine.http.report_page import controls
-from bridge.engine.rules.lifecycle import Status
 from bridge.engine.rules.site_roles import PERMITTED, SiteRole
 
 WRITER = sorted(action.value for action in PERMITTED[SiteRole.USER, True])
@@ -56,7 +56,7 @@ def test_the_controls_of_a_state(state: dict[str, Any], expected: set[str]) -> N
     assert {control.value for control in controls(state)} == expected
 
 
-@pytest.mark.parametrize("status", Status)
-def test_a_user_without_permission_gets_no_control(status: Status) -> None:
+@pytest.mark.parametrize("status", ReportStatus)
+def test_a_user_without_permission_gets_no_control(status: ReportStatus) -> None:
     state = page(status, permitted=[], unsignUntil=1, addendumUnsignUntil=1)
     assert controls(state) == []

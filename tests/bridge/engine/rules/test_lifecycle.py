@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from bridge.contract import SIGNED, ReportStatus
 from bridge.contract.errors import ErrorCode
 from bridge.engine.rules.lifecycle import (
     REFUSALS,
-    SIGNED,
     TRANSITIONS,
     ClearedPart,
     LifecycleEvent,
     ReportFact,
-    Status,
     Transition,
     decide,
 )
@@ -26,8 +25,8 @@ EVERY_SET = [
 ]
 
 
-@pytest.mark.parametrize(("status", "event"), list(product(Status, LifecycleEvent)))
-def test_every_pair_is_decided(status: Status, event: LifecycleEvent) -> None:
+@pytest.mark.parametrize(("status", "event"), list(product(ReportStatus, LifecycleEvent)))
+def test_every_pair_is_decided(status: ReportStatus, event: LifecycleEvent) -> None:
     """All 1,024 sets of facts lead to a branch of the table or to a refusal."""
     for facts in EVERY_SET:
         outcome = decide(status, event, facts)
@@ -114,16 +113,16 @@ def test_rows_of_the_document(
     expected: str | ErrorCode | None,
 ) -> None:
     """Chapters "States and transitions" and "Errors": each row has the documented result."""
-    outcome = decide(Status(status), event, frozenset(facts))
+    outcome = decide(ReportStatus(status), event, frozenset(facts))
 
     assert (outcome.to if isinstance(outcome, Transition) else outcome) == expected
 
 
 def test_the_parts_that_an_event_clears() -> None:
     """Reset clears owner and content, unassign the owner, unsign signature and later addenda."""
-    reset = decide(Status.DRAFT, LifecycleEvent.RESET, frozenset({ReportFact.FROM_ORDER}))
-    unassign = decide(Status.DRAFT, LifecycleEvent.UNASSIGN, frozenset())
-    unsign = decide(Status.FINAL, LifecycleEvent.UNSIGN, frozenset({ReportFact.COOLING}))
+    reset = decide(ReportStatus.DRAFT, LifecycleEvent.RESET, frozenset({ReportFact.FROM_ORDER}))
+    unassign = decide(ReportStatus.DRAFT, LifecycleEvent.UNASSIGN, frozenset())
+    unsign = decide(ReportStatus.FINAL, LifecycleEvent.UNSIGN, frozenset({ReportFact.COOLING}))
 
     assert isinstance(reset, Transition)
     assert isinstance(unassign, Transition)
@@ -145,7 +144,7 @@ def test_signed_text_is_never_lost() -> None:
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "reference" / "http-api.md"
 
 
-def row(status: Status, event: LifecycleEvent, branch: Transition) -> str:
+def row(status: ReportStatus, event: LifecycleEvent, branch: Transition) -> str:
     facts = "; ".join(sorted(fact.value for fact in branch.when)) or "always"
     clears = "; ".join(sorted(part.value for part in branch.clears))
     return f"| {status} | {event} | {facts} | {branch.to or '(removed)'} | {clears} |"
@@ -154,7 +153,7 @@ def row(status: Status, event: LifecycleEvent, branch: Transition) -> str:
 def table() -> str:
     lines = [
         row(status, event, branch)
-        for status, event in product(Status, LifecycleEvent)
+        for status, event in product(ReportStatus, LifecycleEvent)
         for branch in TRANSITIONS.get((status, event), ())
     ]
     return "\n".join(["| From | Event | When | To | Clears |", "|---|---|---|---|---|", *lines])

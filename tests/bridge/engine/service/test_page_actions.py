@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from bridge.contract import OrderKey
+from bridge.contract import OrderKey, ReportStatus
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Report, Share
-from bridge.engine.rules.lifecycle import ReportOrigin, Status
+from bridge.engine.rules.lifecycle import ReportOrigin
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.launch.registration import OrderInput
@@ -247,7 +247,9 @@ def test_a_clock_jump_does_not_end_a_lease(
     """A session on a node with a wrong clock does not get the lease."""
     opened = Database(database_url, DatabaseOptions(lease_clock=True))
     own, other = (Editor(number, SiteRole.USER, f"session {number}") for number in (1, 2))
-    report = Report(report_id="R", site_id="S", status=Status.DRAFT, origin=ReportOrigin.LAUNCH)
+    report = Report(
+        report_id="R", site_id="S", status=ReportStatus.DRAFT, origin=ReportOrigin.LAUNCH
+    )
     with opened.read() as connection:
         here, there = (Work(connection, ActorRef(1), now) for now in (NOW, NOW + jump))
         lease.renew(here, own, report)

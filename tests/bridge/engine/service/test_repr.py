@@ -1,8 +1,8 @@
 """Representations for logs and stack traces contain no patient data."""
 
-from bridge.contract import OrderKey
+from bridge.contract import OrderKey, ReportStatus
 from bridge.engine.records.tables import Report, ReportOrder
-from bridge.engine.rules.lifecycle import ReportOrigin, Status
+from bridge.engine.rules.lifecycle import ReportOrigin
 from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.report_lookup import lock_report
 from tests.bridge.engine.service.harness import ServiceHarness
@@ -25,7 +25,7 @@ def test_representations_hide_values(harness: ServiceHarness) -> None:
             Report(
                 report_id="r",
                 site_id="S",
-                status=Status.DRAFT,
+                status=ReportStatus.DRAFT,
                 origin=ReportOrigin.LAUNCH,
                 content_text=CANARY,
             )

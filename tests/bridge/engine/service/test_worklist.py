@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from bridge.contract import ReportStatus
 from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import WorklistResponse
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Site
-from bridge.engine.rules.lifecycle import Status
 from bridge.engine.rules.order import Priority
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service import change_feed
@@ -91,8 +91,8 @@ def test_pages_continue_after_the_last_one(harness: ServiceHarness) -> None:
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ({"status": [Status.DRAFT]}, ["A2"]),
-        ({"status": [Status.DRAFT, Status.FINAL]}, ["A2", "A3"]),
+        ({"status": [ReportStatus.DRAFT]}, ["A2"]),
+        ({"status": [ReportStatus.DRAFT, ReportStatus.FINAL]}, ["A2", "A3"]),
         ({"mrn": "M2"}, ["B1"]),
         ({"accession": "A1"}, ["A1"]),
         ({"text": "example ada"}, ["A1", "A2", "A3"]),
@@ -300,7 +300,7 @@ def test_reports_of_another_site_are_no_priors(harness: ServiceHarness) -> None:
     with harness.work() as work:
         owner = SiteUser(harness.ann, "ann@example.org", "Ann")
         foreign = create_draft(work, "SITE2", OrderInput("M1", "X9", tags=PATIENT), owner, "Text.")
-        foreign.status, foreign.signed_at = Status.FINAL, work.now
+        foreign.status, foreign.signed_at = ReportStatus.FINAL, work.now
         work.session.add(foreign)
         foreign_id = foreign.report_id
 

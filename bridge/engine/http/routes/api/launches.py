@@ -198,7 +198,7 @@ def _launch_response(
     link = link_address(base_url, Purpose.LAUNCH, outcome.handle)
     name, email = outcome.owner or ("", "")
     members: dict[str, Any] = {
-        "status": outcome.status.value,
+        "status": outcome.status,
         "owner": {"name": name, "email": email} if outcome.owner else {},
     }
     if response_type is not ResponseType.QRCODE:

@@ -21,6 +21,7 @@ from sqlalchemy import Connection
 from sqlmodel import Session
 from starlette.responses import Response
 
+from bridge.contract import ReportStatus
 from bridge.contract.errors import ErrorCode
 from bridge.contract.requests import (
     TAG_LENGTH,
@@ -53,7 +54,6 @@ from bridge.engine.http.requests.use_cases import (
     read_as_administrator,
     site_of,
 )
-from bridge.engine.rules.lifecycle import Status
 from bridge.engine.rules.order import Priority
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service import released_texts
@@ -413,7 +413,7 @@ def _sites(connection: Connection, caller: Caller, site_id: str) -> list[str] | 
 def _worklist_query(
     *,
     SiteID: Site,
-    status: Annotated[list[Status] | None, Query()] = None,
+    status: Annotated[list[ReportStatus] | None, Query()] = None,
     PatientMRN: OptionalText = "",
     Accession: OptionalText = "",
     q: Annotated[

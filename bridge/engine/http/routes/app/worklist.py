@@ -7,13 +7,13 @@ from sqlalchemy import Connection
 from sqlmodel import Session
 from starlette.responses import JSONResponse, Response
 
+from bridge.contract import ReportStatus
 from bridge.contract.errors import ErrorCode
 from bridge.contract.requests import TAG_LENGTH, Body, Identifier, OptionalIdentifier, QueryText
 from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import EngineDep, engine_of
 from bridge.engine.http.requests.audit_events import access_events, audit_event
 from bridge.engine.http.sign_in.account_session import AccountRoute, SignedInDep
-from bridge.engine.rules.lifecycle import Status
 from bridge.engine.rules.order import Priority
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.service import worklist
@@ -39,7 +39,7 @@ _PAGE = 200
 def _query(
     *,
     SiteID: QueryText,  # noqa: N803  # the spelling of the interface reference
-    status: Annotated[list[Status] | None, Query()] = None,
+    status: Annotated[list[ReportStatus] | None, Query()] = None,
     owner: OwnerFilter = OwnerFilter.ANYBODY,
     q: Text = "",
     location: Text = "",

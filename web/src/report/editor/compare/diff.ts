@@ -71,7 +71,7 @@ function aligned(removed: readonly string[], added: readonly string[]): LinePair
 function areAlike(one: ReadonlySet<string>, other: ReadonlySet<string>): boolean {
   let common = 0;
   for (const word of one) if (other.has(word)) common += 1;
-  return common > 0 && (2 * common) / (one.size + other.size) >= ALIKE;
+  return (2 * common) / (one.size + other.size) >= ALIKE;
 }
 
 function pair(before: string | undefined, after: string | undefined): LinePair {
