@@ -134,7 +134,7 @@ export class ReportController {
       send: (content) => this.#saveReport(content),
     });
     this.view = "report";
-    this.adopt(page);
+    this.apply(page);
   }
 
   async loadMacros(): Promise<void> {
@@ -143,7 +143,7 @@ export class ReportController {
   }
 
   /** Applies a state of the page; outdated responses are ignored. */
-  adopt(page: Page): void {
+  apply(page: Page): void {
     if (this.page && isOlder(page, this.page)) return;
     this.#clockOffset = page.now - Date.now();
     const reading = this.page !== null && !this.editable;
@@ -152,10 +152,10 @@ export class ReportController {
     this.report?.take(page.document);
     if (reading && this.editable) void this.report?.recover(true, { openWindows: true });
     if (this.editable) this.report?.resume();
-    this.#adoptAddendum(page);
+    this.#applyAddendum(page);
   }
 
-  #adoptAddendum(page: Page): void {
+  #applyAddendum(page: Page): void {
     const draft = page.addenda.findLast((each) => each.state === "draft");
     const name = draft ? `addendum:${draft.number}` : "";
     if (draft && this.addendum?.name === name) this.addendum.take(draft.document);
@@ -188,7 +188,7 @@ export class ReportController {
     await this.addendum?.saver.settled();
     if (this.view !== "report" || this.#left) return;
     try {
-      this.adopt(await this.endpoints.load());
+      this.apply(await this.endpoints.load());
     } catch (error) {
       this.#notice(error);
     }
@@ -298,7 +298,7 @@ export class ReportController {
       await this.#keep(this.report, content, () => send(this.page?.version ?? 0));
     } catch (error) {
       const problem = error instanceof ApiProblem ? error : null;
-      if (problem?.code === "being_edited") this.adopt(await this.endpoints.load()); // names the writer
+      if (problem?.code === "being_edited") this.apply(await this.endpoints.load()); // names the writer
       throw error;
     }
     if (this.#template === template) this.#template = null;
@@ -315,7 +315,7 @@ export class ReportController {
    */
   async #keep(part: TextPart | null, content: ReportDocument, send: () => Promise<Page>) {
     try {
-      return this.adopt(await send());
+      return this.apply(await send());
     } catch (error) {
       if (!(error instanceof ApiProblem) || error.code !== "version_conflict") throw error;
       const page = await this.endpoints.load();
@@ -324,10 +324,10 @@ export class ReportController {
           ? page.document
           : page.addenda.findLast((each) => each.state === "draft")?.document;
       const own = document !== undefined && (part?.isStored(document) ?? false);
-      this.adopt(page);
+      this.apply(page);
       if (document && canonical(document) === canonical(content)) return;
       if (!own) throw error;
-      this.adopt(await send());
+      this.apply(await send());
     }
   }
 
@@ -395,7 +395,7 @@ export class ReportController {
   async performWithoutSaving(action: PageAction): Promise<void> {
     try {
       const page = await action();
-      if (page) this.adopt(page);
+      if (page) this.apply(page);
     } catch (error) {
       const problem = error instanceof ApiProblem ? error : null;
       // Without a response the result is unknown, so reload the state.

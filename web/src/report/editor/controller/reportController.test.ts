@@ -49,10 +49,10 @@ it("keeps the newer version if an older state arrives with a later time", async 
   const loaded = controller.page as Page;
   const older = { ...loaded, version: 4, now: page.now + 2 };
   const newer = { ...loaded, version: 5, now: page.now + 1 };
-  controller.adopt(older);
-  controller.adopt(newer);
+  controller.apply(older);
+  controller.apply(newer);
   expect(controller.page?.version).toBe(5);
-  controller.adopt(older);
+  controller.apply(older);
   expect(controller.page?.version).toBe(5);
 });
 

@@ -123,7 +123,7 @@ export class TextPart {
       this.#stored = next;
     } else if (next === shown) {
       this.#stored = next;
-      void this.saver.adopt();
+      void this.saver.markSaved();
     } else if (this.saver.dirty) {
       this.theirs = document;
       this.saver.refuse("version_conflict");
@@ -142,7 +142,7 @@ export class TextPart {
     this.#shown = document;
     this.theirs = null;
     if (this.editor) showDocument(this.editor, document);
-    void this.saver.adopt();
+    void this.saver.markSaved();
   }
 
   /** Keeps the text of this page and overwrites the saved one. */
@@ -166,7 +166,7 @@ export class TextPart {
     const release = await this.saver.suspend();
     try {
       await action();
-      await this.saver.adopt();
+      await this.saver.markSaved();
     } finally {
       this.discarding = false;
       release();

@@ -1,6 +1,6 @@
 // @vitest-environment node
 import { describe, expect, it } from "vitest";
-import { adopted, begun, done, due, edited, FRESH, isDirty, lost, PACE, refused } from "./autosave";
+import { saved, begun, done, due, edited, FRESH, isDirty, lost, PACE, refused } from "./autosave";
 
 describe("autosave", () => {
   it("waits for a pause in typing, up to a limit", () => {
@@ -36,6 +36,6 @@ describe("autosave", () => {
     const state = edited(refused(begun(edited(FRESH, 0)), "being_edited"), 10);
     expect(due(state, PACE)).toBeNull();
     expect([state.phase, state.reason, isDirty(state)]).toEqual(["refused", "being_edited", true]);
-    expect(isDirty(adopted(state))).toBe(false);
+    expect(isDirty(saved(state))).toBe(false);
   });
 });

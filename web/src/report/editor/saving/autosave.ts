@@ -116,7 +116,7 @@ export function refused(state: Saving, reason: string): Saving {
 }
 
 /** The shown text is saved. */
-export function adopted(state: Saving): Saving {
+export function saved(state: Saving): Saving {
   const kept = state.edits;
   return { ...state, phase: "saved", kept, sending: null, failures: 0, trouble: "", reason: "" };
 }

@@ -3,7 +3,7 @@
 import { ApiProblem } from "../../../shared/api/client";
 import type { ReportDocument } from "../text/document";
 import {
-  adopted,
+  saved,
   begun,
   delayed,
   done,
@@ -121,8 +121,8 @@ export class TextSaver {
   }
 
   /** The shown text is saved: nothing needs to be kept. */
-  async adopt(): Promise<void> {
-    this.saving = adopted(this.saving);
+  async markSaved(): Promise<void> {
+    this.saving = saved(this.saving);
     clearTimeout(this.#timer);
     clearTimeout(this.#noting);
     this.#noting = undefined;
