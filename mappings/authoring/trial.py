@@ -366,10 +366,13 @@ def compare(
     """Return the differences between the results of two versions for a message."""
     old = dict(_flat(try_message(before, raw, defaults, charset)))
     new = dict(_flat(try_message(after, raw, defaults, charset)))
-    fields = [*old, *(field for field in new if field not in old)]
+    return _differences(old, new)
+
+
+def _differences(old: dict[str, str], new: dict[str, str]) -> list[FieldDifference]:
     return [
         FieldDifference(field, old.get(field, ""), new.get(field, ""))
-        for field in fields
+        for field in old | new
         if old.get(field, "") != new.get(field, "")
     ]
 
@@ -452,13 +455,7 @@ def _context(
 
 def compare_results(before: list[bytes], after: list[bytes]) -> list[FieldDifference]:
     """Return the differing fields of the results of two versions for the same message."""
-    old, new = _sample_fields(before), _sample_fields(after)
-    places = [*old, *(place for place in new if place not in old)]
-    return [
-        FieldDifference(place, old.get(place, ""), new.get(place, ""))
-        for place in places
-        if old.get(place, "") != new.get(place, "")
-    ]
+    return _differences(_sample_fields(before), _sample_fields(after))
 
 
 def _sample_fields(written: list[bytes]) -> dict[str, str]:

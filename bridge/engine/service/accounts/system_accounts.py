@@ -62,13 +62,6 @@ class AccountFacts:
         }
 
 
-def difference(before: AccountFacts, after: AccountFacts) -> dict[str, dict[str, Any]]:
-    """Return the changed members of an account before and after, for an audit event."""
-    old, new = before.as_json(), after.as_json()
-    names = [name for name in new if old[name] != new[name]]
-    return {"before": {n: old[n] for n in names}, "after": {n: new[n] for n in names}}
-
-
 def key_of(account_id: str) -> int:
     """Parse an account id; return 0, which no account has, for anything else."""
     return int(account_id) if _KEY.fullmatch(account_id) else 0

@@ -414,13 +414,6 @@ def apply_changes(site: SiteSettings, changes: Changes) -> SiteSettings:
     return replace(site, **values)
 
 
-def difference(before: SiteSettings, after: SiteSettings) -> dict[str, dict[str, Any]]:
-    """Return the changed members before and after, for an audit event; images as hashes."""
-    old, new = audit_state(before), audit_state(after)
-    names = [name for name in new if old[name] != new[name]]
-    return {"before": {n: old[n] for n in names}, "after": {n: new[n] for n in names}}
-
-
 def audit_state(site: SiteSettings) -> dict[str, Any]:
     """Return a site's members for an audit event; images as hashes."""
     members = site_json(site)

@@ -57,7 +57,6 @@ from bridge.engine.service.sites.site_settings import (
     SiteSettings,
     apply_changes,
     audit_state,
-    difference,
     image_uri,
     prepare,
     site_json,
@@ -273,7 +272,7 @@ async def update_site(site_id: str, body: SiteBody, request: Request) -> Respons
     def apply(work: Work) -> None:
         current = site_settings.get_site(work.connection, site_id, lock=True)
         site_settings.update_site(work.connection, site)
-        work.audit_members = difference(current, site)
+        work.audit_members = audit_states.difference(audit_state(current), audit_state(site))
 
     await change_as_administrator(request, "site-update", RequestSite(site_id), apply)
     return JSONResponse(site_json(site))
@@ -289,7 +288,7 @@ async def change_site(site_id: str, body: SiteChangeBody, request: Request) -> R
         current = site_settings.get_site(work.connection, site_id, lock=True)
         site = apply_changes(current, changes)
         site_settings.update_site(work.connection, site)
-        work.audit_members = difference(current, site)
+        work.audit_members = audit_states.difference(audit_state(current), audit_state(site))
         return site_json(site)
 
     return await change_as_administrator(

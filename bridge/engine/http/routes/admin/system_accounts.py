@@ -352,7 +352,7 @@ def _audited_changes(work: Work, before: AccountFacts) -> dict[str, Any]:
     """Return the audited members that differ from `before`, with both values."""
     work.flush()
     after = system_accounts.require_account(work.connection, str(before.account_id))
-    return system_accounts.difference(before, after)
+    return audit_states.difference(before.as_json(), after.as_json())
 
 
 def _require_service(request: Request) -> None:
