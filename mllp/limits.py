@@ -307,12 +307,8 @@ class FrameBudget:
         while self.used > self.limit:
             heaviest = max(self._by_source, key=self._by_source.__getitem__)
             refused = max(
-                (
-                    candidate
-                    for candidate in self._charged
-                    if candidate.source == heaviest and candidate.unfinished
-                ),
-                key=lambda candidate: candidate.unfinished,
+                (other for other in self._charged if other.source == heaviest and other.unfinished),
+                key=lambda other: other.unfinished,
                 default=None,
             )
             lighter = self._by_source[account.source] < self._by_source[heaviest]

@@ -384,16 +384,11 @@ class Outbox(LaneQueue):
             stored = execute_rows(
                 connection,
                 _STORE_PAYLOAD,
-                [
-                    (row_id, payload, stored_digest(digest(payload)))
-                    for row_id, (payload, _) in rows
-                ],
+                [(key, payload, stored_digest(digest(payload))) for key, (payload, _) in rows],
             )
-            execute_rows(
-                connection, _SET_CONTROL_ID, [(row_id, name) for row_id, (_, name) in rows]
-            )
+            execute_rows(connection, _SET_CONTROL_ID, [(key, name) for key, (_, name) in rows])
             if stored is not None and stored.rowcount == len(rows):
-                return {row_id: payload for row_id, (payload, _) in rows}
+                return {key: payload for key, (payload, _) in rows}
             kept = execute_keys(connection, _READ_PAYLOADS, list(composed)).all()
             return {
                 row.delivery_id: bytes(row.payload)

@@ -5,6 +5,7 @@ Interface packages, which contain a connection with its mappings, are ZIP files 
 preview of changes, import.
 """
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
@@ -243,7 +244,8 @@ async def export(
     """Return listeners and destinations with their definitions as a ZIP file, without secrets."""
     action = AuditedAction((Permission.AUTHOR,), "export", f"interface {', '.join(names)}"[:200])
     data = await run_audited(call, action, lambda: call.context.packages.export_zip(names))
-    headers = {"Content-Disposition": f'attachment; filename="{_header_safe(names[0])}.zip"'}
+    file = re.sub(r"[^A-Za-z0-9._-]", "", names[0])
+    headers = {"Content-Disposition": f'attachment; filename="{file}.zip"'}
     return Response(
         data, media_type="application/zip", headers={**headers, "Cache-Control": "no-store"}
     )
@@ -274,12 +276,3 @@ async def import_zip(body: PackageImportBody, call: CallDep) -> Mapping[str, Any
             _IMPORT, "import", subject, reason=body.reason.strip(), fresh=always_fresh
         )
         return await run_audited(call, action, lambda: packages.import_zip(package))
-
-
-def _header_safe(name: str) -> str:
-    """Return the characters of a name that are safe in a header."""
-    return "".join(
-        character
-        for character in name
-        if character.isascii() and (character.isalnum() or character in "._-")
-    )
