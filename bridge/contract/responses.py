@@ -27,7 +27,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 from typing_extensions import override
 
-from bridge.contract import OrderKey, ReportStatus
+from bridge.contract import PRE_LAUNCH, OrderKey, ReportStatus
 
 PROBLEM_TYPE: Final = "application/problem+json"
 """The media type of a problem (RFC 9457)."""
@@ -259,7 +259,12 @@ class StatusRecordBody(ResponseBody):
     }
 
     report_id: str
-    status: Annotated[ReportStatus, WithJsonSchema({"type": "string", "title": "Status"})]
+    status: Annotated[
+        ReportStatus,
+        # Another service may send the word of launch responses: nobody has opened the report.
+        BeforeValidator(lambda status: ReportStatus.ORDERED if status == PRE_LAUNCH else status),
+        WithJsonSchema({"type": "string", "title": "Status"}),
+    ]
     user_email: str
     unsign_until: StrictInt | None
     orders: tuple[OrderKey, ...] = Field(alias="clinicalInfo")

@@ -285,3 +285,10 @@ async def test_times_of_a_release() -> None:
     (found,) = page.changes
     assert (found.record.unsign_until, found.record.addendum_unsign_until) == (1, 2)
     assert (found.at, found.cancelled) == (1_767_225_600_000, True)
+
+
+async def test_a_record_before_the_launch_is_an_ordered_report() -> None:
+    """Other services send the status of launch responses in records, too."""
+    service = Service(response=[{**RECORD, "status": "PreLaunch"}])
+    (found,) = await service.client().status([ORDER])
+    assert found.status is ReportStatus.ORDERED
