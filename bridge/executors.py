@@ -87,41 +87,58 @@ class Threads(Enum):
             executor.shutdown(wait=True, cancel_futures=True)
 
 
+class _Places:
+    """The places of a limit in one event loop, to which its semaphore belongs."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, at_once: int, waiting: int) -> None:
+        self.loop = loop
+        self.occupied = asyncio.Semaphore(at_once)
+        self.free = at_once + waiting
+
+    def leave(self) -> None:
+        self.occupied.release()
+        self.free += 1
+
+
 class ConcurrencyLimit:
-    """Permits `at_once` tasks; `waiting` more wait, and others raise PoolFull."""
+    """Permits `at_once` tasks of the event loop; `waiting` more wait, and others raise PoolFull."""
 
     def __init__(self, name: str, at_once: int, waiting: int) -> None:
         self._name = name
-        self._at_once = at_once
-        self._places = asyncio.Semaphore(at_once)
-        self.free = at_once + waiting
+        self._sizes = at_once, waiting
+        self._latest: _Places | None = None
+
+    @property
+    def free(self) -> int:
         """Number of tasks that may still enter or wait."""
-        self._max_inside = self.free
+        return self._places().free
 
     @asynccontextmanager
     async def entered(self) -> AsyncIterator[None]:
         """Wait for a place, and occupy it while the context is open. Raises PoolFull."""
-        await self._enter()
+        places = await self._enter()
         try:
             yield
         finally:
-            self._leave()
+            places.leave()
 
-    async def _enter(self) -> None:
-        if self.free <= 0:
+    def _places(self) -> _Places:
+        loop = asyncio.get_running_loop()
+        if self._latest is None or self._latest.loop is not loop:
+            self._latest = _Places(loop, *self._sizes)
+        return self._latest
+
+    async def _enter(self) -> _Places:
+        places = self._places()
+        if places.free <= 0:
             raise PoolFull(self._name)
-        if self.free == self._max_inside:  # unused: a semaphore belongs to the loop that waited
-            self._places = asyncio.Semaphore(self._at_once)
-        self.free -= 1
+        places.free -= 1
         try:
-            await self._places.acquire()
+            await places.occupied.acquire()
         except BaseException:
-            self.free += 1
+            places.free += 1
             raise
-
-    def _leave(self) -> None:
-        self._places.release()
-        self.free += 1
+        return places
 
 
 class ThreadLimit(ConcurrencyLimit):
@@ -137,16 +154,18 @@ class ThreadLimit(ConcurrencyLimit):
 
         The work keeps its place until it ends, also if the caller is cancelled before.
         """
-        await self._enter()
+        places = await self._enter()
         try:
             running = self._threads.start(work, *args, **kwargs)
         except BaseException:
-            self._leave()
+            places.leave()
             raise
-        running.add_done_callback(lambda _: self._leave())
+        running.add_done_callback(lambda _: places.leave())
         return await asyncio.shield(running)
 
 
+DELIVERIES = ThreadLimit(Threads.MESSAGES, "deliveries", 6, 10_000)
+"""For claims, work and outcomes of deliveries: fifty destinations must not stop the inbox."""
 SLOW_MAPPINGS = ThreadLimit(Threads.EXTERNAL, "hooks", 8, 10_000)
 """For messages with hooks or slow patterns, received or composed."""
 CONSOLE_THREADS = ThreadLimit(Threads.WEB, "console", 6, 64)

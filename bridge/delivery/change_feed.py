@@ -26,7 +26,7 @@ from bridge.delivery.destinations import (
 )
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.executors import Threads
+from bridge.executors import DELIVERIES
 from bridge.metrics import Metrics
 from bridge.queue.deliveries import DeliveryRequest
 from bridge.queue.outbox import Outbox
@@ -350,12 +350,12 @@ class ChangeFeedReader:
 
     async def read_page(self, wait: float = 0.0) -> int:
         """Read one page and process it; return the number of changes."""
-        after = await Threads.MESSAGES.run(self._processor.cursor, self._name)
+        after = await DELIVERIES.run(self._processor.cursor, self._name)
         self._requested_cursor = after
         page = await self._feed.changes(after, PAGE, wait, self._site, IGNORED_EVENTS)
         self.supported = True
         if page.changes or page.cursor > after:
-            queued = await Threads.MESSAGES.run(self._processor.process, self._name, page, after)
+            queued = await DELIVERIES.run(self._processor.process, self._name, page, after)
             for change in page.changes:
                 self._metrics.changes.labels(change.event).inc()
             if queued:
@@ -387,9 +387,7 @@ class ChangeFeedReader:
         """Read the feed from its beginning: the service was restored, our cursor is invalid."""
         self._log.error("change feed replaced; it is read again from its beginning", code=code)
         try:
-            await Threads.MESSAGES.run(
-                self._processor.restart, self._name, self._requested_cursor, code
-            )
+            await DELIVERIES.run(self._processor.restart, self._name, self._requested_cursor, code)
         except Exception as error:  # noqa: BLE001  # the service refuses the cursor again
             self._log.warning("change feed not restarted", error=describe(error))
 

@@ -37,7 +37,7 @@ from bridge.delivery.reply_policy import (
     give_up,
     read_reply,
 )
-from bridge.executors import Threads
+from bridge.executors import DELIVERIES, Threads
 from bridge.metrics import Metrics
 from bridge.queue.claims import CurrentSession, Lease, no_heartbeat_session
 from bridge.queue.deliveries import (
@@ -120,7 +120,7 @@ class FurtherReplies:
             return False
         try:
             await self.store_outcomes()
-            return await Threads.MESSAGES.run(self._store_found, control_id, reply)
+            return await DELIVERIES.run(self._store_found, control_id, reply)
         except StoreError as error:
             self._log.error("further reply not stored", error=describe(error))
             return True  # nothing shows that it is about the message in flight
@@ -389,9 +389,7 @@ class Courier:
             ids, self._leases = list(self._leases), {}
             unsent, self._unsent = self._unsent, set()
             with suppress(StoreUnavailable):  # the leases expire anyway
-                await Threads.MESSAGES.run(
-                    self._outbox.release, ids, self._clock(), code, unsent, detail
-                )
+                await DELIVERIES.run(self._outbox.release, ids, self._clock(), code, unsent, detail)
 
     async def keep_leases(self) -> None:
         """
@@ -409,7 +407,7 @@ class Courier:
     async def correct_due_times(self) -> None:
         """Make retries due whose time a wrong clock set too late. Raises StoreError."""
         name, longest = self.destination.name, self.destination.retry.maximum
-        if await Threads.MESSAGES.run(self._outbox.correct_due_times, name, self._clock(), longest):
+        if await DELIVERIES.run(self._outbox.correct_due_times, name, self._clock(), longest):
             self._wakeup.set()
 
     def _log_error(self, event: str, error: Exception) -> None:
@@ -519,7 +517,7 @@ class OutcomeWriter:
         """Store outcomes; wait for the database if it is unavailable. Raises StoreError."""
         while True:
             try:
-                await Threads.MESSAGES.run(self._outbox.settle, outcomes, self._clock())
+                await DELIVERIES.run(self._outbox.settle, outcomes, self._clock())
             except (StoreUnavailable, Conflict) as error:
                 self._log_error("outcomes not stored, trying again", error)
                 await asyncio.sleep(DATABASE_PAUSE)

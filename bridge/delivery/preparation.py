@@ -36,7 +36,7 @@ from bridge.delivery.reply_policy import OutcomePolicy, give_up, outcome_without
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
-from bridge.executors import SLOW_MAPPINGS, Threads
+from bridge.executors import DELIVERIES, SLOW_MAPPINGS
 from bridge.queue.deliveries import ClaimedDelivery, DeliveryOutcome
 from bridge.queue.outbox import Outbox
 from bridge.store.errors import StoreError, StoreUnavailable
@@ -215,7 +215,7 @@ class Preparation:
 
         `current` returns the active definition of the destination.
         """
-        return await Threads.MESSAGES.run(self._claim, current, now, limit)
+        return await DELIVERIES.run(self._claim, current, now, limit)
 
     def _claim(
         self, current: Callable[[], CompiledDestination], now: int, limit: int
@@ -278,9 +278,7 @@ class Preparation:
             plan.delivery.delivery_id: one for (plan, _), one in zip(slow, written, strict=True)
         }
         quick = [pair for pair in ready if not pair[0].mapping.needs_thread]
-        self._storing = asyncio.create_task(
-            Threads.MESSAGES.run(self._finish, quick, messages, plans)
-        )
+        self._storing = asyncio.create_task(DELIVERIES.run(self._finish, quick, messages, plans))
         return results | await asyncio.shield(self._storing)  # `finish_storing` waits for it
 
     async def finish_storing(self) -> None:

@@ -27,7 +27,7 @@ from bridge.delivery.destinations import CompiledDestination
 from bridge.delivery.status_poll import is_released
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.executors import Threads
+from bridge.executors import DELIVERIES
 from bridge.metrics import Metrics
 from bridge.queue.statements import DELIVERY
 from bridge.store.database import Database
@@ -141,7 +141,7 @@ class Reconciler:
         Compares all pages of a round that was requested. Returns the orders that differ. Raises
         EngineFailure or StoreError; the next call repeats the page. Calls must not overlap.
         """
-        round_, pages = await Threads.MESSAGES.run(self._begin, now)
+        round_, pages = await DELIVERIES.run(self._begin, now)
         findings: list[OrderDifference] = []
         while pages and not round_.ended_at:
             pages -= 1
@@ -151,7 +151,7 @@ class Reconciler:
                 findings += await self._orders(round_, now)
                 pages += round_.in_worklist
             round_.ended_at = now if round_.is_complete else 0
-            await Threads.MESSAGES.run(self._save, round_, now)
+            await DELIVERIES.run(self._save, round_, now)
         return findings
 
     def requested_since(self) -> int:
@@ -185,23 +185,23 @@ class Reconciler:
 
     async def _orders(self, round_: ReconcileRound, now: int) -> list[OrderDifference]:
         """Compare the next page of orders."""
-        orders = await Threads.MESSAGES.run(self._page, round_.after)
+        orders = await DELIVERIES.run(self._page, round_.after)
         skipped: SkippedOrders = {}
         findings = await self._compared(orders, now, skipped)
         if findings:
             await asyncio.sleep(self._pause)
             ids = {difference.order_id for difference in findings}
-            suspects = await Threads.MESSAGES.run(self._still_live, ids)
+            suspects = await DELIVERIES.run(self._still_live, ids)
             confirmed = await self._compared(suspects, now, {})
             findings = [
                 order_difference for order_difference in findings if order_difference in confirmed
             ]
         is_last_page = len(orders) < PAGE
         upto = END_OF_ORDERS if is_last_page else orders[-1][0]
-        await Threads.MESSAGES.run(self._store_findings, round_.after, upto, skipped, findings, now)
+        await DELIVERIES.run(self._store_findings, round_.after, upto, skipped, findings, now)
         round_.after, round_.in_worklist = upto, is_last_page
         if is_last_page:
-            round_.sites = await Threads.MESSAGES.run(self._sites)
+            round_.sites = await DELIVERIES.run(self._sites)
         round_.orders += len(orders) - len(skipped)
         round_.count(finding.code for finding in findings)
         for code in skipped.values():
@@ -233,7 +233,7 @@ class Reconciler:
                     raise
                 skipped |= {order_id: failure.code for order_id, _ in group}
                 continue
-            queued, processed = await Threads.MESSAGES.run(self._known, records)
+            queued, processed = await DELIVERIES.run(self._known, records)
             findings += compare(group, records, queued, processed, self._destinations, now)
         return findings
 
@@ -325,11 +325,11 @@ async def read_worklist_page(
         )
         round_.site, round_.whole = "", False
         return
-    found = await Threads.MESSAGES.run(_differences, database, round_.site, page.items)
+    found = await DELIVERIES.run(_differences, database, round_.site, page.items)
     if found != WorklistDifferences():
         await asyncio.sleep(pause)
         again = await _page(service, round_.site, round_.cursor)
-        second = await Threads.MESSAGES.run(_differences, database, round_.site, again.items)
+        second = await DELIVERIES.run(_differences, database, round_.site, again.items)
         found = WorklistDifferences(found.rows & second.rows, found.reports & second.reports)
     round_.reports += len(page.items)
     round_.still_ordered += sorted(found.rows)

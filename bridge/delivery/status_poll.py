@@ -32,7 +32,7 @@ from bridge.delivery.destinations import ReportEvent, named_progress, with_statu
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
-from bridge.executors import Threads
+from bridge.executors import DELIVERIES
 from bridge.orders.order import OrderState
 from bridge.store.records import order_index
 from bridge.store.tables import KNOWN_REPORTS, ORDERS
@@ -88,7 +88,7 @@ class StatusPoller:
         refusals: list[EngineFailure] = []
         while polled < MAX_REPORTS_PER_ROUND:
             limit = self._batch_size.size
-            due = await Threads.MESSAGES.run(self._due, limit)
+            due = await DELIVERIES.run(self._due, limit)
             by_token: defaultdict[str, list[KnownReport]] = defaultdict(list)
             for seen in due:
                 by_token[self._service.token_of(seen.key.site)].append(seen)
@@ -121,10 +121,10 @@ class StatusPoller:
         except EngineFailure as failure:
             if not failure.is_permanent_refusal:
                 raise
-            await Threads.MESSAGES.run(self._postpone, group)
+            await DELIVERIES.run(self._postpone, group)
             return [failure]
         times, refusals = await self._addendum_times(records)
-        if await Threads.MESSAGES.run(self._process, group, _by_order(records), times):
+        if await DELIVERIES.run(self._process, group, _by_order(records), times):
             self._notify()
         return refusals
 

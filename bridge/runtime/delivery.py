@@ -30,7 +30,7 @@ from bridge.delivery.reconciler import Reconciler
 from bridge.delivery.status_poll import StatusPoller
 from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
-from bridge.executors import Threads
+from bridge.executors import DELIVERIES, Threads
 from bridge.monitoring.channels import (
     ChannelCircuit,
     read_channels,
@@ -280,7 +280,7 @@ class Delivery:
     async def _store_failures(self) -> None:
         """Store which destinations could not be connected on this node."""
         reasons, kind = dict(self._couriers.failures), ChannelKind.DESTINATION
-        await Threads.MESSAGES.run(
+        await DELIVERIES.run(
             store_start_failures, self._database, kind, self._owner, reasons, now_ms()
         )
 
@@ -334,7 +334,7 @@ class Delivery:
 
     async def _run_requested_round(self) -> None:
         """Run a requested round at once; after a failure the periodic job continues it."""
-        requested = await Threads.MESSAGES.run(self._reconciler.requested_since)
+        requested = await DELIVERIES.run(self._reconciler.requested_since)
         if requested and requested != self._last_request:
             self._last_request = requested
             await self._reconcile()

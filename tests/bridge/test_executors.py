@@ -12,6 +12,7 @@ from bridge.engine.http.engine_state import EngineState
 from bridge.engine.settings import EngineSettings
 from bridge.executors import (
     CONSOLE_THREADS,
+    DELIVERIES,
     SLOW_MAPPINGS,
     ConcurrencyLimit,
     PoolFull,
@@ -82,13 +83,14 @@ async def test_no_kind_of_work_waits_for_another(tmp_path: Path) -> None:
     received = (SLOW_MAPPINGS, LARGE_FRAMES, VALIDATIONS, FOLDERS, Threads.EXTERNAL)
     delivered = (SLOW_MAPPINGS, FOLDERS, FOLDER_TESTS, Threads.EXTERNAL)
     web = (CONSOLE_THREADS, LARGE_JSON, engine.documents, engine.exports, engine.hashing)
-    for kinds in (received, delivered, web):
+    applied = (DELIVERIES, Threads.MESSAGES)
+    for kinds in (received, delivered, web, applied):
         for kind in kinds:
             stuck = threading.Event()
             others = [
                 asyncio.ensure_future(other.run(stuck.wait))
                 for other in kinds
-                if other not in (kind, Threads.EXTERNAL)
+                if other is not kind and not isinstance(other, Threads)
                 for _ in range(18)
             ]
             await asyncio.sleep(0)
