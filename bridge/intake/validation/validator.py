@@ -1,4 +1,4 @@
-"""Validation before the handler: findings of hl7apy, on a thread for each listener.
+"""Validation before the handler: findings of hl7apy, on a thread.
 
 The messages of a sender are validated in the order of arrival. Findings are kept until the
 definition inspects the message. Then they become refusals, or are only counted. The texts of
