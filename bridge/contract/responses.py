@@ -261,7 +261,7 @@ class StatusRecordBody(ResponseBody):
     report_id: str
     status: Annotated[
         ReportStatus,
-        # Another service may send the word of launch responses: nobody has opened the report.
+        # Another service may send the status of launch responses: nobody has opened the report.
         BeforeValidator(lambda status: ReportStatus.ORDERED if status == PRE_LAUNCH else status),
         WithJsonSchema({"type": "string", "title": "Status"}),
     ]
