@@ -339,7 +339,7 @@ def test_a_permanent_error_is_parked_at_once(
     assert len(sinks[name].received) == 1
     if name == "six ERR":
         for component in range(2, 8):
-            line = f"102 Data type error at OBR-16.{component} (Ordering Provider)"
+            line = f"102 Data type error at OBR-16.{component} (Ordering provider)"
             assert f"{line}: Component {component} is too long" in row["reason"]
             assert line in shown(house, row["id"])
 

@@ -21,9 +21,9 @@ from bridge.store.database import Database
 from bridge.store.tables import MESSAGE_EDITS
 from mappings.hl7.acknowledgment import ERROR_DESCRIPTIONS, ReceivedError, read_ack
 from mappings.hl7.charset import LAST_RESORT
+from mappings.hl7.dictionary import field_name
 from mappings.hl7.message import Component, Field, Message, Segment
 from mappings.hl7.refusals import MessageRefusal
-from mappings.outbound.hl7_versions import field_name
 
 _HEADERS = frozenset({"MSH", "FHS", "BHS"})
 _DELIMITER_FIELDS = 2  # MSH-1 and MSH-2 are delimiters
@@ -254,7 +254,7 @@ def reason_of(attempt: Attempt, *, with_texts: bool) -> str:
 
 
 def error_line(error: dict[str, Any]) -> str:
-    """Return one error in one line: `102 Data type error at OBR-16.2 (Ordering Provider): …`."""
+    """Return one error in one line: `102 Data type error at OBR-16.2 (Ordering provider): …`."""
     line = f"{error['code']} {error['description']}".strip()
     if error["severity"] in {"W", "I"}:
         line += f" ({'warning' if error['severity'] == 'W' else 'information'})"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.errors import BridgeError
+from mappings.hl7.dictionary import nearest
 from parsers.limits import DocumentRefused
 from parsers.readers import read_xml
 
@@ -143,19 +144,6 @@ def _known(name: str, kind: str, version: str) -> Any:
         return load_reference(name, kind, version)
     except HL7apyException:
         raise ValueError("unknown to the profile and to the version") from None
-
-
-def nearest(version: str) -> str:
-    """Return the closest version that hl7apy supports; it lacks 2.7.1 and 2.9."""
-    from hl7apy import SUPPORTED_LIBRARIES  # noqa: PLC0415  # as above
-
-    known = sorted(SUPPORTED_LIBRARIES, key=_numbers)
-    earlier = [other for other in known if _numbers(other) <= _numbers(version)]
-    return earlier[-1] if earlier else "2.5.1"
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", version)]
 
 
 def _usage(component: ET.Element) -> tuple[int, int]:

@@ -19,11 +19,12 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-from bridge.intake.validation.profiles import Reference, load_profile, nearest
+from bridge.intake.validation.profiles import Reference, load_profile
 from bridge.intake.validation.validator import ValidationFinding, Validator, read_report
 from bridge.metrics import Metrics
 from config import Settings
 from config.listeners import ListenerSettings, Validation
+from mappings.hl7.dictionary import nearest
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import (
     MessageRefusal,
