@@ -40,7 +40,6 @@ from bridge.admin.definitions.drafts import (
 )
 from bridge.admin.definitions.result_previews import ResultPreviews
 from bridge.admin.errors import InvalidContent
-from bridge.admin.search.message_content import first_segments
 from bridge.admin.search.message_index import NumberKind
 from bridge.admin.search.queue_search import MessageQuery, search_messages
 from bridge.engine_client.client import EngineClient
@@ -73,6 +72,7 @@ from mappings.hl7.batch import messages_in
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MalformedMessage, MessageRefusal
+from mappings.hl7.tree import first_segments
 from mappings.inbound.definition import InboundMapping
 from mappings.language.diagnostics import MappingError, MappingErrors, Sources
 from mappings.language.scope import ListenerDefaults

@@ -24,13 +24,10 @@ from mappings.hl7.charset import LAST_RESORT
 from mappings.hl7.dictionary import field_name
 from mappings.hl7.message import Component, Field, Message, Segment
 from mappings.hl7.refusals import MessageRefusal
+from mappings.hl7.tree import first_segments
 
 _HEADERS = frozenset({"MSH", "FHS", "BHS"})
 _DELIMITER_FIELDS = 2  # MSH-1 and MSH-2 are delimiters
-
-
-MAX_PLACES = 50_000
-"""Fields and components of a message that are shown individually; each needs 400 bytes."""
 
 
 def segment_tree(payload: bytes, charset: str = "utf-8") -> list[dict[str, Any]]:
@@ -47,19 +44,6 @@ def segment_tree(payload: bytes, charset: str = "utf-8") -> list[dict[str, Any]]
     tree = [_segment(segment, number) for segment, number in shown]
     rest = {"name": "…", "place": "…", "fields": list[Any]()}
     return tree if len(shown) == len(message.names) else [*tree, rest]
-
-
-def first_segments(message: Message) -> list[tuple[Segment, int]]:
-    """Return the first segments, up to MAX_PLACES fields and components, with their numbers."""
-    used, places = message.delimiters, 0
-    separators = (used.field, used.component, used.repetition, used.subcomponent)
-    found = []
-    for segment, number in zip(message.segments, message.numbers, strict=True):
-        places += 1 + sum(segment.text().count(separator) for separator in separators if separator)
-        if places > MAX_PLACES:
-            break
-        found.append((segment, number))
-    return found
 
 
 def message_text(data: bytes | None, charset: str = "utf-8") -> str:

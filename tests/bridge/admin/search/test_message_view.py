@@ -5,11 +5,11 @@ import pytest
 from bridge.admin.definitions.trials import is_shown_whole
 from bridge.admin.errors import InvalidEdit
 from bridge.admin.search.message_content import (
-    MAX_PLACES,
     editable_message,
     encode_edit,
     segment_tree,
 )
+from mappings.hl7.tree import MAX_PLACES
 
 MESSAGE = (
     b"MSH|^~\\&|RIS|HOSP|BRIDGE|RAD|20260102||ORM^O01|C1|P|2.5.1||||||8859/15\r"

@@ -1,0 +1,30 @@
+"""The content of a message for its page."""
+
+from bridge.admin.message_tree import tree_of
+
+ORDER = "MSH|^~\\&|RIS|NORTH|||20260102||ORM^O01|A1|P|2.5.1\rPID|1||A1~B2^^^𠮷||DOE^JOHN|||F\r"
+
+
+def test_each_node_has_its_positions_in_the_text() -> None:
+    """A browser cuts the text of a component out of the whole text."""
+    content = tree_of(ORDER.encode())
+    units = content["raw"].encode("utf-16-le")
+    pid = content["tree"][1]
+    assert pid["name"] == "Patient identification"
+    identifier, sex = pid["children"][2], pid["children"][7]
+    second = identifier["children"][1]["children"][3]
+    assert (second["place"], second["text"]) == ("PID-3[2].4", "𠮷")
+    assert sex["meaning"] == "Female"
+    for node in (second, sex):
+        assert units[2 * node["start"] : 2 * node["end"]].decode("utf-16-le") == node["text"]
+    assert content["charset"] == "utf-8"
+    assert content["more"] is False
+
+
+def test_something_that_is_not_hl7_has_a_text_only() -> None:
+    assert tree_of(b"GET / HTTP/1.1\r\n") == {
+        "raw": "GET / HTTP/1.1",
+        "charset": "",
+        "tree": [],
+        "more": False,
+    }
