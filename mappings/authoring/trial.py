@@ -16,11 +16,12 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any, TypeVar
 
 from typing_extensions import override
 
+from mappings.hl7.differences import differences
 from mappings.hl7.message import Message, MessageSyntax, SegmentLines
 from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import InboundMapping
@@ -454,18 +455,27 @@ def _context(
 
 
 def compare_results(before: list[bytes], after: list[bytes]) -> list[FieldDifference]:
-    """Return the differing fields of the results of two versions for the same message."""
-    return _differences(_sample_fields(before), _sample_fields(after))
+    """
+    Return the differing places of the results of two versions for the same message.
 
-
-def _sample_fields(written: list[bytes]) -> dict[str, str]:
-    found = {}
-    for number, message in enumerate(map(Message.parse, written), start=1):
-        for segment, nth in zip(message.segments, message.numbers, strict=True):
-            for at in range(1, len(segment) + 1):
-                if text := segment.field_text(at):
-                    found[f"{number}:{segment.id}[{nth}]-{at}"] = text
+    A place in the second or a later result begins with its number: `2:OBX-5`.
+    """
+    found = []
+    for number, (old, new) in enumerate(zip_longest(before, after), start=1):
+        prefix = f"{number}:" if number > 1 else ""
+        if old is None or new is None:
+            found.append(FieldDifference(f"{prefix}{HEADER}", _header(old), _header(new)))
+            continue
+        found += [
+            FieldDifference(prefix + difference.place, difference.before, difference.after)
+            for difference in differences(Message.parse(old), Message.parse(new))
+        ]
     return found
+
+
+def _header(written: bytes | None) -> str:
+    """Return the first segment of a result, "" if there is none."""
+    return Message.parse(written).segment(0).text() if written else ""
 
 
 _OTHER_YEAR = 1904  # a leap year, so that 29 February exists

@@ -171,7 +171,7 @@ def test_try_and_diff_of_results(home: MappingHome) -> None:
     file.write_text(file.read_text().replace("final: {result: F,", "final: {result: C,"))
     result = home.run("diff", "results", home.order, "--json")
     (message,) = json.loads(result.stdout)["messages"]
-    assert message["differences"] == [{"field": "1:OBR[1]-25", "before": "F", "after": "C"}]
+    assert message["differences"] == [{"field": "OBR-25", "before": "F", "after": "C"}]
 
 
 def test_try_files_as_a_listener_would(home: MappingHome) -> None:
