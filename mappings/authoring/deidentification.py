@@ -26,6 +26,7 @@ found.
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from enum import Enum, auto
@@ -42,6 +43,9 @@ from mappings.hl7.dictionary import VARIES, Dictionary
 from mappings.hl7.header import Delimiters
 from mappings.hl7.message import NULL, Message, Segment, cut
 from mappings.hl7.refusals import MessageRefusal
+from mappings.language.diagnostics import Sources
+from parsers.limits import TABLE, DocumentRefused
+from parsers.readers import read_csv
 
 
 class NotDeidentified(ValueError):
@@ -53,7 +57,7 @@ class NotDeidentified(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to keep. `codes` and `fields` are those of the definition that reads the messages."""
+    """What to keep. `options_for` adds what the definition that reads the messages needs."""
 
     text: Literal["remove", "keep"] = "remove"
     keep_sites: bool = True
@@ -61,9 +65,38 @@ class Options:
     oldest: int = 89
     """Years; a date further before the message is moved to this age."""
     codes: frozenset[str] = frozenset()
-    """Codes that are kept in coded fields and in `fields`, in addition to those of the standard."""
+    """
+    Codes in upper case that are kept in coded fields and in `fields`, in addition to those of the
+    standard. Letters beside digits, as in ACC7001, are kept if they are one of them.
+    """
     fields: frozenset[str] = frozenset()
     """Fields of Z segments and unknown segments (`ZXX-3`) that are replaced, not removed."""
+
+
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+_TOKEN = re.compile(r"[^\W_][\w.+/-]{0,19}")
+_Z_FIELD = re.compile(r"\b(Z[A-Z0-9]{2})(?:\[[^\]]*\])?-(\d{1,3})\b")
+
+
+def options_for(sources: Sources, options: Options | None = None) -> Options:
+    """
+    Return options with the codes and Z fields that the files of a definition name.
+
+    Codes are the cells of code tables, and the words of rules without comments.
+    """
+    options = options or Options()
+    codes, fields = set(options.codes), set(options.fields)
+    for file, text in sources.items():
+        if file.endswith(".csv"):
+            with suppress(DocumentRefused):
+                for _, cells in read_csv(text, TABLE):
+                    codes.update(cell.strip().upper() for cell in cells)
+        elif file.endswith((".yaml", ".yml")):
+            rules = _COMMENT.sub("", text)
+            codes.update(token.upper() for token in _TOKEN.findall(rules))
+            codes.update(word.upper() for word in _words(rules))  # the prefix in `^HOSP-`
+            fields.update("-".join(found) for found in _Z_FIELD.findall(rules))
+    return replace(options, codes=frozenset(codes - {""}), fields=frozenset(fields))
 
 
 class _Kind(Enum):
@@ -215,6 +248,7 @@ _SHORT_CODE: Final = 5
 _SHORT_STRING: Final = 2
 _SHORT_NUMBER: Final = 5  # digits of a measured value
 _PREFIX: Final = 3  # letters beside digits, as in ACC7001
+_MIN_DIGITS: Final = 3  # beside a prefix
 _MIN_NAME: Final = 3  # letters of a name that is searched in other values
 _MIN_NUMBER: Final = 4  # digits of a number that is searched in other values
 
@@ -412,7 +446,9 @@ class _MessageWriter:
 
     def _code(self, leaf: _Leaf, text: str) -> str:
         code = text.strip()
-        if code in self._options.codes or (leaf.table and dictionary.meaning(leaf.table, code)):
+        if code.upper() in self._options.codes or (
+            leaf.table and dictionary.meaning(leaf.table, code)
+        ):
             return text
         return self._short(text, _SHORT_CODE)
 
@@ -433,7 +469,7 @@ class _MessageWriter:
         return self._number(text)
 
     def _any(self, text: str) -> str:
-        if text.strip() in self._options.codes:
+        if text.strip().upper() in self._options.codes:
             return text
         if " " in text.strip() or "\n" in text:
             return self._text(text)
@@ -446,7 +482,12 @@ class _MessageWriter:
     def _number(self, text: str) -> str:
         if _UID.fullmatch(text.strip()):
             return self._replacement.uid(text)
-        return self._replacement.identifier(text, self._known.words, self._codec)
+        return self._replacement.identifier(text, self._is_prefix, self._codec)
+
+    def _is_prefix(self, letters: str) -> bool:
+        """True if letters beside digits are no name but what definitions recognize a number by."""
+        is_short = len(letters) <= _PREFIX or letters.upper() in self._options.codes
+        return is_short and letters.casefold() not in self._known.words
 
     def _text(self, text: str) -> str:
         if self._options.text == "remove":
@@ -925,21 +966,14 @@ class _Replacement:
     def _arc(self, text: str) -> str:
         return "".join(self.digits(run) if run.isdecimal() else run for run in _runs(text))
 
-    def identifier(self, text: str, names: Collection[str], codec: _Codec) -> str:
-        """
-        Replace a number with its letters.
-
-        A few letters beside digits are a prefix, by which definitions recognize the number; they
-        stay if they are no name of the message.
-        """
-        has_number = sum(character.isdecimal() for character in text) >= _PREFIX
+    def identifier(self, text: str, is_prefix: Callable[[str], bool], codec: _Codec) -> str:
+        """Replace a number with its letters. A prefix stays beside three digits or more."""
+        has_number = sum(character.isdecimal() for character in text) >= _MIN_DIGITS
         done = []
         for run in _runs(text):
             if run[0].isdecimal():
                 done.append(self.digits(run))
-            elif _kind_of(run[0]) != "letter" or (
-                has_number and len(run) <= _PREFIX and run.casefold() not in names
-            ):
+            elif _kind_of(run[0]) != "letter" or (has_number and is_prefix(run)):
                 done.append(run)
             elif run.isascii():
                 done.append(self.letters(run))

@@ -12,7 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.authoring.deidentification import Deidentifier, NotDeidentified, Options
+from mappings.authoring.deidentification import (
+    Deidentifier,
+    NotDeidentified,
+    Options,
+    options_for,
+)
 from mappings.authoring.trial import try_message
 from mappings.compiler import DEFINITIONS, load
 from mappings.hl7 import dictionary
@@ -213,6 +218,23 @@ def test_z_segments_are_removed_but_for_the_fields_of_the_definition() -> None:
     assert done[1] == value("PID-3.1", PID)
     assert done[3] == "CT"
     assert done[4] == "xxxx xxxxx"
+
+
+def test_what_a_definition_names_stays() -> None:
+    """Codes of its tables and rules, prefixes of numbers, and the Z fields that it reads."""
+    sources = {
+        "mine.yaml": 'tags: {Accession: {from: "ZXX[*]-2.1", match: "^HOSP-"}}  # ward: CARDIO',
+        "codes/ward.csv": "code,value\nNEUROLOGY,Ward 7\n",
+    }
+    options = options_for(sources)
+    assert options.fields == {"ZXX-2"}
+    done = written(
+        PID, "ZXX|HOSP-7001|HOSP-7001^NEUROLOGY", "PV1|1|NEUROLOGY|||CARDIOL", options=options
+    )
+    number = value("PID-3.1", PID.replace("A10001", "7001"))
+    assert done.split("\r")[1] == f"ZXX|XXXX-0000|HOSP-{number}^NEUROLOGY"
+    assert "PV1|1|NEUROLOGY|" in done
+    assert "CARDIO" not in done
 
 
 def test_a_document_has_no_content() -> None:
@@ -428,13 +450,7 @@ MAPPINGS = [
     for name in ("orders", "patients")
     if isinstance(mapping := load(DEFINITIONS, name), InboundMapping)
 ]
-CODES = frozenset(
-    cell.strip()
-    for name, text in SHIPPED.items()
-    if name.endswith(".csv")
-    for line in text.splitlines()
-    for cell in line.split(",")
-)
+OPTIONS = options_for(SHIPPED)
 
 
 def readable() -> list[File]:
@@ -454,10 +470,7 @@ def test_structure_and_events_stay(file: File) -> None:
     raw = file.read_bytes()
     for mapping in MAPPINGS:
         before = try_message(mapping, raw, DEFAULTS)
-        fields = frozenset(
-            re.sub(r"\[\d+\]", "", place) for place in before.used if place.startswith("Z")
-        )
-        done = Deidentifier(KEY, Options(codes=CODES, fields=fields)).message(raw)
+        done = Deidentifier(KEY, OPTIONS).message(raw)
         assert len(done) == len(raw)
         assert places(done) == places(raw)
         after = try_message(mapping, done, DEFAULTS)
