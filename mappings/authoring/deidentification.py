@@ -153,6 +153,8 @@ _CODED = {
     **dict.fromkeys((3, 6, 7, 8, 12, 13), _Kind.SITE),
 }
 _SITES = dict.fromkeys(range(1, 30), _Kind.SITE)
+_BY_LENGTH: Final = frozenset({_Kind.CODE, _Kind.ANY, _Kind.NUMERIC})
+"""Kinds of which short values are kept."""
 _COMPONENTS: Final[dict[str, dict[int, _Kind]]] = {
     "PN": _PERSON,
     "XPN": _PERSON,
@@ -426,10 +428,12 @@ class _MessageWriter:
             return text
         if leaf.kind is _Kind.BINARY:
             return self._emptied(text)
-        replaced = self._by_kind[leaf.kind]
         mark = self._marks.escape
         if not mark or mark not in text:
-            return replaced(leaf, text)
+            return self._by_kind[leaf.kind](leaf, text)
+        # The parts between escapes are shorter than the value: none passes for a short code.
+        kind = _Kind.IDENTIFIER if leaf.kind in _BY_LENGTH else leaf.kind
+        replaced = self._by_kind[kind]
         parts = []
         for part, form in _escapes(text, mark):
             match form:
