@@ -180,12 +180,15 @@ class _Search:
         return self._first_visible(found.where(key < self._id).order_by(key.desc()), newer=False)
 
     def _first_visible(self, ordered: Select[Any], *, newer: bool) -> int | None:
+        found: int | None
         if self._sites is None:
-            return self._connection.scalar(ordered.limit(1))
+            found = self._connection.scalar(ordered.limit(1))
+            return found
         examined = ordered.limit(_MAX_EXAMINED).subquery()
         visible = select(MESSAGE_NUMBER.c.message_id).where(
             MESSAGE_NUMBER.c.number.in_(self._sites), MESSAGE_NUMBER.c.message_id == examined.c.id
         )
         order = examined.c.id if newer else examined.c.id.desc()
         statement = select(examined.c.id).where(visible.exists()).order_by(order).limit(1)
-        return self._connection.scalar(statement)
+        found = self._connection.scalar(statement)
+        return found
