@@ -10,7 +10,7 @@ and hashed like any definition.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from io import StringIO
@@ -31,6 +31,7 @@ _TOO_DEEP = f"nested deeper than {LIMITS.depth} levels"
 UNREADABLE = "\ufffd"
 """The replacement character of bytes that are not UTF-8."""
 _MAX_CACHED = 64  # files
+_TEXT_IN_LINES = ("|", ">")
 _OPENING, _CLOSING = "\u201c\u201d\u201e\u2018\u201a", "\u201c\u201d\u2018\u2019"
 """Quotes as word processors write them, double and single."""
 
@@ -106,7 +107,7 @@ def _read_document(text: str, file: str, diagnostics: Diagnostics) -> YamlNode |
     if composed is None:
         diagnostics.error(YamlNode(None, file, 1, 1), "yaml", "the file is empty")
         return None
-    conversion = _Conversion(file, diagnostics)
+    conversion = _Conversion(file, text, diagnostics)
     tree = conversion.node(composed, "", 0)
     return None if conversion.nodes > LIMITS.count else tree
 
@@ -116,11 +117,27 @@ def _place(text: str, position: int, file: str) -> YamlNode:
     return YamlNode(None, file, before.count("\n") + 1, position - before.rfind("\n"))
 
 
+def _to_last(node: YamlNode, below: Iterable[YamlNode]) -> YamlNode:
+    """
+    Return a block collection that ends with its last entry.
+
+    The end of the YAML library is that of the comments and blank lines after it. An entry with an
+    alias stands elsewhere.
+    """
+    start, end = node.span
+    inside = [one for one in below if start <= one.span[0] and one.span[1] <= end]
+    if not node.block or not inside:
+        return node
+    last = max(inside, key=lambda one: one.span[1])
+    return replace(node, end=last.end, span=(start, last.span[1]))
+
+
 @dataclass(slots=True)
 class _Conversion:
     """The conversion of one document from nodes of the YAML library."""
 
     file: str
+    text: str
     diagnostics: Diagnostics
     nodes: int = 0
 
@@ -128,6 +145,7 @@ class _Conversion:
         """Convert a node of the YAML library and all nodes below it."""
         mark = source.start_mark
         node = YamlNode(None, self.file, mark.line + 1, mark.column + 1, path)
+        node = self._with_end(node, source)
         self.nodes += 1
         if self.nodes > LIMITS.count:  # aliases of aliases multiply
             if self.nodes == LIMITS.count + 1:
@@ -137,10 +155,23 @@ class _Conversion:
             self.diagnostics.error(node, "yaml", _TOO_DEEP)
             return node
         if isinstance(source, MappingNode):
-            return replace(node, value=self._entries(source, path, depth))
+            entries = self._entries(source, path, depth)
+            return _to_last(replace(node, value=entries), entries.values())
         if isinstance(source, SequenceNode):
-            return replace(node, value=self._list(source, path, depth))
+            items = self._list(source, path, depth)
+            return _to_last(replace(node, value=items), items)
         return replace(node, value=self._scalar(source, node))
+
+    def _with_end(self, node: YamlNode, source: Any) -> YamlNode:
+        """Add the place after the last character; a text in lines ends before its line end."""
+        start, mark = source.start_mark.index, source.end_mark
+        block = isinstance(source, MappingNode | SequenceNode) and not source.flow_style
+        if not isinstance(source, ScalarNode) or source.style not in _TEXT_IN_LINES:
+            end = (mark.line + 1, mark.column + 1)
+            return replace(node, end=end, span=(start, mark.index), block=block)
+        text = self.text[start : mark.index].rstrip()
+        lines, last = text.count("\n"), len(text) - text.rfind("\n")
+        return replace(node, end=(node.line + lines, last), span=(start, start + len(text)))
 
     def _list(self, source: SequenceNode, path: str, depth: int) -> list[YamlNode]:
         found: list[YamlNode] = []
@@ -157,7 +188,9 @@ class _Conversion:
                 break
             name = str(key.value)
             below = self.node(value, f"{path}.{name}" if path else name, depth + 1)
-            node = replace(below, key=(key.start_mark.line + 1, key.start_mark.column + 1))
+            mark = key.start_mark
+            place = (mark.line + 1, mark.column + 1)
+            node = replace(below, key=place, key_start=mark.index)
             if name in entries:
                 self.diagnostics.error(node.at_key(), "duplicate", f"{name} is repeated")
             entries[name] = node

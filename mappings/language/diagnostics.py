@@ -74,6 +74,14 @@ class YamlNode:
     path: str = ""
     key: tuple[int, int] = (0, 0)
     """Line and column of the key of this node."""
+    end: tuple[int, int] = (0, 0)
+    """Line and column after the last character, without comments that follow."""
+    span: tuple[int, int] = (0, 0)
+    """Offsets of the first character and after the last one in the text of the file."""
+    key_start: int = 0
+    """Offset of the key of this node."""
+    block: bool = False
+    """Whether a list or mapping is written in lines, without brackets."""
 
     def __getitem__(self, key: str) -> "YamlNode":
         """Return the entry of a mapping. Raises KeyError."""
