@@ -90,18 +90,18 @@ def _compile_values(
     name: str, entries: dict[str, YamlNode], context: CompilationContext, *, raw: bool
 ) -> Many:
     """Compile the values of the rules `all` and `first`. Only nulls result in one null."""
-    paths = _read_paths(entries[name], context)
+    paths = read_paths(entries[name], context)
     if not paths:
         return lambda scope: []
     segment = paths[0].segment
     after = context.diagnostics.read_texts(entries["after"]) if "after" in entries else [""]
     readers = [compile_all(paths, after=predecessor, raw=raw) for predecessor in after]
-    where = _compile_where(entries, segment, context)
+    where = compile_where(entries, segment, context)
 
     def get(scope: MessageScope) -> list[str]:
         if segment not in scope.own.by_name and segment not in scope.header.by_name:
             return []
-        visible = scope if where is None else _filter_segment(scope, segment, where)
+        visible = scope if where is None else filter_segment(scope, segment, where)
         values = [value for read in readers for value in read(visible) if value]
         if NULL in values:
             return [value for value in values if value != NULL] or [NULL]
@@ -135,7 +135,7 @@ def _combine(
     return get
 
 
-def _read_paths(node: YamlNode, context: CompilationContext) -> list[Path]:
+def read_paths(node: YamlNode, context: CompilationContext) -> list[Path]:
     """Read one path, or several into the same field."""
     paths: list[Path] = []
     for item in context.diagnostics.read_items(node):
@@ -152,9 +152,10 @@ def _read_paths(node: YamlNode, context: CompilationContext) -> list[Path]:
     return paths
 
 
-def _compile_where(
+def compile_where(
     entries: dict[str, YamlNode], segment: str, context: CompilationContext
 ) -> Condition | None:
+    """Compile `where`, the condition of each segment; None if there is none."""
     if "where" not in entries:
         return None
     for key in context.diagnostics.read_mapping(entries["where"]):
@@ -164,7 +165,8 @@ def _compile_where(
     return compile_condition(entries["where"], context.diagnostics)
 
 
-def _filter_segment(scope: MessageScope, segment: str, where: Condition) -> MessageScope:
+def filter_segment(scope: MessageScope, segment: str, where: Condition) -> MessageScope:
+    """Return a scope whose rules over all segments of a name see those that pass `where`."""
     return scope.restricted_to(
         [position for position in scope.all_positions(segment) if where(scope.single(position))]
     )
@@ -233,14 +235,14 @@ def _compile_mapping(node: YamlNode, context: CompilationContext, *, raw: bool) 
     keep = raw or any(transform.raw for transform in chosen)
     changes: list[Change] = []
     if "extract" in entries:
-        changes.append(_extraction(compile_pattern(entries["extract"], context.diagnostics)))
+        changes.append(extraction(compile_pattern(entries["extract"], context.diagnostics)))
     changes += [transform.apply for transform in chosen]
     source = named[0] if named else ""
     if source not in EVERY_VALUE:
         rule = _compile_source(source, entries, context, raw=keep) if source else no_value
-        return _finish_rule(rule, changes + _compile_codes(entries, context), entries, context)
+        return _finish_rule(rule, changes + compile_codes(entries, context), entries, context)
     values = _compile_values(source, entries, context, raw=keep)
-    if codes := _compile_codes(entries, context):  # a table has no joined values
+    if codes := compile_codes(entries, context):  # a table has no joined values
         return _finish_rule(
             _combine(values, changes + codes, entries, context), (), entries, context
         )
@@ -255,7 +257,7 @@ def _compile_source(
         parts = [
             compile_rule(item, context, raw=raw) for item in context.diagnostics.read_items(node)
         ]
-        return _join(parts, separator_of(entries, context))
+        return join_rules(parts, separator_of(entries, context))
     if name == "const":
         text = context.diagnostics.read_text(node)
         return lambda scope: text
@@ -266,7 +268,7 @@ def _compile_source(
     return compile_rule(node, context, raw=raw)
 
 
-def _join(parts: list[Rule], separator: str) -> Rule:
+def join_rules(parts: list[Rule], separator: str) -> Rule:
     """Join values. Component separators keep empty positions. Only nulls result in a null."""
     positional = separator in _POSITIONAL
 
@@ -300,7 +302,7 @@ def _compile_hook(node: YamlNode, context: CompilationContext) -> Rule:
     return no_value if hook is None else hook.value
 
 
-def _extraction(search: Search) -> Change:
+def extraction(search: Search) -> Change:
     """Return what a pattern finds in a value, "" if it does not match."""
     return lambda value, scope: search(value) or ""
 
@@ -328,7 +330,7 @@ def _finish_rule(
     return rule
 
 
-def _compile_codes(entries: dict[str, YamlNode], context: CompilationContext) -> list[Change]:
+def compile_codes(entries: dict[str, YamlNode], context: CompilationContext) -> list[Change]:
     """Compile the translation by a code table; an empty list if the rule has none."""
     named = [key for key in ("codes", "codes_back") if key in entries]
     if not named:

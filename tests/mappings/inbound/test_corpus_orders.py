@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from mappings.authoring.trial import try_message
 from mappings.compiler import DEFINITIONS, load
@@ -17,6 +16,7 @@ from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import InboundMapping
 from tests.corpus import CORPUS, REAL_MESSAGES
 from tests.mappings.definitions import DEFAULTS
+from tests.mappings.mutated import mutated
 
 MAPPINGS = [
     m for name in ("orders", "patients") if isinstance(m := load(DEFINITIONS, name), InboundMapping)
@@ -99,21 +99,6 @@ def test_nothing_crashes(path: Path, mapping: InboundMapping) -> None:
     """A mapping returns events or refusals for any message."""
     trial = try_message(mapping, path.read_bytes(), DEFAULTS)
     assert trial.accepted or trial.issues
-
-
-PIECES = [b"|", b"^", b"~", b"\\", b"&", b"\r", b"\n", b'""', b"\x00", b"\xff", b"ORC|", b"OBR|1|"]
-RAW = [path.read_bytes()[:4000] for path in CORPUS]
-
-
-@st.composite
-def mutated(draw: st.DrawFn) -> bytes:
-    raw = draw(st.sampled_from(RAW))
-    for _ in range(draw(st.integers(1, 6))):
-        start = draw(st.integers(0, len(raw)))
-        end = min(len(raw), start + draw(st.integers(0, 40)))
-        middle = draw(st.sampled_from([*PIECES, b"", raw[start:end] * 2]) | st.binary(max_size=6))
-        raw = raw[:start] + middle + raw[end:]
-    return raw
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
