@@ -161,14 +161,14 @@ def samples_of(
     size = 0
     for row in rows:
         payload = queries.message(database, row.id).payload
-        found.append(_stored_sample(listeners[row.listener], row, payload))
+        found.append(stored_sample(listeners[row.listener], row, payload))
         size += len(found[-1].payload)
         if size >= MAX_SAMPLE_BYTES:
             break
     return found
 
 
-def _stored_sample(listener: ListenerSettings, row: MessageRow, payload: bytes) -> MessageSample:
+def stored_sample(listener: ListenerSettings, row: MessageRow, payload: bytes) -> MessageSample:
     received = datetime.fromtimestamp(row.received_at / 1000, UTC)
     defaults = ListenerDefaults(listener.site, listener.time_zone, received)
     return MessageSample(
@@ -426,7 +426,7 @@ def mapping_result(
         return nothing
     if not is_shown_whole(detail.payload, listener.charset):
         return {**nothing, "issues": ["the message has too many fields to be mapped here"]}
-    sample = _stored_sample(listener, detail.row, detail.payload)
+    sample = stored_sample(listener, detail.row, detail.payload)
     done = try_message(mapping, sample.payload, sample.defaults, sample.charset, components=True)
     return {**_mapped(done), "issues": [f"{issue}" for issue in done.issues]}
 

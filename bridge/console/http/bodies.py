@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -19,6 +19,14 @@ from bridge.admin.search.message_index import NumberKind
 from bridge.admin.search.queue_search import AcceptedDeliveryQuery, DeliveryQuery, MessageQuery
 from bridge.contract.requests import Model, RowId
 from bridge.queue.states import QueueState
+from mappings.authoring.edits import (
+    AddSource,
+    MoveSource,
+    Position,
+    RemoveSource,
+    SetModifier,
+    SetRule,
+)
 from mappings.hl7.batch import MAX_MESSAGES, count_messages
 
 Text = Annotated[str, Field(max_length=200)]
@@ -216,6 +224,71 @@ class DraftBody(_Body):
     files: Annotated[dict[FileName, FileText], Field(max_length=_MAX_FILES)]
     begun_on: Version
     revision: Annotated[int, Field(ge=0, lt=2**53)]
+
+
+Rule = str | list[Any] | dict[str, Any] | None
+SourceNumber = Annotated[int, Field(ge=0, lt=1000)]
+
+
+class SetRuleBody(_Body):
+    kind: Literal["set_rule"]
+    rule: Rule
+
+    @property
+    def value(self) -> SetRule:
+        return SetRule(self.rule)
+
+
+class AddSourceBody(_Body):
+    kind: Literal["add_source"]
+    source: Rule
+    position: Position = Position.FALLBACK
+
+    @property
+    def value(self) -> AddSource:
+        return AddSource(self.source, self.position)
+
+
+class RemoveSourceBody(_Body):
+    kind: Literal["remove_source"]
+    number: SourceNumber
+
+    @property
+    def value(self) -> RemoveSource:
+        return RemoveSource(self.number)
+
+
+class MoveSourceBody(_Body):
+    kind: Literal["move_source"]
+    number: SourceNumber
+    to: SourceNumber
+
+    @property
+    def value(self) -> MoveSource:
+        return MoveSource(self.number, self.to)
+
+
+class SetModifierBody(_Body):
+    kind: Literal["set_modifier"]
+    modifier: Annotated[str, Field(max_length=20)]
+    setting: Rule = None
+    """The value of the modifier; null removes it."""
+    source: SourceNumber | None = None
+
+    @property
+    def value(self) -> SetModifier:
+        return SetModifier(self.modifier, self.setting, self.source)
+
+
+class RuleEditBody(_Body):
+    """A change of the rule of a target, such as `tag:Modality`, in the files of the page."""
+
+    files: Annotated[dict[FileName, FileText], Field(max_length=_MAX_FILES)]
+    target: Annotated[str, Field(max_length=300)]
+    change: Annotated[
+        SetRuleBody | AddSourceBody | RemoveSourceBody | MoveSourceBody | SetModifierBody,
+        Field(discriminator="kind"),
+    ]
 
 
 class StoredBody(_Body):

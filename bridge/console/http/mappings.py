@@ -9,10 +9,11 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Query, Response
 
 from bridge.admin.access.permissions import Permission
 from bridge.admin.definitions.editor import ActivationRequest, CodeEntry, DraftEdit, overview
+from bridge.admin.definitions.rule_forms import RuleChange
 from bridge.admin.definitions.trials import ComparisonRequest, TrialMessage
 from bridge.console.context import ConsoleContext
 from bridge.console.http.bodies import (
@@ -26,6 +27,7 @@ from bridge.console.http.bodies import (
     ListenerDefinitionsBody,
     ReleasesBody,
     RollbackBody,
+    RuleEditBody,
     SampleMessagesBody,
     StoredBody,
     TrialBody,
@@ -38,6 +40,7 @@ from bridge.console.http.guard import (
     await_audited,
     run_audited,
 )
+from bridge.console.http.models.rules import Outline, RuleEdit
 from bridge.executors import CONSOLE_THREADS
 from mappings.hl7.batch import messages_in, messages_in_text
 from mappings.schema import text as schema_text
@@ -47,6 +50,7 @@ code_router = APIRouter(prefix="/api", route_class=ConsoleRoute)
 Name = Annotated[str, Path(pattern=NAME)]
 Table = Annotated[str, Path(pattern=TABLE)]
 VersionName = Annotated[str, Path(pattern=r"^[0-9a-f]{4,16}$")]
+VersionWord = Annotated[str, Query(pattern=r"^(active|draft|files|previous|[0-9a-f]{4,16})$")]
 T = TypeVar("T")
 
 
@@ -88,6 +92,23 @@ async def save(name: Name, body: DraftBody, call: CallDep) -> Mapping[str, Any]:
     )
     async with call.context.gate.entered():
         return await run_audited(call, action, lambda: call.context.definitions.save(edit))
+
+
+@router.get("/mappings/{name}/outline", response_model=Outline)
+async def outline(name: Name, call: CallDep, version: VersionWord = "draft") -> Mapping[str, Any]:
+    """Return the rules of a version by target, with their places in the files."""
+    call.user.grant.require(Permission.AUTHOR)
+    work, email = call.context.rule_forms.outline, call.user.grant.email
+    return await _limited(call.context, lambda: work(name, email, version))
+
+
+@router.post("/mappings/{name}/edits", response_model=RuleEdit)
+async def edit_rule(name: Name, body: RuleEditBody, call: CallDep) -> Mapping[str, Any]:
+    """Return the edits of the author's text that change one rule; store nothing."""
+    call.user.grant.require(Permission.AUTHOR)
+    code = Permission.CODE in call.user.grant.permissions
+    change = RuleChange(name, body.files, body.target, body.change.value, code)
+    return await _limited(call.context, lambda: call.context.rule_forms.edit(change))
 
 
 @router.delete("/mappings/{name}/draft")

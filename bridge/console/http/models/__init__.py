@@ -1,0 +1,1 @@
+"""The responses of the console's routes, from which the types of the pages are generated."""
