@@ -7,6 +7,7 @@ from bridge.admin.access.access_administration import AccessAdministration
 from bridge.admin.audit_events import AuditRelay
 from bridge.admin.connection_settings import Connections
 from bridge.admin.definitions.editor import DefinitionEditor
+from bridge.admin.definitions.rule_forms import RuleForms
 from bridge.admin.definitions.trials import DefinitionTrials
 from bridge.admin.message_replay import MessageSubjects
 from bridge.admin.packages.activation import InterfacePackages
@@ -42,6 +43,7 @@ class ConsoleContext:
         self.clock = clock
         self.engine = ReportEngine(client)
         self.definitions = DefinitionEditor(settings, database, clock)
+        self.rule_forms = RuleForms(settings, database)
         self.trials = DefinitionTrials(settings, database, client)
         self.packages = InterfacePackages(settings, database, clock)
         self.connections = Connections(settings, database, clock)

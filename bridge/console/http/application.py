@@ -24,6 +24,7 @@ from bridge.console.http import (
     mappings,
     messages,
     site_administration,
+    trace,
 )
 from bridge.console.http.guard import (
     HEADERS,
@@ -40,6 +41,7 @@ ROUTERS: Final = (
     *(
         messages.router,
         messages.edit_router,
+        trace.router,
         deliveries.router,
         messages.order_router,
         dashboard.exception_router,

@@ -82,6 +82,7 @@ WITHOUT = {
     "console connections.preview": "reads what the request holds",
     "console mappings.sample_messages": "reads what the request holds",
     "console mappings.try_out": "computes on what the request holds",
+    "console mappings.edit_rule": "computes on what the request holds",
     "console mappings.learn": "computes on what the request holds",
     # Commands that list without patient data, work on given files, or create a data directory.
     "cli init": "there is no trail before it",
