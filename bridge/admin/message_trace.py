@@ -1,6 +1,5 @@
 """
-The trace of a stored message: for each order or patient, which rule gave which value, and where the
-value stands in the message.
+The trace of a stored message, with the definition that read it.
 
 The trace contains patient data: show it to users who may read content only, and do not log it.
 """
@@ -11,35 +10,12 @@ from typing import Any
 from bridge import active_settings
 from bridge.active_settings import active_sources
 from bridge.admin.definitions.drafts import check_cached
-from bridge.admin.definitions.trials import is_shown_whole, stored_sample
+from bridge.admin.definitions.trace_json import NO_TRACE, trace_payload
+from bridge.admin.definitions.trials import stored_sample
 from bridge.queue.listing_rows import MessageDetail
 from bridge.store.database import Database
 from config import Settings
-from mappings.hl7.message import Message
-from mappings.hl7.refusals import MalformedMessage
 from mappings.inbound.definition import InboundMapping
-from mappings.inbound.trace import (
-    EventTrace,
-    MessageTrace,
-    RefusalTrace,
-    RowTrace,
-    TargetTrace,
-    trace,
-)
-from mappings.language.scope import ListenerDefaults
-from mappings.language.trace import SourceTrace, TraceStep
-
-MAX_SHOWN_CHARACTERS = 4_000
-"""Characters of a value that are shown. A note may have megabytes."""
-_NOTHING: Mapping[str, Any] = {
-    "definition": "",
-    "version": "",
-    "active": False,
-    "note": "",
-    "events": [],
-    "refusal": None,
-    "left": 0,
-}
 
 
 def trace_message(
@@ -56,107 +32,12 @@ def trace_message(
     The settings of its listener are the present ones. `note` says why a message has no trace.
     """
     if mapping is None:
-        return {**_NOTHING, "note": "no definition took the message"}
+        return {**NO_TRACE, "note": "no definition took the message"}
     known = active_settings.current(settings, database).listener
     listener = next((entry for entry in known if entry.name == detail.row.listener), None)
     if listener is None:
-        return {**_NOTHING, "note": "its listener was removed"}
+        return {**NO_TRACE, "note": "its listener was removed"}
     sample = stored_sample(listener, detail.row, detail.payload)
     found = trace_payload(mapping, sample.payload, sample.defaults, sample.charset, first=first)
     active = check_cached(active_sources(settings, database)(mapping.name), mapping.name)
     return {**found, "active": active.version == mapping.version}
-
-
-def trace_payload(
-    mapping: InboundMapping,
-    payload: bytes,
-    defaults: ListenerDefaults,
-    charset: str,
-    *,
-    first: int = 0,
-) -> Mapping[str, Any]:
-    """Trace the bytes of a message; one that is not HL7, or has too many fields, has a `note`."""
-    nothing = {**_NOTHING, "definition": mapping.name, "version": mapping.version}
-    try:
-        message = Message.parse(payload, fallback=charset)
-    except MalformedMessage:
-        return {**nothing, "note": "the bytes are not a message"}
-    if not is_shown_whole(payload, charset):
-        return {**nothing, "note": "the message has too many fields"}
-    return {**nothing, **_message(trace(mapping, message, defaults, first=first))}
-
-
-def _message(found: MessageTrace) -> dict[str, Any]:
-    return {
-        "definition": found.definition,
-        "version": found.version,
-        "events": [_event(event) for event in found.events],
-        "refusal": None if found.refusal is None else _refusal(found.refusal),
-        "left": found.left,
-    }
-
-
-def _refusal(found: RefusalTrace) -> dict[str, Any]:
-    return {
-        "code": found.code,
-        "place": found.place,
-        "text": found.text,
-        "target": found.target,
-        "file": found.file,
-        "line": found.line,
-    }
-
-
-def _event(found: EventTrace) -> dict[str, Any]:
-    return {
-        "place": found.place,
-        "action": found.action,
-        "note": found.note,
-        "site": found.site,
-        "mrn": found.mrn,
-        "accession": found.accession,
-        "row": None if found.row is None else _row(found.row),
-        "targets": [_target(target) for target in found.targets],
-        "links": list(found.links),
-    }
-
-
-def _row(found: RowTrace) -> dict[str, Any]:
-    return {"key": found.key, "text": found.text, "file": found.file, "line": found.line}
-
-
-def _target(found: TargetTrace) -> dict[str, Any]:
-    return {
-        "target": found.target,
-        "value": _shown(found.value),
-        "present": found.present,
-        "explained": found.explained,
-        "file": found.file,
-        "line": found.line,
-        "sources": [_source(source) for source in found.sources],
-        "steps": [_step(step) for step in found.steps],
-    }
-
-
-def _source(found: SourceTrace) -> dict[str, Any]:
-    return {
-        "kind": found.kind,
-        "text": found.text,
-        "file": found.file,
-        "line": found.line,
-        "outcome": found.outcome.value,
-        "places": [place.place for place in found.places],
-        "spans": [[place.start, place.end] for place in found.places],
-        "raw": _shown(found.raw),
-        "value": _shown(found.value),
-        "note": found.note,
-        "steps": [_step(step) for step in found.steps],
-    }
-
-
-def _step(found: TraceStep) -> dict[str, str]:
-    return {"name": found.name, "value": _shown(found.value)}
-
-
-def _shown(text: str) -> str:
-    return text if len(text) <= MAX_SHOWN_CHARACTERS else text[: MAX_SHOWN_CHARACTERS - 1] + "…"

@@ -10,7 +10,7 @@ A trace contains patient data and must not be logged.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -115,10 +115,23 @@ class MessageTrace:
     """The groups after those of this trace."""
 
 
+def _never() -> bool:
+    return False
+
+
 def trace(
-    mapping: InboundMapping, message: Message, defaults: ListenerDefaults, *, first: int = 0
+    mapping: InboundMapping,
+    message: Message,
+    defaults: ListenerDefaults,
+    *,
+    first: int = 0,
+    late: Callable[[], bool] = _never,
 ) -> MessageTrace:
-    """Trace `MAX_GROUPS` groups of a message from the n-th on, counted from 0. Raises nothing."""
+    """
+    Trace `MAX_GROUPS` groups of a message from the n-th on, counted from 0. Raises nothing.
+
+    If a time limit has expired (`late`), fewer groups are traced, but at least one.
+    """
     defaults = defaults._replace(unmapped_codes=None)
     traced = _traced(_Known(mapping.name, mapping.version, mapping))
     refusal, events = _mapped(mapping, message, defaults)
@@ -128,10 +141,14 @@ def trace(
         scopes = []
     names, shown = PlaceNames(message), scopes[first : first + MAX_GROUPS]
     pairs = zip(shown, _events_of(scopes, events)[first : first + MAX_GROUPS], strict=True)
-    found = [traced.event(mapping, scope, event, names) for scope, event in pairs]
+    found: list[EventTrace] = []
+    for scope, event in pairs:
+        if found and late():
+            break
+        found.append(traced.event(mapping, scope, event, names))
     if refusal is not None:
         refusal = traced.blamed(refusal, mapping, shown)
-    left = max(0, len(scopes) - first - len(shown))
+    left = max(0, len(scopes) - first - len(found))
     return MessageTrace(mapping.name, mapping.version, tuple(found), refusal, left)
 
 

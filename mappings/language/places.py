@@ -195,6 +195,7 @@ class PlaceNames:
     def __init__(self, message: Message) -> None:
         self._message = message
         self._lines: list[list[tuple[int, int]]] | None = None
+        self._measured: dict[int, Sequence[tuple[int, int, int]]] = {}
         self._left = _MAX_ENCODED
 
     def place(self, piece: Piece) -> MessagePlace:
@@ -236,23 +237,32 @@ class PlaceNames:
 
     def _offset(self, position: int, index: int) -> int:
         """Return the offset in the message of the n-th character of a segment's text."""
-        if self._lines is None:
-            self._lines = _find_lines(self._message)
         shown = 0  # characters of the text before the line
         mark = _LINE_FEED_LENGTH if self._message.delimiters.escape else 1
-        lines, raw = self._lines[position], self._message.raw
-        for number, (start, end) in enumerate(lines):
-            data = raw[start:end]
-            count = self._characters(data)
+        lines = self._lines_of(position)
+        for number, (start, end, count) in enumerate(lines):
             if count < 0:
                 return UNKNOWN
             if index <= shown + count or number == len(lines) - 1:
-                return start + self._width(data, min(max(index - shown, 0), count), count)
+                return start + self._width(start, end, min(max(index - shown, 0), count), count)
             shown += count + mark
         return UNKNOWN
 
-    def _characters(self, data: bytes) -> int:
-        """Return the number of characters of a line, -1 if too many lines were decoded."""
+    def _lines_of(self, position: int) -> Sequence[tuple[int, int, int]]:
+        """Return the lines of a segment: start, end, and number of characters (-1: unknown)."""
+        if self._lines is None:
+            self._lines = _find_lines(self._message)
+        known = self._measured.get(position)
+        if known is None:
+            known = [
+                (start, end, self._characters(start, end)) for start, end in self._lines[position]
+            ]
+            self._measured[position] = known
+        return known
+
+    def _characters(self, start: int, end: int) -> int:
+        """Return the number of characters of a line, -1 if too much text was decoded."""
+        data = self._message.raw[start:end]
         if data.isascii() and b"\x1b" not in data:  # ESC begins text of ISO 2022
             return len(data)
         slow = self._message.encoding == UTF_8_WITH_STRAYS
@@ -261,12 +271,13 @@ class PlaceNames:
             return -1
         return len(data.decode(self._message.encoding, "replace"))
 
-    def _width(self, data: bytes, count: int, characters: int) -> int:
+    def _width(self, start: int, end: int, count: int, characters: int) -> int:
         """Return the number of bytes of the first characters of a line."""
-        if characters == len(data):
+        if characters == end - start:
             return count
         if count == characters:
-            return len(data)
+            return end - start
+        data = self._message.raw[start:end]
         if self._message.encoding == UTF_8_WITH_STRAYS:
             return _width_with_strays(data, data.decode(UTF_8_WITH_STRAYS)[:count])
         decoder = codecs.getincrementaldecoder(self._message.encoding)("replace")

@@ -39,7 +39,9 @@ from bridge.admin.definitions.drafts import (
     sources_of,
 )
 from bridge.admin.definitions.result_previews import ResultPreviews
+from bridge.admin.definitions.trace_json import trace_payload
 from bridge.admin.errors import InvalidContent
+from bridge.admin.search.message_content import is_shown_whole
 from bridge.admin.search.message_index import NumberKind
 from bridge.admin.search.queue_search import MessageQuery, search_messages
 from bridge.engine_client.client import EngineClient
@@ -402,15 +404,6 @@ def _segments(sample: MessageSample) -> list[dict[str, Any]]:
     return segments
 
 
-def is_shown_whole(payload: bytes, charset: str) -> bool:
-    """True if `segment_tree` shows all segments of a message."""
-    try:
-        message = Message.parse(payload, fallback=charset)
-    except MessageRefusal:
-        return True
-    return len(first_segments(message)) == len(message.names)
-
-
 def mapping_result(
     settings: Settings, database: Database, mapping: InboundMapping | None, detail: MessageDetail
 ) -> Mapping[str, Any]:
@@ -506,6 +499,54 @@ def comparison_with_active(
     return compare_sample
 
 
+_TARGETS = {
+    "order_control": "order:control",
+    "order_status": "order:status",
+    "placer": "order:placer",
+    "filler": "order:filler",
+    "prior_mrn": "prior_mrn",
+    "prior_name": "prior_name",
+}
+"""The targets of members of an event, besides tags, Metadata and launch parameters."""
+
+
+def changed_targets(
+    before: InboundMapping | None, after: InboundMapping, sample: MessageSample
+) -> list[dict[str, str]]:
+    """
+    Return the targets whose values differ from those of the active version, with both values.
+
+    The place is that of the order; it is empty for `accepted`, `issues` and `lanes`. Without an
+    active version, nothing differs.
+    """
+    if before is None or before.version == after.version:
+        return []
+    found = compare(before, after, sample.payload, sample.defaults, sample.charset)
+    return [_changed_target(difference) for difference in found]
+
+
+def _changed_target(found: FieldDifference) -> dict[str, str]:
+    place, dot, member = found.field.partition("].")
+    if not dot:
+        return {"place": "", "target": found.field, "before": found.before, "after": found.after}
+    target = _TARGETS.get(member, member)
+    for prefix, kind in _PREFIXES:
+        if member.startswith(prefix):
+            target = kind + member.removeprefix(prefix)
+            break
+    return {
+        "place": f"{place}]",
+        "target": target,
+        "before": found.before,
+        "after": found.after,
+    }
+
+
+_PREFIXES = (
+    ("clinical_info.Metadata.", "meta:"),
+    ("clinical_info.", "tag:"),
+    ("reporting_app.", "app:"),
+)
 _SECONDS = 8.0
 _MAX_PER_CONTROL_ID = 20
 NOW = "now"
@@ -560,14 +601,30 @@ class DefinitionTrials:
         messages: Sequence[TrialMessage],
         *,
         code: bool = False,
+        traced: int | None = None,
     ) -> Mapping[str, Any]:
-        """Map messages with a version; `code`: the actor has the permission `code`."""
+        """
+        Map messages with a version; `code`: the actor has the permission `code`.
+
+        Each result has what differs from that of the active version. The n-th message has a trace;
+        None: no message has one.
+        """
         with as_operator_errors():
             definition = self._compile(name, actor, version, code=code)
-        reader = self._reader()
+        reader, before = self._reader(), self._active(name)
         late = deadline(_SECONDS)
-        samples = (self._sample(name, message) for message in messages)
-        trials = [run_trial(definition, sample, reader, late) for sample in samples if not late()]
+        trials: list[Mapping[str, Any]] = []
+        for number, message in enumerate(messages):
+            if late():
+                break
+            sample = self._sample(name, message)
+            result = dict(run_trial(definition, sample, reader, late))
+            if isinstance(definition, InboundMapping):
+                result["changed"] = changed_targets(before, definition, sample)
+                if number == traced:
+                    arguments = (sample.payload, sample.defaults, sample.charset)
+                    result["trace"] = trace_payload(definition, *arguments)
+            trials.append(result)
         return {
             "version": definition.version,
             "trials": trials,
@@ -620,6 +677,14 @@ class DefinitionTrials:
     def infer(self, payloads: Sequence[bytes]) -> Mapping[str, Any]:
         """Infer a definition from sample messages."""
         return {**asdict(infer_definition(payloads)), "messages": len(payloads)}
+
+    def _active(self, name: str) -> InboundMapping | None:
+        """Return the active version of an inbound definition; None if there is none."""
+        sources = active_sources(self._settings, self._database)(name)
+        if f"{name}.yaml" not in sources:
+            return None
+        compiled = check_cached(sources, name).compiled
+        return compiled if isinstance(compiled, InboundMapping) else None
 
     def _last(self, name: str, count: int) -> list[MessageSample]:
         return stored_samples(self._settings, self._database, name, count)

@@ -46,6 +46,15 @@ def segment_tree(payload: bytes, charset: str = "utf-8") -> list[dict[str, Any]]
     return tree if len(shown) == len(message.names) else [*tree, rest]
 
 
+def is_shown_whole(payload: bytes, charset: str) -> bool:
+    """True if `segment_tree` shows all segments of a message."""
+    try:
+        message = Message.parse(payload, fallback=charset)
+    except MessageRefusal:
+        return True
+    return len(first_segments(message)) == len(message.names)
+
+
 def message_text(data: bytes | None, charset: str = "utf-8") -> str:
     """
     Return a message as text, one segment per line.

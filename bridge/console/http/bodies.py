@@ -338,10 +338,11 @@ class TrialMessageBody(_Body):
 
 
 class TrialBody(_Body):
-    """The version to try (`word`), and the messages."""
+    """The version to try (`word`), the messages, and which of them is traced, from 0."""
 
     word: VersionName = "draft"
     messages: Annotated[list[TrialMessageBody], Field(max_length=_MAX_SAMPLES)]
+    traced: Annotated[int, Field(ge=0, le=_MAX_SAMPLES)] | None = None
 
 
 class ReleasesBody(_Body):

@@ -222,8 +222,10 @@ async def try_out(name: Name, body: TrialBody, call: CallDep) -> Mapping[str, An
         for message in body.messages
     ]
     email, code = call.user.grant.email, Permission.CODE in call.user.grant.permissions
-    work = call.context.trials.try_out
-    return await _limited(call.context, lambda: work(name, email, body.word, messages, code=code))
+    work, traced = call.context.trials.try_out, body.traced
+    return await _limited(
+        call.context, lambda: work(name, email, body.word, messages, code=code, traced=traced)
+    )
 
 
 @router.post("/mappings/{name}/releases")

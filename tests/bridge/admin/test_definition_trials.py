@@ -80,6 +80,40 @@ def test_used_and_unused_fields(console: Console) -> None:
     assert pid["fields"][:5] == ["1", "S2", "", "", "Šimák%Zoë"]
 
 
+def test_a_traced_message(console: Console) -> None:
+    """One message of a trial has a trace, whose places are those of its bytes."""
+    samples = [
+        TrialMessage(one) for number in (1, 2) for one in messages_in_text(ODD.format(number))
+    ]
+    first, second = console[1].try_out("ris-c", ANN, "draft", samples, traced=1)["trials"]
+    assert "trace" not in first
+    (event,) = second["trace"]["events"]
+    room = next(one for one in event["targets"] if one["target"] == "meta:ReadingRoom")
+    (source,) = room["sources"]
+    ((start, end),) = source["spans"]
+    assert (source["places"], source["file"]) == (["ZRM-2"], "ris-c.yaml")
+    assert samples[1].payload[start:end] == b"Room 2"
+    assert all(target["explained"] for target in event["targets"])
+
+
+def test_targets_that_differ_from_the_active_version(console: Console) -> None:
+    """A draft shows which values change, with both values; a new definition changes nothing."""
+    drafts, trials = console
+    (message,) = messages_in_text(ODD.format(7).replace("$", "|").replace("%", "^"))
+    (new,) = try_messages(trials, "ris-c", message)["trials"]
+    assert new["changed"] == []
+    text = drafts.definition("orders", ANN)["sources"]["orders.yaml"]
+    changed = text.replace("ProcedureCode: [OBR-4.1,", "ProcedureCode: [OBR-4.2,")
+    drafts.save(DraftEdit("orders", ANN, {"orders.yaml": changed}, "", 0))
+    (trial,) = try_messages(trials, "orders", message)["trials"]
+    assert trial["changed"] == [
+        {"place": "ORC[1]", "target": "tag:ProcedureCode", "before": "CT", "after": "CT head"}
+    ]
+    (active,) = try_messages(trials, "orders", message, version="active")["trials"]
+    assert active["changed"] == []
+    drafts.discard("orders", ANN)
+
+
 def test_failed_trials(console: Console) -> None:
     """A trial names the place of a refusal, bytes without a message, and a draft's mistake."""
     drafts, trials = console

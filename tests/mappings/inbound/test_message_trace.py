@@ -198,6 +198,8 @@ def test_a_message_with_many_groups() -> None:
     rest = trace(ORDERS, Message.parse(raw), DEFAULTS, first=MAX_GROUPS)
     assert [event.accession for event in rest.events] == ["P25", "P26"]
     assert all(target.explained for event in rest.events for target in event.targets)
+    late = trace(ORDERS, Message.parse(raw), DEFAULTS, first=3, late=lambda: True)
+    assert ([event.accession for event in late.events], late.left) == (["P3"], MAX_GROUPS - 2)
 
 
 def test_a_merge() -> None:

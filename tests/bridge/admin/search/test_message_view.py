@@ -2,11 +2,11 @@
 
 import pytest
 
-from bridge.admin.definitions.trials import is_shown_whole
 from bridge.admin.errors import InvalidEdit
 from bridge.admin.search.message_content import (
     editable_message,
     encode_edit,
+    is_shown_whole,
     segment_tree,
 )
 from mappings.hl7.tree import MAX_PLACES
