@@ -1,7 +1,9 @@
 """
 Places: where in a message a path reads, with offsets in the bytes as received.
 
-    PID-5.1   OBR[2]-18   PID-3(2).1 (a repetition, if the field has several)   PID-3.4.2
+    PID-5.1   OBR[2]-18   PID-3[2].1 (a repetition, if the field has several)   PID-3.4.2
+
+A part without separators is named as a whole: `OBR-18.1` reads OBR-18 if it has no components.
 
 `locate` and `locate_all` find the texts that the functions of `mappings.language.accessors` return.
 They are for people who look at one message, and are slower.
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 
 from mappings.hl7.charset import UTF_8_WITH_STRAYS
 from mappings.hl7.header import Delimiters
-from mappings.hl7.message import Message
+from mappings.hl7.message import Message, pick
 from mappings.hl7.path import EVERY, Path
 from mappings.language.accessors import finish, passes_filters, whole
 from mappings.language.scope import MessageScope
@@ -189,6 +191,24 @@ def _trimmed(piece: Piece, text: str) -> Piece:
     )
 
 
+def _within(piece: Piece, text: str, marks: Delimiters) -> str:
+    """Return the numbers of a place inside its field, without those that say nothing."""
+    several = bool(marks.repetition) and marks.repetition in text
+    repetition = f"[{piece.repetition}]" if piece.repetition and several else ""
+    if piece.repetition and several:
+        text = pick(text, marks.repetition, piece.repetition)
+    component, subcomponent = piece.component, piece.subcomponent
+    if subcomponent == 1 and not _has(pick(text, marks.component, component), marks.subcomponent):
+        subcomponent = 0
+    if component == 1 and not subcomponent and not _has(text, marks.component):
+        component = 0
+    return repetition + "".join(f".{number}" for number in (component, subcomponent) if number)
+
+
+def _has(text: str, mark: str) -> bool:
+    return bool(mark) and mark in text
+
+
 class PlaceNames:
     """Names the pieces of one message, and finds their offsets in its bytes."""
 
@@ -202,12 +222,9 @@ class PlaceNames:
         name = self.segment_name(piece.position)
         fields = self._message.lines.split(piece.position)
         text = fields[piece.field] if piece.field < len(fields) else ""
-        mark = self._message.delimiters.repetition
-        repetition = f"({piece.repetition})" if piece.repetition and mark and mark in text else ""
-        below = [str(number) for number in (piece.component, piece.subcomponent) if number]
         start = self._start_of_field(piece.position, piece.field)
         return MessagePlace(
-            f"{name}-{piece.field}{repetition}" + "".join(f".{number}" for number in below),
+            f"{name}-{piece.field}{_within(piece, text, self._message.delimiters)}",
             self._offset(piece.position, start + piece.start),
             self._offset(piece.position, start + piece.end),
         )

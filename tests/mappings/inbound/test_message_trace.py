@@ -148,7 +148,7 @@ def test_a_segment_that_becomes_a_key() -> None:
     (event,) = events("", *segments)
     weight, kept = target(event, "meta:Weight"), target(event, "meta:ZAB")
     places = {place.place for source in weight.sources for place in source.places if source.value}
-    assert (weight.value, places) == ("70 kg", {"OBX-5", "OBX-6.1", "OBX-3.2"})
+    assert (weight.value, places) == ("70 kg", {"OBX-5", "OBX-6", "OBX-3.2"})
     assert [place.place for source in kept.sources for place in source.places] == ["ZAB"]
 
 

@@ -218,11 +218,14 @@ def test_places_have_the_numbers_of_segment_and_repetition() -> None:
     scope = split_orders(one, DEFAULTS)[-1]
     names = PlaceNames(one)
     expected = {
-        "PID-3[CX-5=MR].1": ("PID-3(2).1", "M2"),
+        "PID-3[CX-5=MR].1": ("PID-3[2].1", "M2"),
         "OBR-4.2.2": ("OBR[2]-4.2.2", "st"),
         "MSH-3": ("MSH-3", "A"),
         "MSH-1": ("MSH-1", "|"),
         "OBR-3": ("OBR[2]-3", "Ä"),
+        "OBR-3.1": ("OBR[2]-3", "Ä"),
+        "OBR-4.1.1": ("OBR[2]-4.1", "X"),
+        "OBR-3.2": ("OBR[2]-3.2", ""),
     }
     for text, (place, value) in expected.items():
         piece = locate(Path.parse(text), scope)

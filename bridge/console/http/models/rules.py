@@ -16,7 +16,7 @@ class TracedSource(BaseModel):
     """
     A source that was tried, or why it was not.
 
-    `places` are like `OBR[2]-18` or `PID-3(2).1`; `spans` are their offsets in the bytes of the
+    `places` are like `OBR[2]-18` or `PID-3[2].1`; `spans` are their offsets in the bytes of the
     message, -1 if unknown. `raw` is the text as sent.
     """
 
