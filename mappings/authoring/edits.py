@@ -530,10 +530,30 @@ class _Writer:
             return self._wrap(node, head, f"{tail}}}")
         if isinstance(value, list) and before in value:
             at = value.index(before)
+            if node.block and isinstance(node.value, dict):
+                self._itemize(node, value[:at], value[at + 1 :])
+                return True
             head = "".join(f"{written(one)}, " for one in value[:at])
             tail = "".join(f", {written(one)}" for one in value[at + 1 :])
             return self._wrap(node, f"[{head}", f"{tail}]")
         return False
+
+    def _itemize(self, node: YamlNode, before: Sequence[Tree], after: Sequence[Tree]) -> None:
+        """Make the lines of a mapping an item of a list: a dash, and more indentation."""
+        start, end = node.span
+        indent = self._text[self._start_of_line(start) : start]
+        if indent.strip():
+            raise EditRefused("the rule is written in a form that cannot be changed here")
+        head = "".join(f"- {written(one)}{self._line_end}{indent}" for one in before)
+        self._edits.append(TextEdit(start, start, f"{head}- "))
+        line = self._text.find("\n", start, end) + 1
+        while line:
+            if self._text[line : self._end_of_line(line)].strip():
+                self._edits.append(TextEdit(line, line, " " * _INDENT))
+            line = self._text.find("\n", line, end) + 1
+        at = self._end_of_line(end)
+        tail = "".join(f"{self._line_end}{indent}- {written(one)}" for one in after)
+        self._edits.append(TextEdit(at, at, tail))
 
     def _wrap(self, node: YamlNode, head: str, tail: str) -> bool:
         start, end = node.span

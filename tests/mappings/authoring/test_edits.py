@@ -130,6 +130,16 @@ def test_a_modifier_of_a_rule_in_lines() -> None:
     assert rule(text, "tag:Race", SetModifier("as", None)) == "  Race:\n    from: PID-10   # c\n"
 
 
+def test_a_second_source_of_a_rule_in_lines() -> None:
+    """The lines of the rule become an item of a list, with their comments."""
+    text = (
+        "  Race:\n    join:\n      - PID-10.1   # a\n      - PID-10.2\n\n    separator: x   # b\n"
+    )
+    item = "    - join:\n        - PID-10.1   # a\n        - PID-10.2\n\n      separator: x   # b\n"
+    assert rule(text, "tag:Race", AddSource("PID-9")) == f"  Race:\n{item}    - PID-9\n"
+    assert rule(text, "tag:Race", AddSource("PID-9", FIRST)) == f"  Race:\n    - PID-9\n{item}"
+
+
 def test_an_inherited_rule_gets_an_override() -> None:
     """The rule of the included file is written into the own file with the change."""
     text = "include: orders.yaml\n# mine\ntags:\n  Race: PID-10  # c\n"
