@@ -17,6 +17,7 @@ from config.listeners import ListenerSettings
 from config.sections import (
     Alerts,
     Assistance,
+    ConsoleSettings,
     DatabaseSettings,
     DestinationSettings,
     Engine,
@@ -45,6 +46,7 @@ _TABLES: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("schedule", ScheduleSettings),
     ("alerts", Alerts),
     ("retention", Retention),
+    ("console", ConsoleSettings),
     ("tracing", Tracing),
     ("log", Log),
 )

@@ -484,6 +484,14 @@ class Retention(Section):
     every: Seconds = Field(3600.0, gt=0, description="time between two runs")
 
 
+class ConsoleSettings(Section):
+    """The console's background jobs."""
+
+    keep_exports: Seconds = Field(
+        86400.0, gt=0, description="how long the file of an export can be downloaded"
+    )
+
+
 class Tracing(Section):
     """OpenTelemetry traces; need the extra `report-bridge[tracing]`."""
 

@@ -33,6 +33,7 @@ from config.quantities import FolderAddress
 from config.sections import (
     Alerts,
     Assistance,
+    ConsoleSettings,
     DatabaseSettings,
     DestinationSettings,
     Engine,
@@ -119,6 +120,7 @@ class Settings(BaseSettings):
     schedule: ScheduleSettings = ScheduleSettings()
     alerts: Alerts = Alerts()
     retention: Retention = Retention()
+    console: ConsoleSettings = ConsoleSettings()
     tracing: Tracing = Tracing()
     log: Log = Log()
     _of_file: "Settings | None" = PrivateAttr(default=None)

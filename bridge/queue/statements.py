@@ -274,7 +274,9 @@ def _number(name: str) -> ColumnClause[Any]:
 
 MESSAGE = _table("message", MessageRow, ["lane_1", "lane_2", "blocked", "digest"], ["notes"])
 MESSAGE_BODY = table("message_body", _number("message_id"), column("payload"), column("ack"))
-DELIVERY = _table("delivery", DeliveryRow, ["lane", "blocked"], ["orders", "reply"])
+DELIVERY = _table("delivery", DeliveryRow, ["lane", "blocked", "sites_hash"], ["orders", "reply"])
 DELIVERY_BODY = table("delivery_body", _number("delivery_id"), column("payload"), _number("digest"))
 MESSAGE_NUMBER = table("message_number", _number("number"), _number("message_id"))
+MESSAGE_ENTRY = table("message_entry", _number("message_id"), _number("absent"), _number("orders"))
+"""Which tags the orders of a message lack; written by the message index."""
 MESSAGE_EDIT = table("message_edit", _number("message_id"), _number("origin_id"))

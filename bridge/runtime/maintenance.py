@@ -29,6 +29,7 @@ from bridge.runtime.membership import Membership
 from bridge.runtime.schedule import Job, Run, Schedule, ServicePart, now_ms
 from bridge.store.database import Database
 from bridge.store.postgresql.partitions import create_ahead
+from bridge.store.records import background_jobs
 from bridge.workers.offload import Offload
 from config import Settings
 
@@ -82,8 +83,8 @@ def housekeeping(process: Process, membership: Membership) -> list[ServicePart]:
     """
     Return the jobs for a database that several processes share.
 
-    The leader runs the alerts, creates the next partition, and runs retention. Each other process
-    stores the disk space and certificates of its node for the leader.
+    The leader runs the alerts, creates the next partition, and runs retention, also of background
+    jobs. Each other process stores the disk space and certificates of its node for the leader.
     """
     settings, database, schedule = process.settings, process.database, process.schedule
     every, leads = settings.alerts.every, membership.leads
@@ -98,6 +99,9 @@ def housekeeping(process: Process, membership: Membership) -> list[ServicePart]:
         schedule.periodic(Job.ALERTS, _only_if(leads, check), every=every),
         schedule.periodic(Job.PARTITIONS, _only_if(leads, partial(create_ahead, database))),
     ]
+    keep = round(settings.console.keep_exports * 1000)
+    tidy = _only_if(leads, lambda: background_jobs.prune(database, now_ms(), keep))
+    parts.append(schedule.periodic(Job.OLD_JOBS, tidy))
     retention = settings.retention
     if retention.keep or retention.max_size:
         prune = _only_if(leads, partial(_prune, settings))

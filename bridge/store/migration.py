@@ -154,6 +154,7 @@ BRIDGE: Final = (
     KeyedColumn("delivery", "lane"),
     KeyedColumn("delivery_lane", "lane"),
     KeyedColumn("message_number", "number"),
+    KeyedColumn("delivery", "sites_hash"),
     # Two kinds store a time instead of a hash (`bridge.store.records.order_index`).
     KeyedColumn("order_signal", "signal", condition="kind NOT IN ('held-later', 'opened-later')"),
 )

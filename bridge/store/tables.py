@@ -17,6 +17,7 @@ from sqlalchemy import (
     SmallInteger,
     Table,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlmodel import Field, SQLModel
@@ -35,6 +36,11 @@ from bridge.store.columns import (
 metadata = MetaData()
 
 
+def partial_index(name: str, *columns: str, where: str) -> Index:
+    """Return an index of the rows that meet a condition, on both databases."""
+    return Index(name, *columns, postgresql_where=text(where), sqlite_where=text(where))
+
+
 class Record(SQLModel):
     """The base of the bridge's tables. The engine's tables have other metadata."""
 
@@ -48,6 +54,7 @@ class OrderRecord(Record, table=True):
     __table_args__ = (
         UniqueConstraint("site", "accession", "mrn", name="uq_bridge_order_key"),
         Index("ix_bridge_order_patient", "site", "mrn"),
+        partial_index("bridge_order_report", "report_id", where="report_id <> ''"),
     )
 
     id: int | None = key()
@@ -96,7 +103,10 @@ class KnownReportRecord(Record, table=True):
     changed_at: int = moment()
     check_at: int = moment()
 
-    __table_args__ = (Index("ix_report_seen_check", "check_at"),)
+    __table_args__ = (
+        Index("ix_report_seen_check", "check_at"),
+        Index("known_report_report", "report_id"),
+    )
 
 
 class MergedPatient(Record, table=True):
@@ -147,6 +157,7 @@ class ExceptionRecord(Record, table=True):
     """A message, order, delivery or feed that needs attention."""
 
     __tablename__ = "exception"
+    __table_args__ = (partial_index("exception_unseen", "noted_at", where="seen_at IS NULL"),)
 
     kind: str = Field(primary_key=True)
     row_id: int = big_number(primary_key=True)
@@ -231,6 +242,7 @@ class MappingActivation(Record, table=True):
     actor: str
     reason: str
     origin: str
+    evidence: str | None = None
 
 
 class MappingDraftRecord(Record, table=True):
@@ -337,6 +349,9 @@ class AlertRecord(Record, table=True):
     notified_at: int | None = moment_or_none()
     cleared_at: int | None = moment_or_none()
     recurrences: int = 0
+    kind: str = ""
+    name: str = ""
+    action: str = ""
 
 
 class ConsoleGrant(Record, table=True):
@@ -367,6 +382,145 @@ class MessageEdit(Record, table=True):
     reason: str
 
     __table_args__ = (Index("message_edit_origin", "origin_id"),)
+
+
+class DeliveryEdit(Record, table=True):
+    """The origin of a delivery that an operator edited and sent again."""
+
+    __tablename__ = "delivery_edit"
+    __table_args__ = (Index("delivery_edit_origin", "origin_id"),)
+
+    delivery_id: int | None = key()
+    origin_id: int = big_number()
+    at: int = moment()
+    email: str
+    reason: str
+
+
+class BackgroundJobRecord(Record, table=True):
+    """A background job: a bulk action, an export, a search, a shadow run, an examination."""
+
+    __tablename__ = "background_job"
+    __table_args__ = (
+        partial_index(
+            *("background_job_open", "state", "id"),
+            where="state IN ('queued', 'running', 'stopping')",
+        ),
+        Index("background_job_account", "account_id", "id"),
+    )
+
+    id: int | None = key()
+    kind: str
+    title: str
+    selection: str
+    options: str
+    upper_id: int | None = moment_or_none()
+    actor: str
+    account_id: str
+    reason: str
+    state: str
+    expected: int | None = moment_or_none()
+    handled: int = big_number()
+    succeeded: int = big_number()
+    failed: int = big_number()
+    cursor: int = big_number()
+    result: str = ""
+    created_at: int = moment()
+    started_at: int | None = moment_or_none()
+    finished_at: int | None = moment_or_none()
+    owner: str | None = None
+    lease_until: int | None = moment_or_none()
+
+
+class BackgroundJobRow(Record, table=True):
+    """The result of a background job for one row."""
+
+    __tablename__ = "background_job_row"
+
+    job_id: int = big_number(primary_key=True)
+    row_id: int = big_number(primary_key=True)
+    outcome: str
+    detail: str = ""
+
+
+class BackgroundJobPart(Record, table=True):
+    """A part of the file that an export has written."""
+
+    __tablename__ = "background_job_part"
+
+    job_id: int = big_number(primary_key=True)
+    number: int = Field(primary_key=True)
+    content: bytes = binary()
+
+
+class SavedViewRecord(Record, table=True):
+    """Filters, columns and sorting of a list, by name."""
+
+    __tablename__ = "saved_view"
+    __table_args__ = (
+        UniqueConstraint("account_id", "list_name", "name", name="saved_view_name"),
+        partial_index("saved_view_shared", "shared", where="shared = 1"),
+    )
+
+    id: int | None = key()
+    list_name: str
+    name: str
+    account_id: str
+    email: str
+    shared: int = Field(sa_type=SmallInteger)
+    body: str
+    changed_at: int = moment()
+
+
+class ChannelStatisticsRecord(Record, table=True):
+    """What a channel did within a span of time: outcomes, latencies, and its queue."""
+
+    __tablename__ = "channel_statistics"
+    __table_args__ = (Index("channel_statistics_channel", "kind", "name", "span", "at"),)
+
+    span: int = Field(primary_key=True, sa_type=SmallInteger)
+    at: int = big_number(primary_key=True)
+    kind: str = Field(primary_key=True)
+    name: str = Field(primary_key=True)
+    source: str = Field(primary_key=True)
+    counts: str
+    latency: str
+    waiting: int | None = moment_or_none()
+    oldest: int | None = moment_or_none()
+
+
+class ReportEventRecord(Record, table=True):
+    """A change of a report's state, as the report service told it."""
+
+    __tablename__ = "report_event"
+    __table_args__ = (
+        UniqueConstraint("site", "report_id", "at", "event", name="report_event_once"),
+        Index("report_event_report", "report_id", "at"),
+    )
+
+    id: int | None = key()
+    site: str
+    report_id: str
+    at: int = moment()
+    event: str
+    status: str
+    actor: str = ""
+
+
+class MappingExampleRecord(Record, table=True):
+    """A message without patient data, and what a definition makes of it."""
+
+    __tablename__ = "mapping_example"
+    __table_args__ = (Index("mapping_example_name", "name", "id"),)
+
+    id: int | None = key()
+    name: str
+    label: str
+    listener: str
+    payload: bytes = binary()
+    expected: str
+    added_at: int = moment()
+    added_by: str
 
 
 class MessageNumberCursor(Record, table=True):
@@ -448,6 +602,14 @@ NODE_FILES: Final = metadata.tables["node_files"]
 ALERTS: Final = metadata.tables["alert"]
 CONSOLE_GRANTS: Final = metadata.tables["console_grant"]
 MESSAGE_EDITS: Final = metadata.tables["message_edit"]
+DELIVERY_EDITS: Final = metadata.tables["delivery_edit"]
+BACKGROUND_JOBS: Final = metadata.tables["background_job"]
+BACKGROUND_JOB_ROWS: Final = metadata.tables["background_job_row"]
+BACKGROUND_JOB_PARTS: Final = metadata.tables["background_job_part"]
+SAVED_VIEWS: Final = metadata.tables["saved_view"]
+CHANNEL_STATISTICS: Final = metadata.tables["channel_statistics"]
+REPORT_EVENTS: Final = metadata.tables["report_event"]
+MAPPING_EXAMPLES: Final = metadata.tables["mapping_example"]
 MESSAGE_NUMBER_CURSORS: Final = metadata.tables["message_number_cursor"]
 AUDIT_EVENTS: Final = metadata.tables["audit_event"]
 AUDIT_OUTBOX: Final = metadata.tables["audit_outbox"]

@@ -135,6 +135,10 @@ def _copy_sqlite(files: Mapping[str, Path], folder: Path, report: Report) -> Ite
             yield _copy_file(name, source, folder / f"{name}.db", report)
 
 
+_LEFT_OUT: Final = frozenset({"background_job_part"})
+"""Tables whose rows are not copied: the files of exports, which are deleted after a day."""
+
+
 def _connect(file: Path) -> sqlite3.Connection:
     return sqlite3.connect(file, timeout=_LOCK_SECONDS, isolation_level=None)
 
@@ -149,10 +153,18 @@ def _copy_file(name: str, source: sqlite3.Connection, target: Path, report: Repo
 
         source.backup(copy, pages=_PAGES, progress=progress)
         copy.execute("PRAGMA journal_mode = DELETE")
+        _leave_out(copy)
     rows = verify_file(name, target, report)
-    if rows != _counts(source):
+    if rows != {**_counts(source), **dict.fromkeys(_LEFT_OUT & rows.keys(), 0)}:
         raise BackupFailed(f"the copy of database {name} has other rows")
     return DatabaseCopy(name, "sqlite", _revisions_of_file(source), rows)
+
+
+def _leave_out(copy: sqlite3.Connection) -> None:
+    """Delete rows that a backup does not contain, and overwrite their bytes."""
+    copy.execute("PRAGMA secure_delete = ON")
+    for table in sorted(_LEFT_OUT & _counts(copy).keys()):
+        copy.execute(f"DELETE FROM {table}")  # noqa: S608  # our own names
 
 
 def verify_file(name: str, file: Path, report: Report) -> dict[str, int]:
@@ -227,7 +239,7 @@ def _copy_postgresql(name: str, url: str, folder: Path, report: Report) -> Datab
                 columns[table] = _names(server, _COLUMNS, (table,))
                 digests[table] = _write_table(server, table, columns[table], folder / table)
                 counted = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table))
-                rows[table] = _one(server.execute(counted))
+                rows[table] = 0 if table in _LEFT_OUT else _one(server.execute(counted))
             sequences = {
                 name: list(
                     server.execute(
@@ -265,8 +277,10 @@ def _write_table(
 ) -> tuple[str, int]:
     """Write the rows of a table; return the digest of the file, and its number of rows."""
     digest, lines = hashlib.sha256(), 0
-    query = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(
-        sql.SQL(", ").join(map(sql.Identifier, columns)), sql.Identifier(table)
+    query = sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT").format(
+        sql.SQL(", ").join(map(sql.Identifier, columns)),
+        sql.Identifier(table),
+        sql.SQL("false" if table in _LEFT_OUT else "true"),
     )
     descriptor = open_private(file, _WRITE_FLAGS)
     with open(descriptor, "wb") as out, server.cursor().copy(query) as copy:  # noqa: PTH123  # a descriptor

@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import tarfile
+import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ from bridge.admin.progress import NOT_SHOWN, Report
 from bridge.audit.events import operator
 from bridge.store.database import Database
 from bridge.store.databases import bridge_database, migrate_bridge, open_bridge_database
-from bridge.store.records import mapping_versions
+from bridge.store.records import background_jobs, mapping_versions
 from bridge.store.records.mapping_versions import ActivationOrigin
 from config import Settings, SettingsError, load
 from config.private_files import make_folder, open_private, replace_all, sync_folder
@@ -300,7 +301,7 @@ def change_settings(home: Path, changes: Changes, *, rewrite: bool) -> None:
 
 
 def disconnect(home: Path) -> None:
-    """Disconnect the listeners and destinations that the console saved."""
+    """Disconnect what the console saved, and stop background jobs, which would go on."""
     settings = load(home)
     database = open_bridge_database(settings)
     try:
@@ -312,6 +313,7 @@ def disconnect(home: Path) -> None:
 
 def _disconnect(database: Database) -> None:
     with database.write() as connection:
+        background_jobs.stop_open(connection, time.time_ns() // 1_000_000)
         active = mapping_versions.active_versions(connection)
         for name, activation in active.items():
             owner = active_settings.connection_of_record(name)

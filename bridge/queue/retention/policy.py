@@ -23,11 +23,18 @@ from bridge.queue.retention.rows import (
     id_at,
     newest_id,
 )
-from bridge.queue.statements import MESSAGE, MESSAGE_BODY, MESSAGE_EDIT, MESSAGE_NUMBER
+from bridge.queue.statements import (
+    MESSAGE,
+    MESSAGE_BODY,
+    MESSAGE_EDIT,
+    MESSAGE_ENTRY,
+    MESSAGE_NUMBER,
+)
 from bridge.store.database import Database
 from bridge.store.postgresql.partitions import Partition
 from bridge.store.records import exceptions
 from bridge.store.records.exceptions import ExceptionSubject
+from bridge.store.tables import DELIVERY_EDITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +110,8 @@ def _row_by_row(
         else:
             attempts.forget(connection, ids)
             exceptions.forget(connection, ExceptionSubject.DELIVERY, ids)
+            edits = DELIVERY_EDITS.c.delivery_id.in_(ids)
+            connection.execute(delete(DELIVERY_EDITS).where(edits))
         connection.execute(delete(bodies).where(bodies.c[queue_table.key].in_(ids)))
         connection.execute(delete(rows).where(rows.c.id.in_(ids)))
 
@@ -111,7 +120,7 @@ def _row_by_row(
 
 def _delete_related(connection: Connection, ids: Sequence[int]) -> None:
     exceptions.forget(connection, ExceptionSubject.MESSAGE, ids)
-    for table in (MESSAGE_NUMBER, MESSAGE_EDIT):
+    for table in (MESSAGE_NUMBER, MESSAGE_ENTRY, MESSAGE_EDIT):
         connection.execute(delete(table).where(table.c.message_id.in_(ids)))
 
 

@@ -1,5 +1,5 @@
 """
-Partitions of messages, payloads and numbers on PostgreSQL, by ranges of ids.
+Partitions of messages, payloads, numbers and entries on PostgreSQL, by ranges of ids.
 
 Creates partitions ahead and drops them. Retention decides which ones to drop. Each range of ids has
 one partition in each table. Ids outside of these ranges are in the default partitions.
@@ -21,7 +21,12 @@ SIZE: Final = 1_000_000
 LOCK_TIMEOUT_MS: Final = 200
 """Milliseconds that others may wait while a partition is created or detached."""
 
-TABLES: Final = {"message": "id", "message_body": "message_id", "message_number": "message_id"}
+TABLES: Final = {
+    "message": "id",
+    "message_body": "message_id",
+    "message_number": "message_id",
+    "message_entry": "message_id",
+}
 """The id column of each partitioned table."""
 _DEFAULT: Final = "rest"
 _STORAGE: Final = {
@@ -33,6 +38,9 @@ _BOUNDS: Final = text("""
     JOIN pg_class AS c ON c.oid = i.inhrelid WHERE i.inhparent = 'message'::regclass
 """)
 _RANGE: Final = re.compile(r"FROM \('?(\d+|MINVALUE)'?\) TO \('?(\d+)'?\)")
+_KNOWN: Final = text(
+    "SELECT name FROM unnest(CAST(:names AS text[])) AS name WHERE to_regclass(name) IS NOT NULL"
+)
 _LAST_ID: Final = text("SELECT coalesce(pg_sequence_last_value('message_ids'), 0)")
 
 
@@ -146,8 +154,13 @@ def _create_next(database: Database, connection: Connection, size: int) -> int:
 
 
 def create(connection: Connection, low: int, high: int) -> None:
-    """Create the partitions of a range of ids. The caller holds the locks."""
-    for table in TABLES:
+    """
+    Create the partitions of a range of ids. The caller holds the locks.
+
+    A backup of an earlier release is restored into its schema, which may lack a table.
+    """
+    known = set(connection.execute(_KNOWN, {"names": list(TABLES)}).scalars())
+    for table in (name for name in TABLES if name in known):
         name = f"{table}_from_{low}"
         new = f"CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS) {_STORAGE.get(table, '')}"
         attach = f"ATTACH PARTITION {name} FOR VALUES FROM ({low}) TO ({high})"

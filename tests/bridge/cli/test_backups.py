@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from typer.testing import CliRunner, Result
 
 from bridge.active_settings import current, make_connection_record
@@ -283,6 +284,25 @@ def test_a_test_copy_acts_for_nobody(file: Path, tmp_path: Path) -> None:
     assert str(ris.bind).startswith("127.0.0.1:")
     assert str(ris.bind) != f"127.0.0.1:{settings.http.bind.port}"
     assert (again / "bridge.toml.original").read_text() == SETTINGS
+
+
+def test_background_jobs_do_not_go_on_in_a_test_copy(home: Path, tmp_path: Path) -> None:
+    """A running job is stopped there, and no backup contains the file of an export."""
+    with bridge_database(home) as database, database.write() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO background_job (id, kind, title, selection, options, actor,"
+                " account_id, reason, state, created_at)"
+                " VALUES (1, 'export', '', '{}', '{}', '', '', '', 'running', 1)"
+            )
+        )
+        connection.execute(text("INSERT INTO background_job_part VALUES (1, 0, 'of-the-file')"))
+    ok("backup", tmp_path / "a.backup", "--home", home)
+    assert not any(b"of-the-file" in data for data in members(tmp_path / "a.backup").values())
+    ok("restore", tmp_path / "a.backup", tmp_path / "again", "--as-test-copy")
+    with bridge_database(tmp_path / "again") as database, database.read() as connection:
+        assert connection.execute(text("SELECT state FROM background_job")).scalar() == "stopped"
+        assert connection.execute(text("SELECT * FROM background_job_part")).all() == []
 
 
 def test_the_copies_of_both_databases_are_of_one_moment(

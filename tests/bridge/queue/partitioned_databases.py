@@ -42,7 +42,8 @@ def names(database: Database) -> list[str]:
 
 def ids_in(database: Database, table: str) -> list[int]:
     """Return the messages that have a row in a table, each once."""
-    beside = table.startswith(("message_body", "message_number", "message_identity"))
+    others = ("message_body", "message_number", "message_entry", "message_identity")
+    beside = table.startswith(others)
     key = "message_id" if beside else "id"
     with database.read() as connection:
         found = text(f"SELECT DISTINCT {key} FROM {table} ORDER BY 1")  # noqa: S608  # our own names

@@ -39,6 +39,7 @@ SIZE = 40
 SECOND = f"from_{FIRST}"
 """The tested partition. The one before it never had a message, and is removed."""
 _NUMBERS = text("INSERT INTO message_number SELECT id * 3, id FROM message WHERE id >= :first")
+_ENTRIES = text("INSERT INTO message_entry SELECT id, 0, 1 FROM message WHERE id >= :first")
 
 
 @pytest.fixture
@@ -55,6 +56,7 @@ def full(store: Database, intake: Intake) -> Database:
         intake.enqueue(refused(received_at=OLD))
     with store.write() as connection:
         connection.execute(_NUMBERS, {"first": FIRST})
+        connection.execute(_ENTRIES, {"first": FIRST})
     return store
 
 
@@ -85,7 +87,7 @@ def test_a_whole_partition(full: Database, intake: Intake) -> None:
     assert pruned.messages == SIZE - 2
     assert archived == list(range(FIRST, FIRST + SIZE - 2))
     assert names(full) == [f"from_{last}"]
-    assert [ids_in(full, table) for table in TABLES] == [[last], [last], []]
+    assert [ids_in(full, table) for table in TABLES] == [[last], [last], [], []]
     assert ids_in(full, "message_identity") == [last]
     left = [(exception.kind, exception.row_id) for exception in exceptions.list_unseen(full, 10)]
     assert left == [(ExceptionSubject.MESSAGE, last), (ExceptionSubject.ORDER, FIRST)]
@@ -98,6 +100,7 @@ def test_unfinished_messages_stay(full: Database, intake: Intake) -> None:
     parked, lately = (receipt.message_id for receipt in kept)
     with full.write() as connection:
         connection.execute(text("INSERT INTO message_number VALUES (7, :id)"), {"id": parked})
+        connection.execute(text("INSERT INTO message_entry VALUES (:id, 1, 1)"), {"id": parked})
         exceptions.add(connection, ExceptionSubject.MESSAGE, [(parked, "code")], NOW)
     inbox = Inbox(full, "node")
     inbox.claim(OLD, 10)
@@ -107,7 +110,7 @@ def test_unfinished_messages_stay(full: Database, intake: Intake) -> None:
     assert prune(full, NOW - 5000).messages == SIZE - 2
     assert names(full) == [f"from_{last}"]
     assert ids_in(full, "message_rest") == ids_in(full, "message_body_rest") == [parked, lately]
-    assert ids_in(full, "message_number") == [parked]
+    assert ids_in(full, "message_number") == ids_in(full, "message_entry") == [parked]
     assert [exception.row_id for exception in exceptions.list_unseen(full, 10)] == [parked]
     assert queries.message(full, parked).payload == waits.payload
     (again,) = intake.enqueue(waits)
