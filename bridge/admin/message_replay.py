@@ -41,10 +41,12 @@ from bridge.store.database import Database
 from bridge.workers.host import WorkerError
 from bridge.workers.offload import LARGE, Offload
 from config import Settings
+from config.listeners import ListenerSettings
 from mappings.compiler import compile_sources
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import InboundMapping, Subjects
+from mappings.inbound.order_mapping import AbsentTags
 from mappings.language.diagnostics import MappingError
 from mappings.language.scope import ListenerDefaults
 from mllp.framing import Frame
@@ -223,14 +225,11 @@ class MessageSubjects:
 
     def __call__(self, origin: MessageOrigin) -> Subjects:
         """Return the subjects of a message; none if its listener was removed."""
-        known = self._active_settings().listener
-        listener = next((entry for entry in known if entry.name == origin.listener), None)
+        listener = self._listener(origin)
         if listener is None:
             return Subjects()
         of_listener = Subjects(frozenset({listener.site}) - {""})
         mapping = self.definition(origin.mapping, origin.version)
-        received = datetime.fromtimestamp(origin.received_at / 1000, UTC)
-        defaults = ListenerDefaults(listener.site, listener.time_zone, received)
         # A message that no definition takes is refused; its numbers are those that any would read.
         names = [] if mapping else listener.mappings
         mappings = [mapping, *(self.definition(name, "") for name in names)]
@@ -238,16 +237,40 @@ class MessageSubjects:
         for definition in mappings:
             if definition is not None:
                 with suppress(MessageRefusal, WorkerError):
-                    read = self._read(definition, origin.payload, listener.charset, defaults)
+                    read = self._read(definition, origin, listener)
                     found = Subjects(*(known | new for known, new in zip(found, read, strict=True)))
         return found if found.sites else found._replace(sites=of_listener.sites)
 
+    def absent_tags(self, origin: MessageOrigin) -> AbsentTags:
+        """Return the tags that the orders of a message lack, by the definition that read it."""
+        listener = self._listener(origin)
+        mapping = self.definition(origin.mapping, origin.version)
+        if listener is None or mapping is None:
+            return AbsentTags()
+        with suppress(MessageRefusal, WorkerError):
+            defaults = _defaults_of(listener, origin)
+            if self._offload is None or len(origin.payload) < LARGE:
+                message = Message.parse(origin.payload, fallback=listener.charset)
+                return mapping.absent_tags(message, defaults)
+            return definition_offload.absent_tags(
+                self._offload, mapping, origin.payload, listener.charset, defaults
+            )
+        return AbsentTags()
+
+    def _listener(self, origin: MessageOrigin) -> ListenerSettings | None:
+        known = self._active_settings().listener
+        return next((entry for entry in known if entry.name == origin.listener), None)
+
     def _read(
-        self, mapping: InboundMapping, payload: bytes, charset: str, defaults: ListenerDefaults
+        self, mapping: InboundMapping, origin: MessageOrigin, listener: ListenerSettings
     ) -> Subjects:
-        if self._offload is None or len(payload) < LARGE:
-            return mapping.subjects(Message.parse(payload, fallback=charset), defaults)
-        return definition_offload.subjects(self._offload, mapping, payload, charset, defaults)
+        defaults = _defaults_of(listener, origin)
+        if self._offload is None or len(origin.payload) < LARGE:
+            message = Message.parse(origin.payload, fallback=listener.charset)
+            return mapping.subjects(message, defaults)
+        return definition_offload.subjects(
+            self._offload, mapping, origin.payload, listener.charset, defaults
+        )
 
     def definition(self, name: str, version: str) -> InboundMapping | None:
         """Return the version that read a message, or the active version if it is not kept."""
@@ -267,6 +290,11 @@ class MessageSubjects:
                 return None
             self._active[key] = compiled if isinstance(compiled, InboundMapping) else None
         return self._active[key]
+
+
+def _defaults_of(listener: ListenerSettings, origin: MessageOrigin) -> ListenerDefaults:
+    received = datetime.fromtimestamp(origin.received_at / 1000, UTC)
+    return ListenerDefaults(listener.site, listener.time_zone, received)
 
 
 FRESH_SECONDS = 2.0
@@ -348,10 +376,21 @@ class StoredMessageReplay:
         if verdict.definition is not None and not verdict.refusals:
             definition = verdict.definition
             lanes = verdict.lanes_for(detail.row.flags)
-            return operations.Routing(definition.name, definition.version, lanes)
+            entry = self._absent_tags(definition, detail)
+            return operations.Routing(definition.name, definition.version, lanes, entry)
         if refused:
             raise _refused(verdict)
         return None
+
+    def _absent_tags(self, definition: Any, detail: MessageDetail) -> tuple[int, int] | None:
+        """Return bits and orders of `message_entry`, so that lists know a repaired message."""
+        policy = self._policies[detail.row.listener]
+        if not isinstance(definition, InboundMapping):
+            return None
+        received = datetime.fromtimestamp(detail.row.received_at / 1000, UTC)
+        defaults = ListenerDefaults(policy.site, policy.time_zone, received)
+        message = Message.parse(detail.payload, fallback=policy.charset)
+        return definition.absent_tags(message, defaults)
 
     def _evaluate(self, listener: str, payload: bytes) -> tuple[ListenerPolicy, Verdict]:
         policy = self._policies.get(listener)

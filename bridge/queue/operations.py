@@ -14,7 +14,15 @@ from sqlalchemy import Connection, Row, TableClause, Update, func, or_, select, 
 from bridge.queue.errors import NoSuchRow, StateChanged
 from bridge.queue.lanes import Lanes
 from bridge.queue.log_tables import pull_new
-from bridge.queue.statements import DELIVERY, INBOX, MESSAGE, OUTBOX, LaneStatements
+from bridge.queue.statements import (
+    DELIVERY,
+    INBOX,
+    MESSAGE,
+    OUTBOX,
+    SET_ENTRY,
+    LaneStatements,
+    entry_row,
+)
 from bridge.queue.states import QueueEvent, QueueState, next_state
 from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
@@ -32,11 +40,16 @@ _NOTIFY_ALL = text(
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """The new mapping and lanes of a replayed message."""
+    """
+    The new mapping and lanes of a replayed message.
+
+    `entry`: the bits of the tags that its orders lack now, and the number of orders; None: unknown.
+    """
 
     mapping: str
     mapping_version: str
     lanes: tuple[int, ...]
+    entry: tuple[int, int] | None = None
 
 
 def replay_message(
@@ -63,6 +76,8 @@ def replay_message(
         )
         if routing is not None:
             connection.execute(_route(message_id, routing))
+            if routing.entry is not None:
+                connection.execute(SET_ENTRY, entry_row(message_id, routing.entry))
         lanes = _lanes_of(row, INBOX) if routing is None else routing.lanes
         queue.enter(connection, message_id, lanes)
         _notify(database, connection)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnClause, TableClause, column, table
+from sqlalchemy.dialects.postgresql import insert
 
 from bridge.queue.listing_rows import DeliveryRow, MessageRow
 from bridge.store.statements import (
@@ -278,5 +279,18 @@ DELIVERY = _table("delivery", DeliveryRow, ["lane", "blocked", "sites_hash"], ["
 DELIVERY_BODY = table("delivery_body", _number("delivery_id"), column("payload"), _number("digest"))
 MESSAGE_NUMBER = table("message_number", _number("number"), _number("message_id"))
 MESSAGE_ENTRY = table("message_entry", _number("message_id"), _number("absent"), _number("orders"))
-"""Which tags the orders of a message lack; written by the message index."""
+"""Which tags the orders of a message lack; written by the message index, and by a replay."""
+_ENTRY = insert(MESSAGE_ENTRY)
+SET_ENTRY = _ENTRY.on_conflict_do_update(
+    index_elements=[MESSAGE_ENTRY.c.message_id],
+    set_={name: _ENTRY.excluded[name] for name in ("absent", "orders")},
+)
+
+
+def entry_row(message_id: int, entry: tuple[int, int]) -> dict[str, int]:
+    """Return the parameters of `SET_ENTRY`: the bits of absent tags, and the number of orders."""
+    absent, orders = entry
+    return {"message_id": message_id, "absent": absent, "orders": orders}
+
+
 MESSAGE_EDIT = table("message_edit", _number("message_id"), _number("origin_id"))

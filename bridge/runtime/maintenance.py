@@ -12,11 +12,11 @@ from functools import partial
 import structlog
 
 from bridge.admin.audit_events import AuditRelay
+from bridge.admin.message_replay import MessageSubjects
 from bridge.admin.retention import prune_home
 from bridge.admin.search.message_index import (
     ArrivalSample,
     MessageIndexer,
-    SubjectReader,
     arrival_rate,
     batch_size,
     pause_seconds,
@@ -60,9 +60,11 @@ class NumberIndex:
     (`bridge.admin.search.message_index`).
     """
 
-    def __init__(self, database: Database, subjects_of: SubjectReader, offload: Offload) -> None:
+    def __init__(self, database: Database, subjects_of: MessageSubjects, offload: Offload) -> None:
         """Read the numbers of large messages by `offload`."""
-        self._indexer = MessageIndexer(database, subjects_of, now_ms, offload)
+        self._indexer = MessageIndexer(
+            database, subjects_of, now_ms, offload, subjects_of.absent_tags
+        )
         self._last_sample: ArrivalSample | None = None
         self._rate = 0.0  # messages a second
 

@@ -30,7 +30,7 @@ from mappings.hl7.refusals import (
     UnsupportedVersion,
 )
 from mappings.inbound.events import OrderEvent
-from mappings.inbound.order_mapping import OrderRules, PatientNames
+from mappings.inbound.order_mapping import AbsentTags, OrderRules, PatientNames
 from mappings.inbound.patient_mapping import PatientRules
 from mappings.language.conditions import compile_wildcards
 from mappings.language.diagnostics import (
@@ -319,6 +319,15 @@ class InboundMapping:
             if isinstance(self.plan, OrderRules):
                 orders.update(self.plan.order_numbers(scopes))
         return Subjects(*(frozenset(values - {""}) for values in (sites, patients, orders)))
+
+    def absent_tags(self, message: Message, defaults: ListenerDefaults) -> AbsentTags:
+        """Return which tags the orders of a message lack; nothing of a message without orders."""
+        if not isinstance(self.plan, OrderRules):
+            return AbsentTags()
+        try:
+            return self.plan.absent_tags(self._scopes(message, defaults))
+        except (MessageRefusal, RuleFailed):
+            return AbsentTags()
 
     def order_reply(self, control: str, *, accepted: bool) -> str:
         """Return ORC-1 of the reply to an order control code; '' for a mapping without orders."""

@@ -23,7 +23,7 @@ from mappings.hl7.refusals import MessageRefusal, MissingField, TableValueNotFou
 from mappings.inbound.events import CHILD_OF, LinkSignal, OrderAction, OrderEvent
 from mappings.language.accessors import SEGMENTS
 from mappings.language.conditions import Condition, compile_condition
-from mappings.language.diagnostics import Diagnostics, YamlNode
+from mappings.language.diagnostics import Diagnostics, RuleFailed, YamlNode
 from mappings.language.rules import (
     TAGS,
     CompilationContext,
@@ -511,6 +511,13 @@ class PatientNames(StrEnum):
     UPDATE = "update"  # the name of the order replaces the known name
 
 
+class AbsentTags(NamedTuple):
+    """The tags that orders of a message lack: bit k is set for `TAGS[k]`; and how many orders."""
+
+    bits: int = 0
+    orders: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class OrderRules:
     """A compiled orders definition."""
@@ -572,6 +579,32 @@ class OrderRules:
             self._event(scope, signals[id(scope)]) if id(scope) in signals else self._ignored(scope)
             for scope in scopes
         ]
+
+    def absent_tags(self, scopes: Sequence[MessageScope]) -> "AbsentTags":
+        """
+        Return which tags the orders of a message lack. Only the rules of tags are evaluated.
+
+        A tag whose rule calls a hook counts as present, and one that cannot be read as absent.
+        """
+        bits, orders = 0, 0
+        for scope in scopes:
+            if self._wanted(scope):
+                orders += 1
+                for number, tag in enumerate(TAGS):
+                    if not bits >> number & 1 and self._lacks(tag, scope):
+                        bits |= 1 << number
+        return AbsentTags(bits, orders)
+
+    def _lacks(self, tag: str, scope: MessageScope) -> bool:
+        rule = self.tags.get(tag)
+        if tag == "SiteID" and scope.defaults.site:
+            return False
+        if rule is None or rule.calls_hook:
+            return rule is None
+        try:
+            return rule.value(scope) in ("", NULL)
+        except (MessageRefusal, RuleFailed):
+            return True
 
     def site(self, scope: MessageScope) -> str:
         """Return the SiteID of a group: the value of the mapping, else that of the listener."""

@@ -55,6 +55,8 @@ class CompilationContext:
     """The paths of the compiled rules, in order."""
     refusing: bool = False
     """Whether a rule that was compiled since the last reset may refuse a message."""
+    hooks: int = 0
+    """How often rules name a hook."""
 
     def table(self, node: YamlNode) -> CodeTable | None:
         """Look up a code table by name. Reports an issue and returns None if there is none."""
@@ -68,6 +70,7 @@ class CompilationContext:
 
     def hook(self, node: YamlNode) -> MappingHook | None:
         """Look up a hook. Reports an issue and returns None if there is none."""
+        self.hooks += 1
         return find_hook(node, self.sources, self.diagnostics, self.files)
 
 
@@ -549,6 +552,7 @@ class TagRule:
     """Whether only the listener's settings can supply the value."""
     cached: bool = True
     """Whether `fill` calls `value` instead of `rule`: to use its cache, or to ignore a null."""
+    calls_hook: bool = False
 
     def value(self, scope: MessageScope) -> str:
         """Return the value, computed once; "" for a null of a tag that is never deleted."""
@@ -586,7 +590,7 @@ def compile_tags(
 
 
 def compile_tag(tag: str, node: YamlNode, context: CompilationContext) -> TagRule:
-    before = len(context.paths)
+    before, hooks = len(context.paths), context.hooks
     context.refusing = False
     rule = compile_rule(node, context)
     required_node = node.get("required")
@@ -594,7 +598,16 @@ def compile_tag(tag: str, node: YamlNode, context: CompilationContext) -> TagRul
     places = tuple(without_filters(path) for path in context.paths[before:]) or ("MSH-4",)
     refusing = required or context.refusing
     cached = refusing or tag in NEVER_DELETED
-    return TagRule(tag, rule, required, refusing, places, is_from_listener_only(node), cached)
+    return TagRule(
+        tag,
+        rule,
+        required,
+        refusing,
+        places,
+        is_from_listener_only(node),
+        cached,
+        context.hooks > hooks,
+    )
 
 
 def fill(rules: dict[str, TagRule], scope: MessageScope) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """
-The message index: finds messages by control id, patient id, order number and site.
+The message index: finds messages by control id, patient id and name, order number, sender, site,
+and by the tags that their orders lack.
 
 A background job indexes each message once, shortly after it arrived. Indexing a message twice does
 no harm, so several nodes may do it. While many messages arrive, the job takes a small share of the
@@ -11,13 +12,16 @@ key, because they also run in worker processes, which read large messages.
 A message belongs to the sites that its definition reads from it. If the definition reads none, it
 belongs to the site of its listener. A delivery belongs to the sites of its orders. A user sees
 nothing of other sites.
+
+A name is indexed by its words, without marks and letter case. Only whole words are found.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
 from typing import Any, Final
+from unicodedata import combining, normalize
 
 from sqlalchemy import Row, Select, func, select
 from sqlalchemy.dialects.postgresql import insert
@@ -25,7 +29,13 @@ from sqlalchemy.dialects.postgresql import insert
 from bridge.index_key import keyed64, signed64
 from bridge.queue import payload_blobs
 from bridge.queue.listing_rows import MessageDetail
-from bridge.queue.statements import MESSAGE, MESSAGE_BODY, MESSAGE_NUMBER
+from bridge.queue.statements import (
+    MESSAGE,
+    MESSAGE_BODY,
+    MESSAGE_NUMBER,
+    SET_ENTRY,
+    entry_row,
+)
 from bridge.store.database import Database
 from bridge.store.tables import MESSAGE_NUMBER_CURSORS
 from bridge.workers.host import WorkerError
@@ -34,6 +44,7 @@ from mappings.hl7.message import Message, Segment
 from mappings.hl7.path import EVERY, Path
 from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import Subjects
+from mappings.inbound.order_mapping import AbsentTags
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +66,18 @@ Returns no site if the message belongs to none. May query the database.
 """
 
 
+AbsenceReader = Callable[[MessageOrigin], AbsentTags]
+"""Reads the tags that the orders of a message lack."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What the index stores of one message."""
+
+    hashes: set[int]
+    absent: AbsentTags | None
+
+
 def origin_of(detail: MessageDetail) -> MessageOrigin:
     row = detail.row
     return MessageOrigin(
@@ -74,6 +97,10 @@ class NumberKind(StrEnum):
     CONTROL = "control"
     PATIENT = "patient"
     ORDER = "order"
+    NAME = "name"
+    """A word of a patient's name, as `name_words` returns it."""
+    SENDER = "sender"
+    """`LISTENER|MSH-3.1|MSH-4.1`."""
 
 
 _PLACES = {
@@ -85,6 +112,7 @@ _PLACES = {
             *("ORC[*]-2.1", "ORC[*]-3.1", "ORC[*]-4.1", "OBR[*]-2.1", "OBR[*]-3.1", "OBR[*]-18"),
             *("OBR[*]-19", "OBR[*]-20.1", "IPC[*]-1.1", "ZDS[*]-1.1"),
         ),
+        NumberKind.NAME: ("PID-5.1", "PID-5.2", "MRG-7.1", "MRG-7.2"),
     }.items()
 }
 """The fields of the HL7 standard that contain each kind of number."""
@@ -98,20 +126,32 @@ _NO_NUMBER = frozenset({"", '""'})
 
 @dataclass(frozen=True, slots=True)
 class MessageNumbers:
-    control: frozenset[str]
-    patient: frozenset[str]
-    order: frozenset[str]
+    control: frozenset[str] = frozenset()
+    patient: frozenset[str] = frozenset()
+    order: frozenset[str] = frozenset()
+    name: frozenset[str] = frozenset()
+    sender: frozenset[str] = frozenset()
 
     def with_subjects(self, subjects: Subjects) -> "MessageNumbers":
         """Add the numbers that the message's definition reads, from any field."""
         patients, orders = self.patient | subjects.patients, self.order | subjects.orders
-        return MessageNumbers(self.control, patients, orders)
+        return replace(self, patient=patients, order=orders)
 
     def hashes(self) -> Iterator[int]:
-        values_by_kind = (self.control, self.patient, self.order)
-        for kind, values in zip(NumberKind, values_by_kind, strict=True):
-            for value in values:
+        for kind in NumberKind:
+            for value in getattr(self, kind.value):
                 yield number_hash(kind, value)
+
+
+_SHORTEST_WORD = 2
+_MAX_WORDS = 20
+
+
+def name_words(text: str) -> list[str]:
+    """Return the words of a name in lower case and without marks: `Müller-Löhr` has two."""
+    plain = "".join(sign for sign in normalize("NFKD", text) if not combining(sign)).casefold()
+    words = "".join(sign if sign.isalnum() else " " for sign in plain).split()
+    return [word for word in dict.fromkeys(words) if len(word) >= _SHORTEST_WORD][:_MAX_WORDS]
 
 
 def number_hash(kind: NumberKind, value: str) -> int:
@@ -157,23 +197,31 @@ def visible_sites_hashes(visible_sites: Collection[str]) -> list[int]:
     ]
 
 
-def read_numbers(payload: bytes, charset: str = "utf-8") -> MessageNumbers:
-    """Read the numbers in a message; none if it cannot be parsed."""
+def read_numbers(payload: bytes, charset: str = "utf-8", listener: str = "") -> MessageNumbers:
+    """Read the numbers and names in a message; none if it cannot be parsed."""
     try:
         message = Message.parse(payload, fallback=charset)
     except MessageRefusal:
-        return MessageNumbers(frozenset(), frozenset(), frozenset())
-    found: dict[NumberKind, set[str]] = {kind: set() for kind in NumberKind}
+        return MessageNumbers()
+    found: dict[NumberKind, set[str]] = {kind: set() for kind in _PLACES}
     seen: set[str] = set()
     for index, name in enumerate(message.names):
         if name in _PLACES_OF_SEGMENT:
             _add_numbers(found, message.segment(index), first=name not in seen)
             seen.add(name)
-    return MessageNumbers(*(frozenset(found[kind] - _NO_NUMBER) for kind in NumberKind))
+    numbers = {kind.value: frozenset(values - _NO_NUMBER) for kind, values in found.items()}
+    words = {word for name in numbers.pop(NumberKind.NAME) for word in name_words(name)}
+    sender = sender_of(listener, *(message.value(place) for place in ("MSH-3.1", "MSH-4.1")))
+    return MessageNumbers(**numbers, name=frozenset(words), sender=frozenset({sender}))
 
 
-def read_number_hashes(payload: bytes) -> list[int]:
-    return list(read_numbers(payload).hashes())
+def sender_of(listener: str, application: str, facility: str) -> str:
+    """Return the value by which messages of a sender are indexed."""
+    return f"{listener}|{application.strip()}|{facility.strip()}"
+
+
+def read_number_hashes(payload: bytes, listener: str = "") -> list[int]:
+    return list(read_numbers(payload, listener=listener).hashes())
 
 
 def _add_numbers(found: Mapping[NumberKind, set[str]], segment: Segment, *, first: bool) -> None:
@@ -246,9 +294,15 @@ class MessageIndexer:
         subjects_of: SubjectReader,
         clock: Callable[[], int],
         offload: Offload | None = None,
+        absent_of: AbsenceReader | None = None,
     ) -> None:
-        """`clock` is in ms; `offload` reads large messages in a worker process."""
+        """
+        `clock` is in ms; `offload` reads large messages in a worker process.
+
+        `absent_of` reads the tags that orders lack; None: no entries are written.
+        """
         self._offload = offload
+        self._absent_of = absent_of
         self._database = database
         self._subjects_of = subjects_of
         self._clock = clock
@@ -280,19 +334,20 @@ class MessageIndexer:
                 self._position = connection.scalar(INDEXED_TO) or 0
         return self._position
 
-    def _read(self, statement: Select[Any]) -> dict[int, set[int]]:
-        """Return the keyed hashes of messages by id. Few payloads are in memory at a time."""
+    def _read(self, statement: Select[Any]) -> dict[int, _Entry]:
+        """Return the entries of messages by id. Few payloads are in memory at a time."""
         with self._database.read() as connection:
             rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(statement)
-            found, large = {}, []
+            found: dict[int, _Entry] = {}
+            large = []
             for row in rows:
                 if row.payload:
-                    found[row.id] = self._keyed_hashes(row, bytes(row.payload))
+                    found[row.id] = self._entry(row, bytes(row.payload))
                 else:
                     large.append(row)
             for row in large:
                 payload = payload_blobs.content(connection, row.id, b"")
-                found[row.id] = self._keyed_hashes(row, payload)
+                found[row.id] = self._entry(row, payload)
             return found
 
     def _progress(self, ids: Sequence[int], now: int) -> tuple[int, dict[int, int]]:
@@ -309,22 +364,29 @@ class MessageIndexer:
         ]
         return last, dict(recent[-_MAX_MISSING:])
 
-    def _write(self, found: Mapping[int, set[int]], cursor: int) -> None:
+    def _write(self, found: Mapping[int, _Entry], cursor: int) -> None:
         """
-        Store hashes and move the cursor in one transaction.
+        Store the entries and move the cursor in one transaction.
 
         A crash may lose the transaction, because it is not synced. Then the messages are indexed
         again.
         """
         rows = sorted(  # all nodes write in the same order, which prevents deadlocks
-            (number, message_id) for message_id, hashes in found.items() for number in hashes
+            (number, message_id) for message_id, entry in found.items() for number in entry.hashes
         )
+        absent = [
+            entry_row(message_id, entry.absent)
+            for message_id, entry in sorted(found.items())
+            if entry.absent is not None
+        ]
         with self._database.write_without_sync() as connection:
             if rows:
                 connection.execute(
                     insert(MESSAGE_NUMBER).on_conflict_do_nothing(),
                     [{"number": number, "message_id": message_id} for number, message_id in rows],
                 )
+            if absent:
+                connection.execute(SET_ENTRY, absent)
             connection.execute(
                 insert(MESSAGE_NUMBER_CURSORS)
                 .values(name=_CURSOR_NAME, message_id=cursor)
@@ -335,22 +397,23 @@ class MessageIndexer:
                 )
             )
 
-    def _keyed_hashes(self, row: Row[Any], payload: bytes) -> set[int]:
+    def _entry(self, row: Row[Any], payload: bytes) -> _Entry:
         origin = MessageOrigin(
             row.listener, row.mapping, row.mapping_version, row.received_at, payload
         )
         subjects = self._subjects_of(origin)
         hashes = {sites_hash(subjects.sites)} if subjects.sites else set()
-        by_definition = MessageNumbers(frozenset(), subjects.patients, subjects.orders)
-        hashes.update(by_definition.hashes(), self._number_hashes(payload))
-        return set(map(keyed64, hashes))
+        by_definition = MessageNumbers(patient=subjects.patients, order=subjects.orders)
+        hashes.update(by_definition.hashes(), self._number_hashes(payload, row.listener))
+        absent = None if self._absent_of is None else self._absent_of(origin)
+        return _Entry(set(map(keyed64, hashes)), absent)
 
-    def _number_hashes(self, payload: bytes) -> list[int]:
+    def _number_hashes(self, payload: bytes, listener: str) -> list[int]:
         """Return the hashes of a message's numbers; none if it cannot be parsed."""
         if self._offload is None or len(payload) < LARGE:
-            return read_number_hashes(payload)
+            return read_number_hashes(payload, listener)
         try:
-            found: list[int] = self._offload.run(read_number_hashes, payload)
+            found: list[int] = self._offload.run(read_number_hashes, payload, listener)
         except WorkerError:
             return []
         return found

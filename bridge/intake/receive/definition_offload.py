@@ -13,6 +13,7 @@ from mappings.compiler import compile_sources
 from mappings.hl7.message import Message
 from mappings.inbound.definition import InboundMapping, PreCheck, Subjects
 from mappings.inbound.events import OrderEvent
+from mappings.inbound.order_mapping import AbsentTags
 from mappings.language.code_tables import UnmappedCode
 from mappings.language.diagnostics import Sources
 from mappings.language.scope import ListenerDefaults
@@ -69,6 +70,12 @@ def _subjects(
     return _compiled(source).subjects(Message.parse(raw, fallback=fallback), defaults)
 
 
+def _absent_tags(
+    raw: bytes, source: DefinitionSource, fallback: str, defaults: ListenerDefaults
+) -> AbsentTags:
+    return _compiled(source).absent_tags(Message.parse(raw, fallback=fallback), defaults)
+
+
 def inspect(
     offload: Offload,
     definition: InboundMapping,
@@ -111,6 +118,19 @@ def subjects(
     """Read the subjects of a message in the worker process. Raises the errors of `inspect`."""
     source = DefinitionSource.of(definition)
     found: Subjects = offload.run(_subjects, raw, source, fallback, _without_codes(defaults))
+    return found
+
+
+def absent_tags(
+    offload: Offload,
+    definition: InboundMapping,
+    raw: bytes,
+    fallback: str,
+    defaults: ListenerDefaults,
+) -> AbsentTags:
+    """Read the tags that a message lacks in the worker process. Raises the errors of `inspect`."""
+    source = DefinitionSource.of(definition)
+    found: AbsentTags = offload.run(_absent_tags, raw, source, fallback, _without_codes(defaults))
     return found
 
 
