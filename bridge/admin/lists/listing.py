@@ -154,6 +154,11 @@ class Driver:
     reads_all: bool = False
 
     @property
+    def counts_ids(self) -> bool:
+        """True if the number of ids is the number of rows; several branches may share ids."""
+        return not self.reads_all and len(self.branches) == 1
+
+    @property
     def window(self) -> int | None:
         return ABSENT_WINDOW if self.reads_all else None
 
@@ -386,7 +391,7 @@ class ListDefinition(ABC, Generic[Row]):
             assert driver is not None  # noqa: S101  # as filtered above
             near = bounds.high - _SAMPLE_WINDOW
             low = bounds.low if driver.window is None else max(bounds.low, near)
-            source = _union(driver, "DESC")
+            source = _union(driver, "DESC", postgresql=parameters.postgresql)
             statement = f"SELECT id FROM ({source} LIMIT 1 OFFSET {_SAMPLE - 1}) AS c"  # noqa: S608  # our own names
             values = {**parameters.values, "low": low, "high": bounds.high}
             depth = connection.execute(text(statement), values).scalar()
@@ -399,8 +404,9 @@ class ListDefinition(ABC, Generic[Row]):
 
     def _count(self, connection: Connection, search: _Search, at_most: int) -> tuple[int, bool]:
         driver = search.driver
-        if driver is not None and not search.probes and driver.window is None:
-            source, values = _union(driver, "DESC"), self._values(search)
+        if driver is not None and not search.probes and driver.counts_ids:
+            postgresql = search.parameters.postgresql
+            source, values = _union(driver, "DESC", postgresql=postgresql), self._values(search)
             statement = f"SELECT count(*) FROM ({source} LIMIT :limit) AS c"  # noqa: S608  # our own names
             found = connection.execute(text(statement), {**values, "limit": at_most + 1}).scalar()
         elif driver is None and not search.probes:
@@ -430,7 +436,8 @@ class ListDefinition(ABC, Generic[Row]):
             return _edge(bounds, ID_WINDOW, descending=descending)
         if search.probes or driver.reads_all or limit >= BUDGET:
             order, extreme = ("DESC", "min") if descending else ("ASC", "max")
-            source = f"{_union(driver, order)} LIMIT :budget"
+            ids = _union(driver, order, postgresql=search.parameters.postgresql)
+            source = f"{ids} LIMIT :budget"
             statement = f"SELECT {extreme}(id), count(*) FROM ({source}) AS c"  # noqa: S608  # our own names
             values = {**self._values(search, descending=descending), "budget": BUDGET}
             last, number = connection.execute(text(statement), values).one()
@@ -463,7 +470,8 @@ class ListDefinition(ABC, Generic[Row]):
         if driver is None:
             return f"{self.table} AS m", values
         order = "DESC" if descending else "ASC"
-        ids = f"({_union(driver, order)} LIMIT :budget) AS c"
+        union = _union(driver, order, postgresql=search.parameters.postgresql)
+        ids = f"({union} LIMIT :budget) AS c"
         values["budget"] = BUDGET if budget is None else max(budget, BUDGET)
         if not search.parameters.postgresql:
             return f"{ids} CROSS JOIN {self.table} AS m", values
@@ -502,17 +510,28 @@ def _edge(bounds: _Bounds, window: int, *, descending: bool) -> int | None:
     return bounds.high - window if descending else bounds.low + window - 1
 
 
-def _union(driver: Driver, order: str) -> str:
-    """Return the ids of a driver in order. Each branch is read in the order of its index."""
-    branches = (
+def _union(driver: Driver, order: str, *, postgresql: bool) -> str:
+    """
+    Return the ids of a driver in order. Each branch is read in the order of its index.
+
+    SQLite merges the branches. PostgreSQL may sort them, so each is limited to the budget there.
+    """
+    branches = [
         f"{branch.text} AND {branch.key} >= :low AND {branch.key} < :high"
         for branch in driver.branches
-    )
+    ]
+    if postgresql and len(branches) > 1:
+        branches = [f"({branch} ORDER BY id {order} LIMIT {BUDGET})" for branch in branches]
     return f"{' UNION ALL '.join(branches)} ORDER BY id {order}"
 
 
 def _where(conditions: Sequence[str]) -> str:
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def exists(query: str) -> str:
+    """Return a probe for a related row: looked up for each row, never joined with all of them."""
+    return f"EXISTS ({query} LIMIT 1 OFFSET 0)"  # PostgreSQL makes no semi-join of an OFFSET
 
 
 def texts_of(filters: Filters, name: str) -> list[str]:

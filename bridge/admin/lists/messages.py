@@ -24,6 +24,7 @@ from bridge.admin.lists.listing import (
     ListDefinition,
     Parameters,
     choices_of,
+    exists,
     number_of,
     text_of,
     texts_of,
@@ -73,9 +74,9 @@ _TEXT_COLUMNS: Final = tuple(
 )
 ATTENTION_TEXT: Final = "state IN ('parked', 'refused', 'cancelled')"
 """The condition of the partial indexes; repeated, because SQLite does not infer it."""
-_DRIVING_SITES: Final = 10
+_DRIVING_SITES: Final = 4
 """With more sites, their number of hashes grows too much for a driver."""
-_MAX_BRANCHES: Final = 64
+_MAX_BRANCHES: Final = 16
 
 
 class MessageList(ListDefinition[MessageRow]):
@@ -190,9 +191,9 @@ def _posted(parameters: Parameters, hashes: Sequence[int]) -> Criterion:
     """Return the criterion that the index has one of these hashes for a message."""
     if not hashes:
         return NOTHING
-    probe = (
-        f"EXISTS (SELECT 1 FROM message_number AS n WHERE {parameters.among('n.number', hashes)}"  # noqa: S608  # our own names
-        " AND n.message_id = m.id)"
+    probe = exists(
+        f"SELECT 1 FROM message_number AS n WHERE {parameters.among('n.number', hashes)}"  # noqa: S608  # our own names
+        " AND n.message_id = m.id"
     )
     if len(hashes) > _MAX_BRANCHES:
         return Criterion(probe)
@@ -216,9 +217,10 @@ def _equal(parameters: Parameters, column: str, values: Sequence[str]) -> Criter
     """Return the criterion of an indexed column: one branch for each value."""
     branches = tuple(
         Branch(f"SELECT id FROM message WHERE {column} = {parameters.add(value)}")  # noqa: S608  # our own names
-        for value in values
+        for value in values[:_MAX_BRANCHES]
     )
-    return Criterion(parameters.among(f"m.{column}", values), Driver(branches))
+    driver = Driver(branches) if len(values) <= _MAX_BRANCHES else None
+    return Criterion(parameters.among(f"m.{column}", values), driver)
 
 
 def _absent(tag: str) -> Criterion:
@@ -226,11 +228,11 @@ def _absent(tag: str) -> Criterion:
     entry = f"SELECT 1 FROM message_entry AS e WHERE e.message_id = m.id AND {missing}"  # noqa: S608  # our own names
     ids = f"SELECT message_id AS id FROM message_entry WHERE {missing}"  # noqa: S608  # our own names
     driver = Driver((Branch(ids, "message_id"),), reads_all=True)
-    return Criterion(f"EXISTS ({entry})", driver)
+    return Criterion(exists(entry), driver)
 
 
 _EDITED: Final = Criterion(
-    "EXISTS (SELECT 1 FROM message_edit AS e WHERE e.message_id = m.id)",
+    exists("SELECT 1 FROM message_edit AS e WHERE e.message_id = m.id"),
     Driver((Branch("SELECT message_id AS id FROM message_edit WHERE true", "message_id"),)),
 )
 
@@ -274,7 +276,7 @@ def found_by_job(parameters: Parameters, job_id: int) -> Criterion:
     own = f"job_id = {job} AND outcome = 'found'"
     row = f"SELECT 1 FROM background_job_row AS r WHERE r.row_id = m.id AND r.{own}"  # noqa: S608  # our own names
     ids = f"SELECT row_id AS id FROM background_job_row WHERE {own}"  # noqa: S608  # our own names
-    return Criterion(f"EXISTS ({row})", Driver((Branch(ids, "row_id"),)))
+    return Criterion(exists(row), Driver((Branch(ids, "row_id"),)))
 
 
 def states_and_causes(

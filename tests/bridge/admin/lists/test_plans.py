@@ -1,0 +1,196 @@
+"""
+Each list reads its rows by an index, in order, on both databases.
+
+20,000 messages in ten partitions on PostgreSQL; one in fifty is rare in type, channel and site.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, text
+
+from bridge.admin.lists import listing
+from bridge.admin.lists.listing import UNLIMITED, Access, ListDefinition, ListRequest
+from bridge.admin.lists.messages import MessageList
+from bridge.admin.search.message_index import (
+    NumberKind,
+    number_hash,
+    sites_hash,
+)
+from bridge.index_key import keyed64
+from bridge.store.database import Database
+from mappings.language.rules import TAGS
+from tests.bridge.query_plans import plan_of, recorded_statements
+from tests.bridge.queue.partitioned_databases import FIRST, continue_after, create_database
+from tests.databases import fresh_file
+
+ROWS, SIZE = 20_000, 2_000
+LAST = FIRST + ROWS - 1
+START = 1_700_000_000_000
+_SERIES = {
+    "sqlite": (
+        "WITH RECURSIVE n(i) AS (SELECT {first} UNION ALL SELECT i + 1 FROM n WHERE i < {last})"
+    ),
+    "postgresql": "WITH n(i) AS (SELECT * FROM generate_series(CAST({first} AS bigint), {last}))",
+}
+_MESSAGES = """
+    INSERT INTO message (id, received_at, listener, identity, digest, edition, message_type,
+        mapping, mapping_version, flags, ack_code, acknowledgment, error_code, error_place, state,
+        code)
+    {series} SELECT i, {start} + i * 1000, CASE WHEN i % 50 = 0 THEN 'rare' ELSE 'ris' END, i, i, 0,
+        CASE WHEN i % 51 = 0 THEN 'ADT^A40' ELSE 'ORM^O01' END, 'orders', '1', 0, 'AA',
+        'delivered', '', '', CASE WHEN i % 100 = 0 THEN 'parked' ELSE 'done' END,
+        CASE WHEN i % 100 = 0 THEN '207' ELSE '' END FROM n
+"""
+_ENTRIES = """
+    INSERT INTO message_entry (message_id, absent, orders)
+    {series} SELECT i, CASE WHEN i % 500 = 0 THEN {bit} ELSE 0 END, 1 FROM n
+"""
+_NUMBERS = """
+    INSERT INTO message_number (number, message_id)
+    {series} SELECT CASE WHEN i % 50 = 0 THEN {rare} ELSE {site} END, i FROM n
+    UNION ALL SELECT {number}, i FROM n WHERE i % 200 = 0
+    UNION ALL SELECT i * 7919, i FROM n
+"""
+MESSAGES = MessageList()
+
+
+@pytest.fixture(
+    scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
+)
+def filled(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Database]:
+    if request.param == "sqlite":
+        database = Database(fresh_file(tmp_path_factory.mktemp("plans") / "test.db"))
+        _fill(database)
+        yield database
+        database.dispose()
+        return
+    server, template = map(request.getfixturevalue, ("postgres_server", "migrated_template"))
+    with create_database(server, template) as database:
+        for last in range(FIRST - 1, LAST, SIZE):
+            continue_after(database, last, SIZE)
+        _fill(database)
+        yield database
+
+
+def _fill(database: Database) -> None:
+    names = {
+        "series": _SERIES[database.dialect].format(first=FIRST, last=LAST),
+        "start": START,
+        "bit": 1 << TAGS.index("Modality"),
+        "rare": keyed64(sites_hash(["RARE"])),
+        "site": keyed64(sites_hash(["SITE1"])),
+        "number": keyed64(number_hash(NumberKind.ORDER, "A1")),
+    }
+    with database.write() as connection:
+        for statement in (_MESSAGES, _ENTRIES, _NUMBERS):
+            connection.execute(text(statement.format(**names)))
+    with database.write() as connection:
+        connection.execute(text("ANALYZE"))
+
+
+PAGES: dict[str, tuple[dict[str, Any], str]] = {
+    # filters, the index of the ids
+    "number": ({"number": "A1", "kind": "order"}, "message_number"),
+    "parked": ({"state": "parked"}, "message_attention|_state_id_idx"),
+    "a cause": (
+        {"state": "parked", "cause": "207", "channel": "ris"},
+        "message_causes|_state_code_listener_id_idx",
+    ),
+    "channel": ({"channel": "rare"}, "message_listener|_listener_id_idx"),
+    "type": ({"type": "ADT^A40"}, "message_type_listing|_message_type_id_idx"),
+    "rare type of a channel": (
+        {"type": "ADT^A40", "channel": "ris", "text": "x"},
+        "message_type_listing|_message_type_id_idx",
+    ),
+    "absent": ({"absent": "Modality"}, "message_entry|SEARCH message_entry USING INTEGER PRIMARY"),
+}
+
+
+def _plans(database: Database, run: Callable[[Connection], object]) -> list[str]:
+    with recorded_statements(database) as statements, database.read() as connection:
+        run(connection)
+    with database.read() as connection:
+        return [plan_of(connection, statement) for statement in statements]
+
+
+def _page(
+    listed: ListDefinition[Any], filters: dict[str, Any], access: Access = UNLIMITED
+) -> Callable[[Connection], object]:
+    return lambda connection: listed.page(
+        connection, ListRequest(filters, before=LAST - 10), access
+    )
+
+
+def _problems(plan: str, *, ids_sorted: bool = False) -> list[str]:
+    """
+    Return the steps that read all rows, or sort them.
+
+    `ids_sorted`: ids of several branches may be sorted, as each branch is limited.
+    """
+    return [
+        line
+        for line in plan.splitlines()
+        if (
+            re.search(r"SCAN (message\w*|m|x)\b(?!.*USING)|Seq Scan on (message|bridge)", line)
+            and not re.search(r"Seq Scan on \w+_(from_0|rest)\b", line)
+        )  # they are empty
+        or "TEMP B-TREE FOR ORDER BY" in line
+        or (re.search(r"\bSort  \(cost", line) and not (ids_sorted and "width=8)" in line))
+    ]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_reads_the_ids_of_one_index_in_order(filled: Database, name: str) -> None:
+    """The rows are looked up by their ids; nothing is scanned or sorted."""
+    filters, index = PAGES[name]
+    found = _plans(filled, _page(MESSAGES, filters))
+    lookup = r"SEARCH m USING INTEGER PRIMARY KEY|Index Scan using \w+_pkey on \w+ x"
+    pages = [plan for plan in found if re.search(lookup, plan) and re.search(index, plan)]
+    assert len(pages) == 1, "\n\n".join(found)
+    assert _problems(pages[0]) == [], pages[0]
+
+
+Run = Callable[[Connection, dict[str, Any], Access], object]
+RUNS: dict[str, Run] = {
+    "first page": lambda connection, filters, access: MESSAGES.page(
+        connection, ListRequest(filters), access
+    ),
+    "page": lambda connection, filters, access: _page(MESSAGES, filters, access)(connection),
+    "oldest first": lambda connection, filters, access: MESSAGES.page(
+        connection, ListRequest(filters, descending=False), access
+    ),
+    "new rows": lambda connection, filters, access: MESSAGES.page(
+        connection, ListRequest(filters, after=LAST - 100), access
+    ),
+    "count": MESSAGES.count,
+    "ids": lambda connection, filters, access: MESSAGES.ids_after(
+        connection, filters, access, FIRST + 100, LAST, 50
+    ),
+}
+ACCESSES = {"all sites": UNLIMITED, "two sites": Access(frozenset({"RARE", "SITE1"}))}
+
+
+@pytest.mark.parametrize("name", [*PAGES, "nothing"])
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("access", ACCESSES)
+def test_nothing_that_a_list_asks_scans_or_sorts_messages(
+    filled: Database, monkeypatch: pytest.MonkeyPatch, name: str, run: str, access: str
+) -> None:
+    """Pages, counts, and the ids for a job, for all users and for those of few sites."""
+    monkeypatch.setattr(listing, "ID_WINDOW", SIZE // 10)  # a small part of all messages
+    filters = PAGES[name][0] if name in PAGES else {"text": "locked"}
+    asked = RUNS[run]
+    for plan in _plans(filled, lambda database: asked(database, filters, ACCESSES[access])):
+        assert _problems(plan, ids_sorted=True) == [], plan
+
+
+def test_the_messages_of_a_small_site_are_found_by_the_index(filled: Database) -> None:
+    """They are not searched among the messages of all sites."""
+    found = _plans(filled, _page(MESSAGES, {}, Access(frozenset({"RARE"}))))
+    index = r"message_number\w*_pkey|SEARCH message_number USING PRIMARY KEY"
+    assert any(re.search(index, plan) for plan in found), "\n\n".join(found)
