@@ -46,8 +46,9 @@ from mappings.compiler import compile_sources
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import InboundMapping, Subjects
+from mappings.inbound.events import OrderEvent
 from mappings.inbound.order_mapping import AbsentTags
-from mappings.language.diagnostics import MappingError
+from mappings.language.diagnostics import MappingError, RuleFailed
 from mappings.language.scope import ListenerDefaults
 from mllp.framing import Frame
 
@@ -256,6 +257,26 @@ class MessageSubjects:
                 self._offload, mapping, origin.payload, listener.charset, defaults
             )
         return AbsentTags()
+
+    def read(self, origin: MessageOrigin) -> tuple[Message | None, Sequence[OrderEvent]]:
+        """Return a message, None if it cannot be parsed, and the events of its definition."""
+        listener = self._listener(origin)
+        charset = "utf-8" if listener is None else listener.charset
+        try:
+            message = Message.parse(origin.payload, fallback=charset)
+        except MessageRefusal:
+            return None, ()
+        mapping = self.definition(origin.mapping, origin.version)
+        if listener is None or mapping is None:
+            return message, ()
+        defaults = _defaults_of(listener, origin)
+        with suppress(MessageRefusal, RuleFailed, WorkerError):
+            if self._offload is None or len(origin.payload) < LARGE:
+                return message, mapping.apply(message, defaults)
+            return message, definition_offload.read(
+                self._offload, mapping, origin.payload, charset, defaults
+            )
+        return message, ()
 
     def _listener(self, origin: MessageOrigin) -> ListenerSettings | None:
         known = self._active_settings().listener

@@ -25,10 +25,8 @@ from bridge.admin.errors import NoSuchItem
 from bridge.admin.search import order_tracking
 from bridge.admin.search.message_index import (
     SubjectReader,
-    delivery_sites,
     origin_of,
     read_numbers,
-    visible_sites_hashes,
 )
 from bridge.admin.search.queue_search import exception_reason
 from bridge.index_key import keyed64
@@ -37,6 +35,7 @@ from bridge.queue.attempts import AttemptKind
 from bridge.queue.errors import NoSuchRow
 from bridge.queue.listing_rows import Depth
 from bridge.queue.retention.rows import id_at, newest_id
+from bridge.queue.sites import delivery_sites, visible_sites_hashes
 from bridge.queue.statements import DELIVERY, MESSAGE, MESSAGE_NUMBER
 from bridge.queue.states import QueueState
 from bridge.store.database import Database

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, bindparam, text
 
+from bridge.index_key import keyed64
 from bridge.queue import attempts
 from bridge.queue.arrivals import lane
 from bridge.queue.attempts import Attempt, AttemptKind
@@ -24,6 +25,7 @@ from bridge.queue.deliveries import (
 from bridge.queue.digests import digest, is_intact, stored_digest
 from bridge.queue.lanes import LaneQueue, Lanes
 from bridge.queue.retention.rows import newest_id
+from bridge.queue.sites import delivery_sites, sites_hash
 from bridge.queue.statements import DELIVERY, OUTBOX
 from bridge.queue.states import QueueEvent
 from bridge.queue.wakeup import CHANNEL, CLOCK_TOLERANCE_MS
@@ -58,6 +60,7 @@ class NewDelivery(NamedTuple):
     control_id: str = ""
     state: str = "queued"
     attempts: int = 0
+    sites_hash: int | None = None
 
 
 _COLUMNS: Final = (
@@ -68,6 +71,7 @@ _COLUMNS: Final = (
     ("created_at", "bigint"),
     *((name, "text") for name in ("control_id", "state")),
     ("attempts", "integer"),
+    ("sites_hash", "bigint"),
 )
 
 _NAMES: Final = ", ".join(name for name, _ in _COLUMNS)
@@ -125,6 +129,7 @@ def new_delivery(request: DeliveryRequest, lane_key: int, now: int) -> dict[str,
         "orders": json.dumps(request.orders, ensure_ascii=False),
         "release_at": request.release_at,
         "created_at": now,
+        "sites_hash": keyed64(sites_hash(delivery_sites(request.orders))),
     }
 
 

@@ -11,7 +11,11 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
-from bridge.admin.search.message_index import NumberKind, number_hash, sites_hash
+from bridge.admin.search.message_index import (
+    NumberKind,
+    number_hash,
+)
+from bridge.queue.sites import sites_hash
 from bridge.store.database import Database
 from bridge.store.postgresql.partitions import SIZE, create_ahead
 

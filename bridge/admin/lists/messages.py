@@ -35,13 +35,13 @@ from bridge.admin.search.message_index import (
     name_words,
     number_hash,
     number_hashes,
-    visible_sites_hashes,
 )
 from bridge.index_key import keyed64
 from bridge.queue.arrivals import MessageFlag
 from bridge.queue.listing_rows import MessageRow
 from bridge.queue.queries import ATTENTION, listed_message
 from bridge.queue.retention.rows import id_at
+from bridge.queue.sites import visible_sites_hashes
 from bridge.queue.statements import MESSAGE
 from bridge.queue.states import QueueState
 from mappings.language.rules import TAGS

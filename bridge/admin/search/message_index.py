@@ -16,10 +16,9 @@ nothing of other sites.
 A name is indexed by its words, without marks and letter case. Only whole words are found.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import combinations
 from typing import Any, Final
 from unicodedata import combining, normalize
 
@@ -29,6 +28,7 @@ from sqlalchemy.dialects.postgresql import insert
 from bridge.index_key import keyed64, signed64
 from bridge.queue import payload_blobs
 from bridge.queue.listing_rows import MessageDetail
+from bridge.queue.sites import sites_hash
 from bridge.queue.statements import (
     MESSAGE,
     MESSAGE_BODY,
@@ -83,12 +83,6 @@ def origin_of(detail: MessageDetail) -> MessageOrigin:
     return MessageOrigin(
         row.listener, row.mapping, row.mapping_version, row.received_at, detail.payload
     )
-
-
-def delivery_sites(content: Any) -> frozenset[str]:
-    """Return the sites of a delivery's orders; `content` is the JSON that the outbox stores."""
-    orders = content.get("orders", ()) if isinstance(content, dict) else ()
-    return frozenset(str(order["SiteID"]) for order in orders if order.get("SiteID"))
 
 
 class NumberKind(StrEnum):
@@ -177,24 +171,6 @@ def spellings(number: str) -> list[str]:
     """Return a number as it was typed and in upper and lower case, without blanks around it."""
     typed = number.strip()
     return list(dict.fromkeys((typed, typed.upper(), typed.lower())))
-
-
-def sites_hash(sites: Collection[str]) -> int:
-    """Return the 64-bit hash of all sites that one message belongs to."""
-    return signed64(b"site", *(site.encode() for site in sorted(sites)))
-
-
-def visible_sites_hashes(visible_sites: Collection[str]) -> list[int]:
-    """
-    Return the site hashes of the messages that a user limited to these sites may list.
-
-    A message of three or more sites is visible only to users who are not limited to sites.
-    """
-    sites = sorted(visible_sites)
-    return [
-        sites_hash(combination)
-        for combination in (*((one,) for one in sites), *combinations(sites, 2))
-    ]
 
 
 def read_numbers(payload: bytes, charset: str = "utf-8", listener: str = "") -> MessageNumbers:

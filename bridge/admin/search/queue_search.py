@@ -19,12 +19,10 @@ from bridge.admin.search.message_content import reason_of
 from bridge.admin.search.message_index import (
     NumberKind,
     SubjectReader,
-    delivery_sites,
     number_hashes,
     origin_of,
     read_numbers,
     spellings,
-    visible_sites_hashes,
 )
 from bridge.index_key import keyed64
 from bridge.queue import attempts, queries
@@ -41,6 +39,7 @@ from bridge.queue.queries import (
     listing_key,
 )
 from bridge.queue.retention.rows import id_at, newest_id
+from bridge.queue.sites import delivery_sites, visible_sites_hashes
 from bridge.queue.statements import DELIVERY, MESSAGE, MESSAGE_NUMBER
 from bridge.queue.states import QueueState
 from bridge.store.database import Database

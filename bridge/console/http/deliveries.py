@@ -9,7 +9,6 @@ from bridge.admin.access.permissions import Permission
 from bridge.admin.errors import InvalidState, NoSuchItem
 from bridge.admin.search import order_tracking
 from bridge.admin.search.message_content import message_text, segment_tree
-from bridge.admin.search.message_index import delivery_sites
 from bridge.admin.search.queue_search import search_deliveries, with_reasons
 from bridge.console.http.bodies import DeliverySearchBody
 from bridge.console.http.guard import (
@@ -24,6 +23,7 @@ from bridge.executors import CONSOLE_THREADS
 from bridge.queue import operations, queries
 from bridge.queue.errors import IllegalTransition, NoSuchRow
 from bridge.queue.listing_rows import DeliveryDetail
+from bridge.queue.sites import delivery_sites
 from bridge.store.database import Database
 
 router = APIRouter(prefix="/api/deliveries", route_class=ConsoleRoute)

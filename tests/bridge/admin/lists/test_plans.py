@@ -17,9 +17,9 @@ from bridge.admin.lists.messages import MessageList
 from bridge.admin.search.message_index import (
     NumberKind,
     number_hash,
-    sites_hash,
 )
 from bridge.index_key import keyed64
+from bridge.queue.sites import sites_hash
 from bridge.store.database import Database
 from mappings.language.rules import TAGS
 from tests.bridge.query_plans import plan_of, recorded_statements
