@@ -125,6 +125,17 @@ CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
         "retry": "retry",
         "skip": "skip",
     },
+    "lists": {
+        "page": "search",
+        "count": "search",
+        "rows": "search",
+        "content": "list content",
+    },
+    "views": {
+        "add": "save view",
+        "change": "save view",
+        "delete": "delete view",
+    },
     "mappings": {
         "save": "save draft",
         "discard": "discard draft",

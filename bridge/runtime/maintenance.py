@@ -12,6 +12,7 @@ from functools import partial
 import structlog
 
 from bridge.admin.audit_events import AuditRelay
+from bridge.admin.lists.deliveries import add_sites
 from bridge.admin.message_replay import MessageSubjects
 from bridge.admin.retention import prune_home
 from bridge.admin.search.message_index import (
@@ -104,11 +105,22 @@ def housekeeping(process: Process, membership: Membership) -> list[ServicePart]:
     keep = round(settings.console.keep_exports * 1000)
     tidy = _only_if(leads, lambda: background_jobs.prune(database, now_ms(), keep))
     parts.append(schedule.periodic(Job.OLD_JOBS, tidy))
+    parts.append(schedule.periodic(Job.DELIVERY_SITES, partial(_add_sites, database, leads)))
     retention = settings.retention
     if retention.keep or retention.max_size:
         prune = _only_if(leads, partial(_prune, settings))
         parts.append(schedule.periodic(Job.RETENTION, prune, every=retention.every))
     return parts
+
+
+_ALL_HAVE_SITES = 3600.0  # seconds
+
+
+async def _add_sites(database: Database, leads: Callable[[], bool]) -> float | None:
+    """Add the sites of deliveries of earlier releases; seldom, after all have them."""
+    if not leads():
+        return None
+    return None if await Threads.JOBS.run(add_sites, database) else _ALL_HAVE_SITES
 
 
 def _only_if(condition: Callable[[], bool], work: Callable[[], object]) -> Run:

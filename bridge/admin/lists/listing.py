@@ -35,6 +35,8 @@ ABSENT_WINDOW: Final = 500_000
 SORTABLE: Final = 5_000
 """Up to this number of rows can be sorted by a column."""
 MAX_COUNT: Final = 10_000
+MAX_BRANCHES: Final = 16
+"""Branches of a driver, at most. On PostgreSQL each may have to be read up to the budget."""
 MAX_ROWS: Final = 200
 """Rows of a page, at most."""
 _SAMPLE: Final = 1_000

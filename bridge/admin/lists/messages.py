@@ -14,8 +14,8 @@ from typing_extensions import override
 from bridge.admin.access.permissions import Permission
 from bridge.admin.errors import InvalidContent
 from bridge.admin.lists.listing import (
+    MAX_BRANCHES,
     NOTHING,
-    SORTABLE,
     Access,
     Branch,
     Criterion,
@@ -30,6 +30,7 @@ from bridge.admin.lists.listing import (
     texts_of,
     words_probe,
 )
+from bridge.admin.lists.states import found_by_job, states_and_causes
 from bridge.admin.search.message_index import (
     NumberKind,
     name_words,
@@ -39,22 +40,13 @@ from bridge.admin.search.message_index import (
 from bridge.index_key import keyed64
 from bridge.queue.arrivals import MessageFlag
 from bridge.queue.listing_rows import MessageRow
-from bridge.queue.queries import ATTENTION, listed_message
+from bridge.queue.queries import listed_message
 from bridge.queue.retention.rows import id_at
 from bridge.queue.sites import visible_sites_hashes
 from bridge.queue.statements import MESSAGE
-from bridge.queue.states import QueueState
 from mappings.language.rules import TAGS
 
 NUMBER_KINDS: Final = (NumberKind.ORDER, NumberKind.PATIENT, NumberKind.CONTROL)
-STATE_CHOICES: Final = (
-    *(state.value for state in QueueState),
-    *("open", "failed", "waiting", "retrying"),
-)
-"""
-The values of the filter `state`: the states, and `open` (queued or claimed), `failed` (parked or
-refused), `waiting` (queued, never tried), `retrying` (queued after a failure).
-"""
 FLAG_CHOICES: Final = ("retransmitted", "reused id", "charset suspect", "corrected")
 _FLAGS: Final = {
     "retransmitted": "m.retransmits > 0",
@@ -62,21 +54,11 @@ _FLAGS: Final = {
     "charset suspect": f"(m.flags & {MessageFlag.CHARSET_SUSPECT.value}) <> 0",
     "corrected": f"(m.flags & {MessageFlag.CORRECTED.value}) <> 0",
 }
-_GROUPS: Final[Mapping[str, Sequence[str]]] = {
-    "open": ("queued", "claimed"),
-    "failed": ("parked", "refused"),
-    "waiting": ("queued",),
-    "retrying": ("queued",),
-}
-_TRIED: Final = {"waiting": "m.attempts = 0", "retrying": "m.attempts > 0"}
 _TEXT_COLUMNS: Final = tuple(
     f"m.{name}" for name in ("detail", "code", "error_code", "error_place", "failure")
 )
-ATTENTION_TEXT: Final = "state IN ('parked', 'refused', 'cancelled')"
-"""The condition of the partial indexes; repeated, because SQLite does not infer it."""
 _DRIVING_SITES: Final = 4
 """With more sites, their number of hashes grows too much for a driver."""
-_MAX_BRANCHES: Final = 16
 
 
 class MessageList(ListDefinition[MessageRow]):
@@ -161,7 +143,7 @@ def _kinds(access: Access) -> Sequence[NumberKind]:
 def _are_hashes(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(
         isinstance(hashes, list | tuple)
-        and len(hashes) <= _MAX_BRANCHES
+        and len(hashes) <= MAX_BRANCHES
         and all(isinstance(number, int) for number in hashes)
         for hashes in value
     )
@@ -195,7 +177,7 @@ def _posted(parameters: Parameters, hashes: Sequence[int]) -> Criterion:
         f"SELECT 1 FROM message_number AS n WHERE {parameters.among('n.number', hashes)}"  # noqa: S608  # our own names
         " AND n.message_id = m.id"
     )
-    if len(hashes) > _MAX_BRANCHES:
+    if len(hashes) > MAX_BRANCHES:
         return Criterion(probe)
     # One branch for each hash: each is in the order of the primary key.
     texts = (
@@ -217,9 +199,9 @@ def _equal(parameters: Parameters, column: str, values: Sequence[str]) -> Criter
     """Return the criterion of an indexed column: one branch for each value."""
     branches = tuple(
         Branch(f"SELECT id FROM message WHERE {column} = {parameters.add(value)}")  # noqa: S608  # our own names
-        for value in values[:_MAX_BRANCHES]
+        for value in values[:MAX_BRANCHES]
     )
-    driver = Driver(branches) if len(values) <= _MAX_BRANCHES else None
+    driver = Driver(branches) if len(values) <= MAX_BRANCHES else None
     return Criterion(parameters.among(f"m.{column}", values), driver)
 
 
@@ -268,80 +250,3 @@ _BUILDERS: Final[Mapping[str, Builder]] = {
     "edited": lambda *_: [_EDITED],
     "job": lambda parameters, filters: [found_by_job(parameters, number_of(filters, "job"))],
 }
-
-
-def found_by_job(parameters: Parameters, job_id: int) -> Criterion:
-    """Return the criterion of the rows that a background job has found."""
-    job = parameters.add(job_id)
-    own = f"job_id = {job} AND outcome = 'found'"
-    row = f"SELECT 1 FROM background_job_row AS r WHERE r.row_id = m.id AND r.{own}"  # noqa: S608  # our own names
-    ids = f"SELECT row_id AS id FROM background_job_row WHERE {own}"  # noqa: S608  # our own names
-    return Criterion(exists(row), Driver((Branch(ids, "row_id"),)))
-
-
-def states_and_causes(
-    connection: Connection, parameters: Parameters, filters: Filters, table: str, source: str
-) -> list[Criterion]:
-    """
-    Return the criteria of `state` and `cause` for messages or deliveries.
-
-    States that need attention have partial indexes, also by cause and channel. Queued and claimed
-    rows have other indexes; they drive if they are so few that they can be sorted.
-    """
-    codes = texts_of(filters, "cause") if "cause" in filters else []
-    found = [Criterion(parameters.among("m.code", codes))] if codes else []
-    if "state" not in filters:
-        return found
-    chosen = choices_of(filters, "state", STATE_CHOICES)
-    states = sorted({state for name in chosen for state in _GROUPS.get(name, (name,))})
-    alternatives = []
-    for name in chosen:
-        own = parameters.among("m.state", _GROUPS.get(name, (name,)))
-        alternatives.append(f"({own} AND {_TRIED[name]})" if name in _TRIED else own)
-    probe = f"({' OR '.join(alternatives)})"
-    if not set(chosen).isdisjoint(_TRIED) or not _are_indexed(connection, table, states):
-        return [*found, Criterion(probe)]
-    branches = [
-        branch
-        for state in states
-        for branch in _state_branches(parameters, filters, table, source, state)
-    ]
-    if len(branches) > _MAX_BRANCHES:
-        return [*found, Criterion(probe)]
-    driver = Driver(tuple(branches))
-    by_cause = codes and "channel" in filters and set(states) <= set(ATTENTION)
-    if by_cause:  # the branches have cause and channel, too
-        channels = parameters.among(f"m.{source}", texts_of(filters, "channel"))
-        return [Criterion(f"{probe} AND {found[0].probe} AND {channels}", driver)]
-    return [*found, Criterion(probe, driver)]
-
-
-def _are_indexed(connection: Connection, table: str, states: Collection[str]) -> bool:
-    """True if an index finds the rows of each state in order, or the state has few rows."""
-    return all(state in set(ATTENTION) or _has_few(connection, table, state) for state in states)
-
-
-def _has_few(connection: Connection, table: str, state: str) -> bool:
-    if state not in (QueueState.QUEUED, QueueState.CLAIMED):
-        return False
-    some = f"SELECT 1 FROM {table} WHERE state = '{QueueState(state).value}' LIMIT {SORTABLE + 1}"  # noqa: S608  # our own names
-    number = connection.execute(text(f"SELECT count(*) FROM ({some}) AS s")).scalar()  # noqa: S608  # our own names
-    return int(number or 0) <= SORTABLE
-
-
-def _state_branches(
-    parameters: Parameters, filters: Filters, table: str, source: str, state: str
-) -> list[Branch]:
-    own = f"state = '{QueueState(state).value}'"  # a literal: a partial index needs a known value
-    if state not in set(ATTENTION):
-        return [Branch(f"SELECT id + 0 AS id FROM {table} WHERE {own}", "id + 0")]  # noqa: S608  # our own names
-    attention = f"SELECT id FROM {table} WHERE {own} AND {ATTENTION_TEXT}"  # noqa: S608  # our own names
-    if "cause" not in filters or "channel" not in filters:
-        return [Branch(attention)]
-    return [
-        Branch(
-            f"{attention} AND code = {parameters.add(code)} AND {source} = {parameters.add(name)}"
-        )
-        for code in texts_of(filters, "cause")
-        for name in texts_of(filters, "channel")
-    ]

@@ -21,10 +21,12 @@ from bridge.console.http import (
     connections,
     dashboard,
     deliveries,
+    lists,
     mappings,
     messages,
     site_administration,
     trace,
+    views,
 )
 from bridge.console.http.guard import (
     HEADERS,
@@ -47,6 +49,7 @@ ROUTERS: Final = (
         dashboard.exception_router,
         messages.merge_router,
     ),
+    *(lists.router, views.router),
     *(connections.channel_router, connections.router, dashboard.router),
     # before `sites`, whose route `/sites/{site}/{what}` also matches `/sites/{site}/audit`
     audit_trail.router,

@@ -44,11 +44,11 @@ def _require_base64(text: str) -> str:
     return text
 
 
-class _Body(Model):
+class Body(Model):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class MessageSearchBody(_Body):
+class MessageSearchBody(Body):
     """Criteria for messages, in the body: URLs and access logs must not contain patient ids."""
 
     kind: NumberKind | None = None
@@ -72,7 +72,7 @@ Segments = Annotated[
 ]
 
 
-class EditedMessageBody(_Body):
+class EditedMessageBody(Body):
     """The segments of an edited message."""
 
     segments: Segments
@@ -84,7 +84,7 @@ class ResentMessageBody(EditedMessageBody):
     reason: NotBlank
 
 
-class DeliverySearchBody(_Body):
+class DeliverySearchBody(Body):
     """Criteria for deliveries."""
 
     state: QueueState | None = None
@@ -97,7 +97,7 @@ class DeliverySearchBody(_Body):
         return DeliveryQuery(**self.model_dump(), sites=sites)
 
 
-class WorklistSearchBody(_Body):
+class WorklistSearchBody(Body):
     """Criteria for reports of a worklist, in the body because they may name a patient."""
 
     status: Text | None = None
@@ -112,7 +112,7 @@ class WorklistSearchBody(_Body):
         return {name: value or None for name, value in self.model_dump().items()}
 
 
-class GrantBody(_Body):
+class GrantBody(Body):
     """
     A role to assign; `bodies` permits to read message content.
 
@@ -139,7 +139,7 @@ class GrantBody(_Body):
         return Grant(email, self.role, self.bodies, sites)
 
 
-class ConsoleEventParameters(_Body):
+class ConsoleEventParameters(Body):
     """Criteria for the console's audit events, without patient data. Times in ms."""
 
     email: Text | None = None
@@ -154,7 +154,7 @@ class ConsoleEventParameters(_Body):
         return ConsoleEventQuery(**self.model_dump(), sites=sites)
 
 
-class AcceptedDeliveryParameters(_Body):
+class AcceptedDeliveryParameters(Body):
     """Criteria for accepted deliveries; times in ms."""
 
     destination: Text | None = None
@@ -168,7 +168,7 @@ class AcceptedDeliveryParameters(_Body):
         return AcceptedDeliveryQuery(**self.model_dump(), sites=sites)
 
 
-class EngineEventParameters(_Body):
+class EngineEventParameters(Body):
     """Criteria for a site's audit events, with the parameter names of the report engine."""
 
     action: Text | None = None
@@ -180,7 +180,7 @@ class EngineEventParameters(_Body):
     limit: int = Field(100, ge=1, le=500)
 
 
-class OrderSearchBody(_Body):
+class OrderSearchBody(Body):
     """One number of an order, or one patient id."""
 
     accession: Text = ""
@@ -218,7 +218,7 @@ FileText = Annotated[str, Field(max_length=_MAX_FILE_LENGTH)]
 Reason = Annotated[str, Field(max_length=500)]
 
 
-class DraftBody(_Body):
+class DraftBody(Body):
     """The changed files of a draft, and the version that the draft is based on."""
 
     files: Annotated[dict[FileName, FileText], Field(max_length=_MAX_FILES)]
@@ -230,7 +230,7 @@ Rule = str | list[Any] | dict[str, Any] | None
 SourceNumber = Annotated[int, Field(ge=0, lt=1000)]
 
 
-class SetRuleBody(_Body):
+class SetRuleBody(Body):
     kind: Literal["set_rule"]
     rule: Rule
 
@@ -239,7 +239,7 @@ class SetRuleBody(_Body):
         return SetRule(self.rule)
 
 
-class AddSourceBody(_Body):
+class AddSourceBody(Body):
     kind: Literal["add_source"]
     source: Rule
     position: Position = Position.FALLBACK
@@ -249,7 +249,7 @@ class AddSourceBody(_Body):
         return AddSource(self.source, self.position)
 
 
-class RemoveSourceBody(_Body):
+class RemoveSourceBody(Body):
     kind: Literal["remove_source"]
     number: SourceNumber
 
@@ -258,7 +258,7 @@ class RemoveSourceBody(_Body):
         return RemoveSource(self.number)
 
 
-class MoveSourceBody(_Body):
+class MoveSourceBody(Body):
     kind: Literal["move_source"]
     number: SourceNumber
     to: SourceNumber
@@ -268,7 +268,7 @@ class MoveSourceBody(_Body):
         return MoveSource(self.number, self.to)
 
 
-class SetModifierBody(_Body):
+class SetModifierBody(Body):
     kind: Literal["set_modifier"]
     modifier: Annotated[str, Field(max_length=20)]
     setting: Rule = None
@@ -280,7 +280,7 @@ class SetModifierBody(_Body):
         return SetModifier(self.modifier, self.setting, self.source)
 
 
-class RuleEditBody(_Body):
+class RuleEditBody(Body):
     """A change of the rule of a target, such as `tag:Modality`, in the files of the page."""
 
     files: Annotated[dict[FileName, FileText], Field(max_length=_MAX_FILES)]
@@ -291,14 +291,14 @@ class RuleEditBody(_Body):
     ]
 
 
-class StoredBody(_Body):
+class StoredBody(Body):
     """The last stored messages, or those with a control id (MSH-10)."""
 
     last: Annotated[int, Field(ge=1, le=50)] = 10
     control: Annotated[str, Field(max_length=200)] = ""
 
 
-class SampleMessagesBody(_Body):
+class SampleMessagesBody(Body):
     """Sample messages: pasted text, and files as base64."""
 
     text: Annotated[str, Field(max_length=_MAX_TEXT_LENGTH)] = ""
@@ -323,7 +323,7 @@ class SampleMessagesBody(_Body):
         return [base64.b64decode(file) for file in self.files]
 
 
-class TrialMessageBody(_Body):
+class TrialMessageBody(Body):
     """One message to try, as base64."""
 
     payload: Annotated[str, Field(max_length=_MAX_TEXT_LENGTH), AfterValidator(_require_base64)]
@@ -337,7 +337,7 @@ class TrialMessageBody(_Body):
         return base64.b64decode(self.payload)
 
 
-class TrialBody(_Body):
+class TrialBody(Body):
     """The version to try (`word`), the messages, and which of them is traced, from 0."""
 
     word: VersionName = "draft"
@@ -345,7 +345,7 @@ class TrialBody(_Body):
     traced: Annotated[int, Field(ge=0, le=_MAX_SAMPLES)] | None = None
 
 
-class ReleasesBody(_Body):
+class ReleasesBody(Body):
     """A version to compose with (`word`), and the destination; '' for all that use it."""
 
     word: VersionName = "draft"
@@ -353,7 +353,7 @@ class ReleasesBody(_Body):
     last: Annotated[int, Field(ge=1, le=50)] = 10
 
 
-class CompareBody(_Body):
+class CompareBody(Body):
     """Two versions to compare on the `last` stored messages."""
 
     before: VersionName
@@ -361,7 +361,7 @@ class CompareBody(_Body):
     last: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
-class ActivateBody(_Body):
+class ActivateBody(Body):
     """The draft to activate, the reason, and the listeners that use the definition from then on."""
 
     reason: Annotated[Reason, Field(min_length=1)]
@@ -377,7 +377,7 @@ class ActivateBody(_Body):
         return value.strip()
 
 
-class UndoneMergeBody(_Body):
+class UndoneMergeBody(Body):
     """The merged patient number of a site whose merge was wrong, and the reason."""
 
     site: Annotated[str, Field(min_length=1, max_length=1024)]
@@ -385,7 +385,7 @@ class UndoneMergeBody(_Body):
     reason: NotBlank
 
 
-class RollbackBody(_Body):
+class RollbackBody(Body):
     """The version to activate, empty: the previous one; `begun_on`: the active one as displayed."""
 
     reason: Reason = ""
@@ -393,7 +393,7 @@ class RollbackBody(_Body):
     begun_on: Version
 
 
-class CodeBody(_Body):
+class CodeBody(Body):
     """An entry for a code table; `back`: the unmapped text is the value, and the code is new."""
 
     code: Annotated[str, Field(min_length=1, max_length=200)]
@@ -401,7 +401,7 @@ class CodeBody(_Body):
     back: bool = False
 
 
-class IgnoredCodeBody(_Body):
+class IgnoredCodeBody(Body):
     """A code that stays without an entry; empty: the codes that are not shown."""
 
     mapping: Name
@@ -409,7 +409,7 @@ class IgnoredCodeBody(_Body):
     code: Annotated[str, Field(max_length=200)] = ""
 
 
-class ListenerDefinitionsBody(_Body):
+class ListenerDefinitionsBody(Body):
     """The definitions of a listener, in their order; an empty list: as in its settings."""
 
     mappings: Annotated[list[Name], Field(max_length=50)]
@@ -425,14 +425,14 @@ _ConnectionReason = Annotated[
 _Table = Annotated[dict[str, Any], Field(max_length=_MAX_KEYS)]
 
 
-class ProposedConnectionBody(_Body):
+class ProposedConnectionBody(Body):
     """Settings as a table of bridge.toml; `new`: the name must be free."""
 
     table: _Table
     new: bool = False
 
 
-class ConnectionRollbackBody(_Body):
+class ConnectionRollbackBody(Body):
     """The reason, and the active version as displayed."""
 
     reason: _ConnectionReason
@@ -449,7 +449,7 @@ class ConnectionChangeBody(ConnectionRollbackBody):
 _MAX_ZIP_CHARACTERS = 8 * 2**20
 
 
-class PackageBody(_Body):
+class PackageBody(Body):
     """A ZIP file, as base64."""
 
     zip: Annotated[

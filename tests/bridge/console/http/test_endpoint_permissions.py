@@ -13,6 +13,7 @@ from bridge.monitoring.conditions import AlertCondition, AlertSeverity
 from tests.bridge.console.http.running_console import PATIENTS, USERS, RunningConsole, now_ms
 
 _P = Permission
+VIEW = {"list": "messages", "name": "Parked", "body": {"filters": {"state": "parked"}}}
 EDITED = {"segments": ["MSH|^~\\&|X"]}
 
 
@@ -63,6 +64,16 @@ RULES: dict[str, Rule] = {
     "GET /api/deliveries/{delivery_id}/content": _rule(_P.BODIES, site=True),
     "POST /api/deliveries/{delivery_id}/retry": _rule(_P.OPERATE, site=True, body={}),
     "POST /api/deliveries/{delivery_id}/skip": _rule(_P.OPERATE, site=True, body={}),
+    "POST /api/lists/{listed}": _rule(_P.SEE, body={}),
+    "POST /api/lists/{listed}/count": _rule(_P.SEE, body={}),
+    "POST /api/lists/{listed}/rows": _rule(_P.SEE, body={"ids": [1, 2, 3]}),
+    "POST /api/lists/{listed}/columns": _rule(
+        *(_P.SEE, _P.BODIES), body={"ids": [1, 2, 3], "columns": ["patient", "name"]}
+    ),
+    "GET /api/views": _rule(_P.SEE),
+    "POST /api/views": _rule(_P.SEE, body=VIEW),
+    "PUT /api/views/{view_id}": _rule(_P.SEE, body=VIEW, site=True),
+    "DELETE /api/views/{view_id}": _rule(_P.SEE, site=True),
     "POST /api/orders/find": _rule(_P.FIND, body={"accession": "A2"}),
     "GET /api/concerns": _rule(_P.SEE),
     "POST /api/concerns/{kind}/{row_id}/seen": _rule(_P.OPERATE, site=True, body={}),
@@ -138,6 +149,8 @@ RULES: dict[str, Rule] = {
 def path_of(route: str, own: dict[str, str]) -> str:
     same = {
         "what": "users",
+        "listed": "messages",
+        "view_id": "999999",
         "number": "1",
         "token": "999",
         "email": "unknown@site1.test",

@@ -1,0 +1,146 @@
+"""The lists of the console: who may search for what, what is audited, and saved views."""
+
+from typing import Any
+
+import pytest
+
+from tests.bridge.console.http.running_console import RunningConsole
+
+CREATED, BAD_REQUEST, FORBIDDEN, UNKNOWN, CONFLICT, INVALID = 200, 400, 403, 404, 409, 422
+
+
+def page(console: RunningConsole, who: str, listed: str, **body: Any) -> Any:
+    return console.call(who, "POST", f"/api/lists/{listed}", body)
+
+
+def ids(response: Any) -> set[int]:
+    assert response.status_code == 200, response.text
+    return {row["id"] for row in response.json()["rows"]}
+
+
+def events(console: RunningConsole) -> list[tuple[str, str]]:
+    found = page(console, "chief", "audit").json()["rows"]
+    return [(row["action"], row["subject"]) for row in found]
+
+
+def test_messages_are_listed_with_their_cause(console: RunningConsole) -> None:
+    """A page says whether it is complete; filters work together."""
+    found = page(console, "editor", "messages").json()
+    assert found["complete"]
+    assert found["next"] is None
+    assert console.messages["SITE1"] in {row["id"] for row in found["rows"]}
+    row = found["rows"][0]
+    assert {"cause", "cause_text", "action", "state", "attempts", "settled_at"} <= row.keys()
+    assert "payload" not in row
+    one = page(console, "editor", "messages", filters={"channel": "orders", "type": "ORM^O01"})
+    assert console.messages["SITE1"] in ids(one)
+    assert console.messages["SITE2"] not in ids(one)
+    counted = console.call("editor", "POST", "/api/lists/messages/count", {"filters": {}}).json()
+    assert counted == {"count": len(found["rows"]), "exact": True}
+
+
+def test_a_number_needs_permission_and_is_audited_without_its_value(
+    console: RunningConsole,
+) -> None:
+    """A viewer cannot search for numbers, and only who may read content for patients."""
+    by_number = {"filters": {"number": "A1"}}
+    assert page(console, "viewer", "messages", **by_number).status_code == FORBIDDEN
+    assert ids(page(console, "operator", "messages", **by_number)) == {console.messages["SITE1"]}
+    patient = {"filters": {"number": "M1", "kind": "patient"}}
+    assert page(console, "operator", "messages", **patient).status_code == FORBIDDEN
+    assert ids(page(console, "editor", "messages", **patient)) == {console.messages["SITE1"]}
+    name = {"filters": {"name": "jane"}}
+    assert page(console, "operator", "messages", **name).status_code == FORBIDDEN
+    assert console.messages["SITE1"] in ids(page(console, "editor", "messages", **name))
+    found = events(console)
+    assert ("search", "messages by number") in found
+    assert ("search", "messages by name") in found
+    assert not any("A1" in subject or "jane" in subject for _, subject in found)
+
+
+def test_columns_have_content_and_leave_an_event(console: RunningConsole) -> None:
+    """Numbers need `find`, content `bodies`; messages of other sites have no values."""
+    own, foreign = console.messages["SITE1"], console.messages["SITE2"]
+    asked = {"ids": [own, foreign], "columns": ["accession", "control_id"]}
+    path = "/api/lists/messages/columns"
+    assert console.call("viewer", "POST", path, asked).status_code == FORBIDDEN
+    found = console.call("operator", "POST", path, asked).json()
+    assert found["left"] == []
+    assert found["values"][str(own)]["accession"] == "A1"
+    content = {
+        "ids": [own, foreign],
+        "columns": ["patient", "name", "tag:Modality", "path:PID-5.1"],
+    }
+    assert console.call("operator", "POST", path, content).status_code == FORBIDDEN
+    limited = console.call("editor1", "POST", path, content).json()["values"]
+    assert set(limited) == {str(own)}
+    assert limited[str(own)]["patient"] == "M1"
+    assert limited[str(own)]["name"].endswith(", JANE")
+    assert ("list content", "messages") in events(console)
+
+
+@pytest.mark.parametrize(
+    ("columns", "status"), [(["mood"], INVALID), (["path:PID-"], INVALID), ([], BAD_REQUEST)]
+)
+def test_an_unknown_column_is_refused(
+    console: RunningConsole, columns: list[str], status: int
+) -> None:
+    body = {"ids": [1], "columns": columns}
+    response = console.call("editor", "POST", "/api/lists/messages/columns", body)
+    assert response.status_code == status
+
+
+def test_deliveries_and_orders_are_listed(console: RunningConsole) -> None:
+    """Of the user's sites; orders need `find`."""
+    own = console.deliveries["SITE1"]
+    assert own in ids(page(console, "viewer1", "deliveries"))
+    assert console.deliveries["SITE2"] not in ids(page(console, "viewer1", "deliveries"))
+    assert console.deliveries["SITE2"] in ids(page(console, "viewer", "deliveries"))
+    assert page(console, "viewer", "orders").status_code == FORBIDDEN
+    sites = {row["site"] for row in page(console, "editor1", "orders").json()["rows"]}
+    assert sites <= {"SITE1"}
+    found = page(console, "operator", "orders", filters={"number": "A1"}).json()["rows"]
+    assert [row["site"] for row in found] == ["SITE1"]
+    values = {"ids": [found[0]["id"]], "columns": ["accession"]}
+    answer = console.call("operator", "POST", "/api/lists/orders/columns", values).json()
+    assert answer["values"] == {str(found[0]["id"]): {"accession": "A1"}}
+
+
+def test_an_unknown_filter_or_list_is_refused(console: RunningConsole) -> None:
+    unknown = page(console, "editor", "messages", filters={"mood": "x"})
+    assert unknown.status_code == INVALID
+    assert page(console, "editor", "moods").status_code == BAD_REQUEST
+    nested = page(console, "editor", "messages", filters={"hashes": [[1, 2]]})
+    assert nested.status_code == BAD_REQUEST
+    assert page(console, "editor", "messages", limit=201).status_code == BAD_REQUEST
+
+
+def test_a_view_is_its_owners_unless_it_is_shared(console: RunningConsole) -> None:
+    """Sharing needs `operate`; others see a shared view, and cannot change it."""
+    view = {"list": "messages", "name": "Mine", "body": {"filters": {"state": "parked"}}}
+    mine = console.call("operator", "POST", "/api/views", view)
+    assert mine.status_code == CREATED, mine.text
+    shared = {**view, "name": "Ours", "shared": True}
+    assert console.call("viewer", "POST", "/api/views", shared).status_code == FORBIDDEN
+    ours = console.call("operator", "POST", "/api/views", shared).json()
+    names = {row["name"]: row for row in console.call("viewer", "GET", "/api/views").json()["rows"]}
+    assert "Mine" not in names
+    assert (names["Ours"]["owner"], names["Ours"]["own"]) == ("operator@site1.test", False)
+    path = f"/api/views/{ours['id']}"
+    assert console.call("viewer", "PUT", path, shared).status_code == FORBIDDEN
+    assert (
+        console.call("viewer", "DELETE", f"/api/views/{mine.json()['id']}").status_code == UNKNOWN
+    )
+    renamed = console.call("operator", "PUT", path, {**shared, "name": "Mine"})
+    assert renamed.status_code == CONFLICT
+    assert console.call("chief", "DELETE", path).status_code == 200
+    assert ("save view", "view") in events(console)
+    assert ("delete view", f"view {ours['id']}") in events(console)
+
+
+@pytest.mark.parametrize("name", ["number", "name", "text"])
+def test_a_view_contains_no_patient_data(console: RunningConsole, name: str) -> None:
+    view = {"list": "messages", "name": "Private", "body": {"filters": {name: "Jane"}}}
+    response = console.call("editor", "POST", "/api/views", view)
+    assert response.status_code == BAD_REQUEST
+    assert response.json()["code"] == "private_filter"
