@@ -5,10 +5,12 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, Self
 
+from bridge.admin.lists.deliveries import DeliveryList
+from bridge.admin.lists.listing import iterate
 from bridge.admin.report_engine import CommandEngine, internal_engine
 from bridge.audit import outbox, trail
 from bridge.audit.chain import BRIDGE_CHAIN, ENGINE_CHAIN, ChainVerification
@@ -16,7 +18,6 @@ from bridge.audit.events import AuditOrigin, Outcome, command_event
 from bridge.audit.fhir import AuditedPatient, AuditEntry, audit_events
 from bridge.audit.trail import AuditRow, TrailQuery
 from bridge.errors import BridgeError
-from bridge.queue import queries
 from bridge.queue.listing_rows import DeliveryRow
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
@@ -299,10 +300,13 @@ def _delivered_results(
     """Yield the delivered results that match the query, newest first."""
     if query.action not in (None, "sent"):
         return
-    before = None
-    while True:
-        filter_ = queries.Filter(QueueState.DONE, None, query.report_id, query.since, before, _PAGE)
-        rows = queries.deliveries(database, filter_)
+    filters: dict[str, Any] = {"state": QueueState.DONE.value}
+    if query.report_id is not None:
+        filters["report"] = query.report_id
+    if query.since is not None:
+        filters["since"] = query.since
+    delivered = (listed.row for listed in iterate(database, DeliveryList(), filters))
+    while rows := list(islice(delivered, _PAGE)):
         known = _Reports(engine, [[row.report_id] for row in rows])
         for row in rows:
             site_id = known.sites.get(row.report_id, "")
@@ -310,9 +314,6 @@ def _delivered_results(
                 entry = _delivery_entry(row, site_id)
                 subjects = known.patients_of(entry.reports) if patients else ()
                 yield from audit_events(entry, server, subjects)
-        if len(rows) < _PAGE:
-            return
-        before = rows[-1].id
 
 
 def _matches(query: TrailQuery, row: DeliveryRow, site_id: str) -> bool:

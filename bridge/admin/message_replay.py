@@ -1,9 +1,5 @@
 """
-Selection and replay of stored messages and deliveries, which the commands and the console share.
-
-Rows are selected by filters, by a number, and many at once. Messages are found by the index of
-numbers, which the service maintains in the background; deliveries by the reports of the orders that
-have the number.
+Replay of stored messages, which the commands and the console share.
 
 Replay queues a stored message again, or an edited copy of it. The active definitions map it. An
 edited copy is a new message with an identity that no sender's message has. The original is not
@@ -16,14 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import func, select
 
 from bridge import active_settings
 from bridge.active_settings import ActiveSettings, active_sources, version_finder
-from bridge.admin.search.message_index import INDEXED_TO, MessageOrigin, NumberKind
-from bridge.admin.search.queue_search import MessageQuery, find_orders_and_messages, search_messages
+from bridge.admin.search.message_index import INDEXED_TO, MessageOrigin
 from bridge.errors import BridgeError
 from bridge.index_key import signed64
 from bridge.intake.receive import definition_offload
@@ -33,7 +28,7 @@ from bridge.intake.receive.verdict import FrameEvaluator, Verdict
 from bridge.intake.validation.structure import make_validator
 from bridge.metrics import Metrics
 from bridge.queue import operations, queries
-from bridge.queue.listing_rows import DeliveryRow, MessageDetail, MessageRow
+from bridge.queue.listing_rows import MessageDetail
 from bridge.queue.log_tables import MessageEdit, store
 from bridge.queue.statements import MESSAGE
 from bridge.queue.states import AcknowledgmentState, QueueState
@@ -52,64 +47,6 @@ from mappings.language.diagnostics import MappingError, RuleFailed
 from mappings.language.scope import ListenerDefaults
 from mllp.framing import Frame
 
-STATES: Final = tuple(state.value for state in QueueState)
-"""Names of the states of messages and deliveries."""
-
-_PAGE = 5000
-Rows = Sequence[MessageRow] | Sequence[DeliveryRow]
-
-
-@dataclass(frozen=True, slots=True)
-class RowQuery:
-    """
-    Filters of a list; times in ms.
-
-    `source` is a listener or a destination, `state` one of `STATES`. `number` is a kind (`control`,
-    `patient`, `order`) and a value.
-    """
-
-    state: str | None = None
-    source: str | None = None
-    number: tuple[str, str] | None = None
-    report_id: str | None = None
-    since: int | None = None
-    before: int | None = None
-    limit: int = 50
-
-    @property
-    def filter(self) -> queries.Filter:
-        state = None if self.state is None else QueueState(self.state)
-        return queries.Filter(
-            state, self.source, self.report_id, self.since, self.before, self.limit
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """
-    Rows to replay or retry, at most `limit`; None matches all.
-
-    `source` is a listener or a destination. The times are in ms, inclusive. `code` is a result
-    code, the error code of a message, or the detail of a delivery.
-    """
-
-    state: str | None = None
-    source: str | None = None
-    since: int | None = None
-    until: int | None = None
-    code: str | None = None
-    limit: int | None = None
-
-    @property
-    def is_filtered(self) -> bool:
-        """Whether there is any filter. Without one, a slip would select everything."""
-        filters = (self.state, self.source, self.since, self.until, self.code)
-        return any(value is not None for value in filters)
-
-    @property
-    def chosen_state(self) -> QueueState | None:
-        return None if self.state is None else QueueState(self.state)
-
 
 @dataclass(frozen=True, slots=True)
 class RequeueResult:
@@ -118,31 +55,6 @@ class RequeueResult:
     row_id: int
     error: str = ""
     overtaken: int = 0
-
-
-def selected_ids(
-    database: Database, selection: Selection, list_rows: Callable[[Database, queries.Filter], Rows]
-) -> list[int]:
-    """Return the ids of the selected rows, oldest first; `list_rows` returns a page of rows."""
-    ids: list[int] = []
-    filter_ = queries.Filter(
-        selection.chosen_state, selection.source, None, selection.since, limit=_PAGE
-    )
-    while True:
-        rows = list_rows(database, filter_)
-        ids += [row.id for row in rows if _matches(row, selection)]
-        if len(rows) < _PAGE:
-            return sorted(ids)[: selection.limit]
-        filter_ = replace(filter_, before=rows[-1].id)
-
-
-def _matches(row: MessageRow | DeliveryRow, selection: Selection) -> bool:
-    if isinstance(row, MessageRow):
-        created, codes = row.received_at, {row.code, row.error_code}
-    else:
-        created, codes = row.created_at, {row.code, row.detail}
-    in_time = selection.until is None or created <= selection.until
-    return in_time and (selection.code is None or selection.code in codes)
 
 
 def requeue_each(
@@ -168,46 +80,12 @@ def requeue_each(
             yield RequeueResult(row_id, str(error))
 
 
-def messages_by_number(
-    database: Database, kind: str, number: str, filter_: queries.Filter
-) -> Sequence[MessageRow]:
-    """List the messages that contain a number, newest first."""
-    query = MessageQuery(
-        kind=NumberKind(kind),
-        number=number,
-        state=filter_.state,
-        listener=filter_.source,
-        since=filter_.since,
-        before=filter_.before,
-    )
-    found: list[MessageRow] = []
-    while (left := filter_.limit - len(found)) > 0:
-        page = search_messages(database, replace(query, limit=left))
-        found += page.rows
-        if page.further is None:
-            break
-        query = replace(query, before=page.further)
-    return found
-
-
 def count_not_indexed(database: Database) -> int:
     """Count the newest messages that the service has not indexed yet."""
     with database.read() as connection:
         newest = connection.scalar(select(func.max(MESSAGE.c.id))) or 0
         indexed = connection.scalar(INDEXED_TO) or 0
     return max(0, newest - indexed)
-
-
-def deliveries_by_number(
-    settings: Settings, database: Database, kind: str, number: str, filter_: queries.Filter
-) -> Sequence[DeliveryRow]:
-    """List the deliveries with a control id, or those for the orders that have a number."""
-    if NumberKind(kind) is NumberKind.CONTROL:
-        return queries.deliveries(database, replace(filter_, control_id=number.strip()))
-    subjects = MessageSubjects(settings, database)
-    orders, _ = find_orders_and_messages(database, subjects, NumberKind(kind), number.strip(), None)
-    reports = frozenset(order["report_id"] for order in orders) - {""}
-    return queries.deliveries(database, replace(filter_, reports=reports)) if reports else []
 
 
 class MessageSubjects:

@@ -1,26 +1,110 @@
 """Entries of the queues for commands: messages, deliveries and exceptions."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 from bridge.admin import message_replay
 from bridge.admin.audit_events import audited, recorded, relayed
 from bridge.admin.channel_operations import charset_of, require_channel, stopped_destinations
-from bridge.admin.message_replay import BatchReplay, RequeueResult, RowQuery, Selection
+from bridge.admin.find import find_orders_and_messages
+from bridge.admin.lists.deliveries import DeliveryList
+from bridge.admin.lists.listing import MAX_VALUES, Filters, ids_in_order, iterate
+from bridge.admin.lists.messages import MessageList
+from bridge.admin.message_replay import BatchReplay, MessageSubjects, RequeueResult
+from bridge.admin.search.delivery_reasons import exception_reason, with_reasons
 from bridge.admin.search.message_content import error_line, message_text, reply_errors
+from bridge.admin.search.message_index import NumberKind
 from bridge.admin.search.order_tracking import attempts_of
-from bridge.admin.search.queue_search import exception_reason, with_reasons
 from bridge.audit.events import operator
 from bridge.queue import operations, queries
+from bridge.queue.listing_rows import DeliveryRow
+from bridge.queue.log_tables import pull_new
+from bridge.queue.states import QueueState
+from bridge.store.database import Database
 from bridge.store.databases import bridge_database
 from bridge.store.records import exceptions, reconcile_rounds
 from bridge.store.records.exceptions import ExceptionSubject
-from config import load
+from config import Settings, load
 from config.sections import ChannelKind
+
+MESSAGES: Final = MessageList()
+DELIVERIES: Final = DeliveryList()
+STATES: Final = tuple(state.value for state in QueueState)
+"""Names of the states of messages and deliveries."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowQuery:
+    """
+    Filters of a list; times in ms.
+
+    `source` is a listener or a destination, `state` one of `STATES`. `number` is a kind (`control`,
+    `patient`, `order`) and a value. `more` are filters of the list by name.
+    """
+
+    state: str | None = None
+    source: str | None = None
+    number: tuple[str, str] | None = None
+    report_id: str | None = None
+    since: int | None = None
+    before: int | None = None
+    limit: int = 50
+    more: Filters = field(default_factory=dict)
+
+    def filters(self, source: str) -> dict[str, Any]:
+        """Return the filters without the number; `source` is the filter of the channel."""
+        named = {
+            "state": self.state,
+            source: self.source,
+            "report": self.report_id,
+            "since": self.since,
+        }
+        return {name: value for name, value in {**named, **self.more}.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """
+    Rows to replay or retry, at most `limit`; None matches all.
+
+    `source` is a listener or a destination. The times are in ms, inclusive. `code` is a result
+    code, the error code of a message, or the detail of a delivery.
+    """
+
+    state: str | None = None
+    source: str | None = None
+    since: int | None = None
+    until: int | None = None
+    code: str | None = None
+    limit: int | None = None
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether there is any filter. Without one, a slip would select everything."""
+        filters = (self.state, self.source, self.since, self.until, self.code)
+        return any(value is not None for value in filters)
+
+    @property
+    def chosen_state(self) -> QueueState | None:
+        return None if self.state is None else QueueState(self.state)
+
+    def filters(self, source: str) -> dict[str, Any]:
+        """Return the filters of a list; `source` is the filter of the channel."""
+        until = None if self.until is None else self.until + 1
+        named = {
+            "state": self.state,
+            source: self.source,
+            "cause": self.code,
+            "since": self.since,
+            "until": until,
+        }
+        return {name: value for name, value in named.items() if value is not None}
 
 
 def list_messages(home: Path, query: RowQuery) -> tuple[list[dict[str, Any]], int]:
@@ -32,16 +116,32 @@ def list_messages(home: Path, query: RowQuery) -> tuple[list[dict[str, Any]], in
     """
     not_indexed = 0
     with bridge_database(home) as database:
-        if query.number is None:
-            rows: Sequence[Any] = queries.messages(database, query.filter)
-        else:
-            target = ("messages", f"by {query.number[0]} number")
-            with audited(home, database, "search", target):
-                rows = message_replay.messages_by_number(database, *query.number, query.filter)
+        pull_new(database)
+        filters = query.filters("channel")
+        if query.number is not None:
+            filters |= dict(zip(("kind", "number"), query.number, strict=True))
+        private = MESSAGES.private & filters.keys() - {"text"}
+        with _searched(home, database, "messages", query, private):
+            found = iterate(database, MESSAGES, filters, before=query.before)
+            rows = list(islice(found, query.limit))
+        if private:
             not_indexed = message_replay.count_not_indexed(database)
     if not rows:
         require_channel(home, ChannelKind.LISTENER, query.source)
     return [asdict(row) for row in rows], not_indexed
+
+
+@contextmanager
+def _searched(
+    home: Path, database: Database, listed: str, query: RowQuery, private: Collection[str]
+) -> Iterator[None]:
+    """Record a search by a number or a name, without its value."""
+    if not private:
+        yield
+        return
+    by = f"by {query.number[0]} number" if query.number else f"by {min(private)}"
+    with audited(home, database, "search", (listed, by)):
+        yield
 
 
 def show_message(home: Path, message_id: int) -> tuple[dict[str, Any], dict[str, str]]:
@@ -68,7 +168,8 @@ def select_messages(home: Path, ids: Sequence[int] | None, chosen: Selection) ->
     if ids:
         return sorted(ids)
     with bridge_database(home) as database:
-        found = message_replay.selected_ids(database, chosen, queries.messages)
+        pull_new(database)
+        found = ids_in_order(database, MESSAGES, chosen.filters("channel"), chosen.limit)
     if not found:
         require_channel(home, ChannelKind.LISTENER, chosen.source)
     return found
@@ -95,18 +196,31 @@ def list_deliveries(home: Path, query: RowQuery) -> list[dict[str, Any]]:
     Raises NoSuchChannel if nothing is found and the destination does not exist.
     """
     with bridge_database(home) as database:
-        if query.number is None:
-            rows: Sequence[Any] = queries.deliveries(database, query.filter)
-        else:
-            target = ("deliveries", f"by {query.number[0]} number")
-            with audited(home, database, "search", target):
-                rows = message_replay.deliveries_by_number(
-                    load(home), database, *query.number, query.filter
-                )
+        with _searched(home, database, "deliveries", query, ("number",) if query.number else ()):
+            rows = _deliveries(load(home), database, query)
         found = with_reasons(database, rows, with_texts=True)
     if not rows:
         require_channel(home, ChannelKind.DESTINATION, query.source)
     return found
+
+
+def _deliveries(settings: Settings, database: Database, query: RowQuery) -> list[DeliveryRow]:
+    """Return deliveries; with a number, those with the control id or for the orders with it."""
+    filters = query.filters("destination")
+    if query.number is not None and query.number[0] == NumberKind.CONTROL:
+        filters["control_id"] = query.number[1].strip()
+    elif query.number is not None:
+        kind, number = query.number
+        subjects = MessageSubjects(settings, database)
+        orders, _ = find_orders_and_messages(
+            database, subjects, NumberKind(kind), number.strip(), None
+        )
+        reports = sorted({order["report_id"] for order in orders} - {""})
+        if not reports:
+            return []
+        filters["report"] = reports[:MAX_VALUES]
+    found = iterate(database, DELIVERIES, filters, before=query.before)
+    return [listed.row for listed in islice(found, query.limit)]
 
 
 def show_delivery(home: Path, delivery_id: int) -> tuple[dict[str, Any], dict[str, str]]:
@@ -165,7 +279,7 @@ def select_deliveries(
         found = (
             sorted(ids)
             if ids
-            else message_replay.selected_ids(database, chosen, queries.deliveries)
+            else ids_in_order(database, DELIVERIES, chosen.filters("destination"), chosen.limit)
         )
         if not found:
             require_channel(home, ChannelKind.DESTINATION, chosen.source)

@@ -125,6 +125,9 @@ CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
         "retry": "retry",
         "skip": "skip",
     },
+    "find": {
+        "anything": "search",
+    },
     "lists": {
         "page": "search",
         "count": "search",

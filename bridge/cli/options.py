@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from bridge.admin.message_replay import RowQuery, Selection
+    from bridge.admin.queue_entries import RowQuery, Selection
     from bridge.admin.report_engine import CommandEngine
 
 Home = Annotated[
@@ -92,7 +92,7 @@ def row_query(
     report: str | None = None,
 ) -> "RowQuery":
     """Return the query of a list command; `source` is a listener or a destination."""
-    from bridge.admin.message_replay import RowQuery
+    from bridge.admin.queue_entries import RowQuery
 
     numbers = {"control": control_id, "patient": patient, "order": order}
     chosen = [(kind, number) for kind, number in numbers.items() if number is not None]
@@ -112,7 +112,7 @@ def selection(
     limit: int | None,
 ) -> "Selection":
     """Return the selection of a replay or retry command, which takes either ids or filters."""
-    from bridge.admin.message_replay import Selection
+    from bridge.admin.queue_entries import Selection
 
     _require_state(state)
     selected = Selection(state, source, since, until, code, limit)
@@ -122,7 +122,7 @@ def selection(
 
 
 def _require_state(text: str | None) -> None:
-    from bridge.admin.message_replay import STATES
+    from bridge.admin.queue_entries import STATES
 
     if text is not None and text not in STATES:
         raise typer.BadParameter(f"--state must be one of {', '.join(STATES)}")

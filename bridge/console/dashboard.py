@@ -23,12 +23,12 @@ from sqlalchemy import (
 
 from bridge.admin.errors import NoSuchItem
 from bridge.admin.search import order_tracking
+from bridge.admin.search.delivery_reasons import exception_reason
 from bridge.admin.search.message_index import (
     SubjectReader,
     origin_of,
     read_numbers,
 )
-from bridge.admin.search.queue_search import exception_reason
 from bridge.index_key import keyed64
 from bridge.queue import queries
 from bridge.queue.attempts import AttemptKind

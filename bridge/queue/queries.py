@@ -1,14 +1,14 @@
 """
 Queries on the queues for operators and metrics.
 
-Read only. Lists contain no patient data; `message` and `delivery` return payloads, and the caller
-checks the permission. Blocking: call from a thread.
+Read only. `message` and `delivery` return payloads, and the caller checks the permission. The lists
+are in `bridge.admin.lists`. Blocking: call from a thread.
 """
 
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import (
@@ -28,7 +28,6 @@ from bridge.queue.digests import is_intact
 from bridge.queue.errors import NoSuchRow
 from bridge.queue.listing_rows import DeliveryDetail, DeliveryRow, Depth, MessageDetail, MessageRow
 from bridge.queue.log_tables import pull_new
-from bridge.queue.retention.rows import id_at
 from bridge.queue.statements import DELIVERY, DELIVERY_BODY, MESSAGE, MESSAGE_BODY
 from bridge.queue.states import AcknowledgmentState, QueueState
 from bridge.store.database import Database
@@ -39,29 +38,6 @@ ATTENTION = (QueueState.PARKED, QueueState.REFUSED, QueueState.CANCELLED)
 _CHUNK = 500
 # Not a column of MESSAGE, because retention archives all of those.
 _DIGEST = literal_column("message.digest", BigInteger()).label("digest")
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Which rows to list, newest first. `before` is the id to continue from; None sets no limit."""
-
-    state: QueueState | None = None
-    source: str | None = None  # the listener of messages, the destination of deliveries
-    report_id: str | None = None  # of deliveries
-    since: int | None = None  # ms
-    before: int | None = None
-    limit: int = 50
-    reports: frozenset[str] | None = None  # of deliveries: of one of these reports
-    control_id: str | None = None  # MSH-10 of deliveries
-
-
-def messages(database: Database, filter_: Filter) -> list[MessageRow]:
-    """List messages, newest first."""
-    pull_new(database)
-    rows = _rows(MESSAGE, MessageRow)
-    with database.read() as connection:
-        statement = _filtered(connection, rows, MESSAGE, filter_, "listener", "received_at")
-        return [listed_message(row) for row in connection.execute(statement).mappings()]
 
 
 def message(database: Database, message_id: int) -> MessageDetail:
@@ -93,20 +69,6 @@ def message_state(database: Database, message_id: int) -> QueueState:
     if state is None:
         raise NoSuchRow("message", message_id)
     return QueueState(state)
-
-
-def deliveries(database: Database, filter_: Filter) -> list[DeliveryRow]:
-    """List deliveries, newest first."""
-    rows = _rows(DELIVERY, DeliveryRow)
-    if filter_.report_id is not None:
-        rows = rows.where(DELIVERY.c.report_id == filter_.report_id)
-    if filter_.reports is not None:
-        rows = rows.where(DELIVERY.c.report_id.in_(sorted(filter_.reports)))
-    if filter_.control_id is not None:
-        rows = rows.where(DELIVERY.c.control_id == filter_.control_id)
-    with database.read() as connection:
-        statement = _filtered(connection, rows, DELIVERY, filter_, "destination", "created_at")
-        return [listed_delivery(row) for row in connection.execute(statement).mappings()]
 
 
 def destinations_of(database: Database, ids: Sequence[int]) -> frozenset[str]:
@@ -178,27 +140,6 @@ def _rows(table: TableClause, row: type[MessageRow | DeliveryRow]) -> Select[Any
     return select(*(table.c[field.name] for field in fields(row)))
 
 
-def _filtered(
-    connection: Connection,
-    statement: Select[Any],
-    table: TableClause,
-    filter_: Filter,
-    source: str,
-    stored_at: str,
-) -> Select[Any]:
-    key = listing_key(table, by_state=is_sortable(connection, table, filter_.state))
-    if filter_.state is not None:
-        statement = statement.where(*in_state(table, filter_.state))
-    if filter_.source is not None:
-        statement = statement.where(table.c[source] == filter_.source)
-    if filter_.since is not None:
-        first = id_at(connection, table, stored_at, filter_.since)
-        statement = statement.where(key >= first, table.c[stored_at] >= filter_.since)
-    if filter_.before is not None:
-        statement = statement.where(key < filter_.before)
-    return statement.order_by(key.desc()).limit(filter_.limit)
-
-
 def _depths(
     connection: Connection, table: TableClause, source: str, stored_at: str, *, by_source: bool
 ) -> dict[str, dict[QueueState, Depth]]:
@@ -227,31 +168,6 @@ def in_state(table: TableClause, state: QueueState) -> list[ColumnElement[bool]]
     if state in ATTENTION:
         conditions.append(table.c.state.in_([_literal(other) for other in ATTENTION]))
     return conditions
-
-
-SORTABLE = 5000
-"""Up to this number of rows can be sorted for a page."""
-
-
-def is_sortable(connection: Connection, table: TableClause, state: QueueState | None) -> bool:
-    """True if so few rows are queued or claimed that all can be sorted for a page."""
-    if state not in (QueueState.QUEUED, QueueState.CLAIMED):
-        return False
-    some = select(literal(1)).select_from(table).where(*in_state(table, state)).limit(SORTABLE + 1)
-    return (
-        connection.execute(select(func.count()).select_from(some.subquery())).scalar_one()
-        <= SORTABLE
-    )
-
-
-def listing_key(table: TableClause, *, by_state: bool) -> ColumnElement[int]:
-    """
-    Return the id expression to sort by.
-
-    With `by_state`, rows are found by their state and sorted. Otherwise the primary key is read
-    backwards until the page is full, which is slow if few rows match.
-    """
-    return table.c.id + 0 if by_state else table.c.id
 
 
 def unindexed(name: ColumnElement[str]) -> ColumnElement[str]:

@@ -20,6 +20,8 @@ from bridge import active_settings
 from bridge.active_settings import active_sources
 from bridge.admin.definitions.drafts import issue_json
 from bridge.admin.errors import NoSuchItem
+from bridge.admin.lists.deliveries import DeliveryList
+from bridge.admin.lists.listing import iterate
 from bridge.delivery.composer import Composer, MessagePlan, plan_message
 from bridge.delivery.destination_settings import destination_definition_names, make_destination
 from bridge.delivery.destinations import CompiledDestination
@@ -39,7 +41,6 @@ from mappings.language.code_tables import UnmappedCode
 from mappings.language.diagnostics import MappingError, Sources
 from mappings.outbound.results import ResultEvent
 
-_PAGE = 500
 _WINDOW = 5_000
 """Newest deliveries among which those of a destination are searched."""
 
@@ -145,10 +146,8 @@ class ResultPreviews:
         return found
 
     def _newest_rows(self) -> Iterator[DeliveryRow]:
-        filter_ = queries.Filter(limit=_PAGE)
-        while rows := queries.deliveries(self._database, filter_):
-            yield from rows
-            filter_ = replace(filter_, before=rows[-1].id)
+        for listed in iterate(self._database, DeliveryList(), {}):
+            yield listed.row
 
     def _again(self, row: DeliveryRow, destination: str) -> ClaimedDelivery:
         """Return a delivery as if it were claimed for the first time."""

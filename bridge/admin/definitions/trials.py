@@ -15,7 +15,7 @@ Results contain patient data and are never logged.
 import base64
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -41,15 +41,17 @@ from bridge.admin.definitions.drafts import (
 from bridge.admin.definitions.result_previews import ResultPreviews
 from bridge.admin.definitions.trace_json import trace_payload
 from bridge.admin.errors import InvalidContent
+from bridge.admin.lists.listing import iterate
+from bridge.admin.lists.messages import MessageList
 from bridge.admin.search.message_content import is_shown_whole
 from bridge.admin.search.message_index import NumberKind
-from bridge.admin.search.queue_search import MessageQuery, search_messages
 from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
 from bridge.executors import CONSOLE_THREADS
 from bridge.intake.receive.listener_policy import VersionFinder
 from bridge.queue import queries
 from bridge.queue.listing_rows import MessageDetail, MessageRow
+from bridge.queue.log_tables import pull_new
 from bridge.store.database import Database
 from config import Settings
 from config import load as load_settings
@@ -80,7 +82,6 @@ from mappings.language.diagnostics import MappingError, MappingErrors, Sources
 from mappings.language.scope import ListenerDefaults
 from mappings.outbound.definition import OutboundMapping
 
-_PAGE = 500
 _WINDOW = 20_000  # rows
 MAX_SAMPLE_BYTES = 32 * 2**20
 """Bytes of stored messages that are read for a comparison. A message may have 16 MiB."""
@@ -185,10 +186,8 @@ def stored_sample(listener: ListenerSettings, row: MessageRow, payload: bytes) -
 
 
 def _newest_rows(database: Database) -> Iterator[MessageRow]:
-    filter_ = queries.Filter(limit=_PAGE)
-    while rows := queries.messages(database, filter_):
-        yield from rows
-        filter_ = replace(filter_, before=rows[-1].id)
+    pull_new(database)
+    yield from iterate(database, MessageList(), {})
 
 
 OrderReader = Callable[[MessageSample], InboundMapping | None]
@@ -690,10 +689,10 @@ class DefinitionTrials:
         return stored_samples(self._settings, self._database, name, count)
 
     def _with_control_id(self, control: str) -> list[MessageSample]:
-        wanted = MessageQuery(kind=NumberKind.CONTROL, number=control, limit=_MAX_PER_CONTROL_ID)
+        wanted = {"number": control, "kind": NumberKind.CONTROL.value}
         known = active_settings.current(self._settings, self._database).listener
         listeners = {listener.name: listener for listener in known}
-        found = search_messages(self._database, wanted).rows
+        found = islice(iterate(self._database, MessageList(), wanted), _MAX_PER_CONTROL_ID)
         return samples_of(
             self._database, listeners, (row for row in found if row.listener in listeners)
         )

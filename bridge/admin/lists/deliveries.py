@@ -85,6 +85,7 @@ class DeliveryList(ListDefinition[ListedDelivery]):
     }
     filters = frozenset(
         {"destination", "state", "event", "cause", "report", "control_id", "text", "job"}
+        | {"accepted_since", "accepted_until"}
     )
     private = frozenset({"text"})
 
@@ -158,6 +159,12 @@ _BUILDERS: Final[Mapping[str, Callable[[Parameters, Filters], list[Criterion]]]]
     "text": lambda parameters, filters: words_probe(
         parameters, _TEXT_COLUMNS, text_of(filters, "text")
     ),
+    "accepted_since": lambda parameters, filters: [
+        Criterion(f"m.acknowledged_at >= {parameters.add(number_of(filters, 'accepted_since'))}")
+    ],
+    "accepted_until": lambda parameters, filters: [
+        Criterion(f"m.acknowledged_at < {parameters.add(number_of(filters, 'accepted_until'))}")
+    ],
     "job": lambda parameters, filters: [found_by_job(parameters, number_of(filters, "job"))],
 }
 

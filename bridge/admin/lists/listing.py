@@ -15,7 +15,7 @@ Tests check the plans on both databases. Blocking.
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, ClassVar, Final, Generic, TypeVar
@@ -24,6 +24,7 @@ from sqlalchemy import Connection, text
 
 from bridge.admin.access.permissions import Grant, Permission
 from bridge.admin.errors import InvalidContent, PermissionDenied
+from bridge.store.database import Database
 from bridge.store.statements import is_postgresql
 
 ID_WINDOW: Final = 20_000
@@ -41,7 +42,7 @@ MAX_ROWS: Final = 200
 """Rows of a page, at most."""
 _SAMPLE: Final = 1_000
 _SAMPLE_WINDOW: Final = 50_000
-_MAX_VALUES: Final = 64
+MAX_VALUES: Final = 64
 _MAX_TEXT: Final = 200
 
 Filters = Mapping[str, Any]
@@ -542,10 +543,10 @@ def texts_of(filters: Filters, name: str) -> list[str]:
     found = [value] if isinstance(value, str) else value
     if (
         not isinstance(found, list | tuple)
-        or not 0 < len(found) <= _MAX_VALUES
+        or not 0 < len(found) <= MAX_VALUES
         or not all(isinstance(item, str) and len(item) <= _MAX_TEXT for item in found)
     ):
-        raise InvalidContent(f"the filter {name} needs a text, or up to {_MAX_VALUES} texts")
+        raise InvalidContent(f"the filter {name} needs a text, or up to {MAX_VALUES} texts")
     return list(found)
 
 
@@ -582,3 +583,39 @@ def words_probe(parameters: Parameters, columns: Sequence[str], value: str) -> l
         matches = (f"lower({column}) LIKE {place} ESCAPE '/'" for column in columns)
         found.append(Criterion(f"({' OR '.join(matches)})"))
     return found
+
+
+def iterate(
+    database: Database,
+    listed: ListDefinition[Row],
+    filters: Filters,
+    access: Access = UNLIMITED,
+    *,
+    before: int | None = None,
+    page_size: int = MAX_ROWS,
+) -> Iterator[Row]:
+    """Yield all matching rows, newest first, page by page. Raises InvalidContent."""
+    request = ListRequest(filters, before=before, limit=page_size)
+    while True:
+        with database.read() as connection:
+            page = listed.page(connection, request, access)
+        yield from page.rows
+        if page.next is None:
+            return
+        request = replace(request, before=page.next)
+
+
+def ids_in_order(
+    database: Database, listed: ListDefinition[Any], filters: Filters, limit: int | None = None
+) -> list[int]:
+    """Return the ids of matching rows up to the newest at the call, oldest first."""
+    with database.read() as connection:
+        upper = listed.newest_id(connection)
+    found: list[int] = []
+    cursor, complete = 0, False
+    while not complete and (limit is None or len(found) < limit):
+        with database.read() as connection:
+            page = listed.ids_after(connection, filters, UNLIMITED, cursor, upper, BUDGET)
+        found += page.ids
+        cursor, complete = page.cursor, page.complete
+    return found[:limit]

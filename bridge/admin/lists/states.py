@@ -60,7 +60,9 @@ def states_and_causes(
     """
     by_channel = source if source in filters else "channel"
     codes = texts_of(filters, "cause") if "cause" in filters else []
-    found = [Criterion(parameters.among("m.code", codes))] if codes else []
+    other = {"message": "m.error_code", "delivery": "m.detail"}[table]
+    causes = [parameters.among(column, codes) for column in ("m.code", other)] if codes else []
+    found = [Criterion(f"({' OR '.join(causes)})")] if codes else []
     if "state" not in filters:
         return found
     chosen = choices_of(filters, "state", STATE_CHOICES)
@@ -80,16 +82,25 @@ def states_and_causes(
     if len(branches) > MAX_BRANCHES:
         return [*found, Criterion(probe)]
     driver = Driver(tuple(branches))
-    by_cause = codes and by_channel in filters and set(states) <= set(ATTENTION)
-    if by_cause:  # the branches have cause and channel, too
+    if _has_cause_index(filters, by_channel, states):
         channels = parameters.among(f"m.{source}", texts_of(filters, by_channel))
-        return [Criterion(f"{probe} AND {found[0].probe} AND {channels}", driver)]
+        return [Criterion(f"{probe} AND {causes[0]} AND {channels}", driver)]
     return [*found, Criterion(probe, driver)]
 
 
 def _are_indexed(connection: Connection, table: str, states: Collection[str]) -> bool:
     """True if an index finds the rows of each state in order, or the state has few rows."""
     return all(state in set(ATTENTION) or _has_few(connection, table, state) for state in states)
+
+
+def _has_cause_index(filters: Filters, by_channel: str, states: Sequence[str]) -> bool:
+    """
+    True if the rows of a cause and channel are found by the index of causes.
+
+    Only parked rows: the cause of a refused message is its error code.
+    """
+    parked = list(states) == [QueueState.PARKED.value]
+    return parked and "cause" in filters and by_channel in filters
 
 
 def _has_few(connection: Connection, table: str, state: str) -> bool:
@@ -108,7 +119,7 @@ def _state_branches(
     if state not in set(ATTENTION):
         return [Branch(f"SELECT id + 0 AS id FROM {table} WHERE {own}", "id + 0")]  # noqa: S608  # our own names
     attention = f"SELECT id FROM {table} WHERE {own} AND {ATTENTION_TEXT}"  # noqa: S608  # our own names
-    if "cause" not in filters or by_channel not in filters:
+    if not _has_cause_index(filters, by_channel, [state]):
         return [Branch(attention)]
     return [
         Branch(

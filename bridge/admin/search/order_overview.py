@@ -11,21 +11,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import select, union
-
 from bridge.admin.audit_events import audited
+from bridge.admin.find import find_orders_and_messages, orders_of_report
+from bridge.admin.lists.listing import UNLIMITED
 from bridge.admin.message_replay import MessageSubjects
 from bridge.admin.search import order_tracking
 from bridge.admin.search.message_index import NumberKind
-from bridge.admin.search.queue_search import find_orders_and_messages
 from bridge.contract import OrderKey
 from bridge.contract.responses import StatusRecordBody
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.report_engine import engine_http, engine_tokens
-from bridge.store.database import Database
 from bridge.store.databases import bridge_database
-from bridge.store.tables import KNOWN_REPORTS, ORDERS
 from config import load
 
 
@@ -49,7 +46,7 @@ def show_orders(home: Path, number: str) -> dict[str, Any]:
             orders, messages = find_orders_and_messages(database, subjects, kind, number, None)
             if orders or messages:
                 break
-        orders = orders or _orders_of_report(database, number)
+        orders = orders or list(orders_of_report(database, number, UNLIMITED))
         reports = {order["report_id"] for order in orders} - {""}
         deliveries = order_tracking.report_deliveries(database, reports)
         similar = [] if orders else order_tracking.similar_accessions(database, number)
@@ -73,17 +70,6 @@ def show_orders(home: Path, number: str) -> dict[str, Any]:
         "messages": [asdict(message) for message in messages],
         "similar": similar,
     }
-
-
-def _orders_of_report(database: Database, report_id: str) -> list[dict[str, Any]]:
-    with database.read() as connection:
-        own = (
-            select(table.c.accession).where(table.c.report_id == report_id)
-            for table in (ORDERS, KNOWN_REPORTS)
-        )
-        accessions = set(connection.scalars(union(*own)))
-    found = order_tracking.find_orders(database, accessions)
-    return [order for order in found if order["report_id"] == report_id]
 
 
 async def status_records(

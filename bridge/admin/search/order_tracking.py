@@ -27,7 +27,7 @@ _LIMIT = 100
 _ORDER, _KNOWN = ORDERS.c, KNOWN_REPORTS.c
 _SELECT: Final[Select[Any]] = (
     select(
-        *(_ORDER[name] for name in ("site", "mrn", "accession", "state", "placer", "filler")),
+        *(_ORDER[name] for name in ("id", "site", "mrn", "accession", "state", "placer", "filler")),
         _ORDER.report_id.label("ordered_in"),
         _ORDER.first_message,
         _ORDER.last_message,

@@ -21,6 +21,7 @@ from bridge.console.http import (
     connections,
     dashboard,
     deliveries,
+    find,
     lists,
     mappings,
     messages,
@@ -49,7 +50,7 @@ ROUTERS: Final = (
         dashboard.exception_router,
         messages.merge_router,
     ),
-    *(lists.router, views.router),
+    *(find.router, lists.router, views.router),
     *(connections.channel_router, connections.router, dashboard.router),
     # before `sites`, whose route `/sites/{site}/{what}` also matches `/sites/{site}/audit`
     audit_trail.router,

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from bridge.admin.access.permissions import Permission
-from bridge.admin.search.queue_search import accepted_deliveries
+from bridge.admin.lists.deliveries import DeliveryList
+from bridge.admin.lists.listing import Access
 from bridge.console.http.bodies import (
     AcceptedDeliveryParameters,
     ConsoleEventParameters,
@@ -15,6 +16,10 @@ from bridge.console.http.guard import AuditedAction, CallDep, ConsoleRoute, awai
 from bridge.executors import CONSOLE_THREADS
 
 router = APIRouter(prefix="/api", route_class=ConsoleRoute)
+_ACCEPTED = (
+    *("id", "destination", "report_id", "event"),
+    *("code", "attempts", "acknowledged_at"),
+)
 
 
 @router.get("/deeds")
@@ -36,8 +41,15 @@ async def delivered_results(
 ) -> dict[str, Any]:
     """List accepted deliveries, newest first, of the user's sites."""
     call.user.grant.require(Permission.AUDIT)
-    criteria = query.query(call.user.grant.visible_sites)
-    return await CONSOLE_THREADS.run(accepted_deliveries, call.context.database, criteria)
+    request, access = query.request(), Access.of(call.user.grant)
+
+    def work() -> dict[str, Any]:
+        with call.context.database.read() as connection:
+            page = DeliveryList().page(connection, request, access)
+        rows = [{name: getattr(listed.row, name) for name in _ACCEPTED} for listed in page.rows]
+        return {"rows": rows, "further": page.next}
+
+    return await CONSOLE_THREADS.run(work)
 
 
 @router.get("/sites/{site}/audit")

@@ -15,8 +15,8 @@ from pydantic import (
 
 from bridge.admin.access.permissions import ALL_SITES_ROLES, ConsoleRole, Grant
 from bridge.admin.audit_events import ConsoleEventQuery
+from bridge.admin.lists.listing import MAX_ROWS, ListRequest
 from bridge.admin.search.message_index import NumberKind
-from bridge.admin.search.queue_search import AcceptedDeliveryQuery, DeliveryQuery, MessageQuery
 from bridge.contract.requests import Model, RowId
 from bridge.queue.states import QueueState
 from mappings.authoring.edits import (
@@ -48,6 +48,10 @@ class Body(Model):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def _given(filters: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in filters.items() if value is not None}
+
+
 class MessageSearchBody(Body):
     """Criteria for messages, in the body: URLs and access logs must not contain patient ids."""
 
@@ -61,10 +65,20 @@ class MessageSearchBody(Body):
     before: RowId | None = None
     limit: int = Field(50, ge=1, le=200)
 
-    def query(self, sites: frozenset[str] | None) -> MessageQuery:
-        """Return the query for these sites; a kind without a number is ignored."""
-        kind = self.kind if self.number.strip() else None
-        return MessageQuery(**{**self.model_dump(), "kind": kind}, sites=sites)
+    def request(self) -> ListRequest:
+        """Return the page of the list; a kind without a number is ignored."""
+        known: dict[str, Any] = {
+            "state": self.state,
+            "channel": self.listener,
+            "text": self.text or None,
+        }
+        known |= {"since": self.since, "until": self.until}
+        filters: dict[str, Any] = {
+            name: value for name, value in known.items() if value is not None
+        }
+        if self.kind is not None and self.number.strip():
+            filters |= {"number": self.number, "kind": self.kind.value}
+        return ListRequest(filters, before=self.before, limit=self.limit)
 
 
 Segments = Annotated[
@@ -93,8 +107,10 @@ class DeliverySearchBody(Body):
     before: RowId | None = None
     limit: int = Field(50, ge=1, le=200)
 
-    def query(self, sites: frozenset[str] | None) -> DeliveryQuery:
-        return DeliveryQuery(**self.model_dump(), sites=sites)
+    def request(self) -> ListRequest:
+        """Return the page of the list."""
+        known = {"state": self.state, "destination": self.destination, "report": self.report_id}
+        return ListRequest(_given(known), before=self.before, limit=self.limit)
 
 
 class WorklistSearchBody(Body):
@@ -164,8 +180,17 @@ class AcceptedDeliveryParameters(Body):
     before: RowId | None = None
     limit: int = Field(100, ge=1, le=500)
 
-    def query(self, sites: frozenset[str] | None) -> AcceptedDeliveryQuery:
-        return AcceptedDeliveryQuery(**self.model_dump(), sites=sites)
+    def request(self) -> ListRequest:
+        """Return the page of the list."""
+        known = {"destination": self.destination, "report": self.report_id}
+        known |= {"state": QueueState.DONE.value}
+        filters: dict[str, Any] = {
+            name: value for name, value in known.items() if value is not None
+        }
+        filters["accepted_since"] = self.since or 0
+        if self.until is not None:
+            filters["accepted_until"] = self.until
+        return ListRequest(filters, before=self.before, limit=min(self.limit, MAX_ROWS))
 
 
 class EngineEventParameters(Body):

@@ -7,9 +7,11 @@ from fastapi import APIRouter
 
 from bridge.admin.access.permissions import Permission
 from bridge.admin.errors import InvalidState, NoSuchItem
+from bridge.admin.lists.deliveries import DeliveryList
+from bridge.admin.lists.listing import Access
 from bridge.admin.search import order_tracking
+from bridge.admin.search.delivery_reasons import with_reasons
 from bridge.admin.search.message_content import message_text, segment_tree
-from bridge.admin.search.queue_search import search_deliveries, with_reasons
 from bridge.console.http.bodies import DeliverySearchBody
 from bridge.console.http.guard import (
     AuditedAction,
@@ -33,13 +35,15 @@ router = APIRouter(prefix="/api/deliveries", route_class=ConsoleRoute)
 async def find(body: DeliverySearchBody, call: CallDep) -> dict[str, Any]:
     """List deliveries, newest first."""
     call.user.grant.require(Permission.SEE)
-    query = body.query(call.user.grant.visible_sites)
+    request, access = body.request(), Access.of(call.user.grant)
     database, with_texts = call.context.database, call.user.reads_content
 
     def work() -> dict[str, Any]:
-        page = search_deliveries(database, query)
-        rows = with_reasons(database, page.rows, with_texts=with_texts)
-        return {"rows": rows, "further": page.further}
+        with database.read() as connection:
+            page = DeliveryList().page(connection, request, access)
+        found = [listed.row for listed in page.rows]
+        rows = with_reasons(database, found, with_texts=with_texts)
+        return {"rows": rows, "further": page.next}
 
     return await CONSOLE_THREADS.run(work)
 

@@ -7,7 +7,7 @@ operator undoes a wrong merge of patient numbers.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,9 @@ from bridge.admin.access.permissions import Permission, require_fresh
 from bridge.admin.channel_operations import charset_of
 from bridge.admin.definitions.trials import mapping_result
 from bridge.admin.errors import InvalidState, NoSuchItem, OperatorError
+from bridge.admin.find import find_orders_and_messages
+from bridge.admin.lists.listing import Access, Filters, ListPage
+from bridge.admin.lists.messages import MessageList
 from bridge.admin.message_replay import StoredMessageReplay
 from bridge.admin.search import order_tracking
 from bridge.admin.search.message_content import (
@@ -30,11 +33,6 @@ from bridge.admin.search.message_content import (
 from bridge.admin.search.message_index import NumberKind, origin_of, read_numbers
 from bridge.admin.search.order_overview import status_records
 from bridge.admin.search.order_tracking import message_timeline, order_timeline
-from bridge.admin.search.queue_search import (
-    MessageQuery,
-    find_orders_and_messages,
-    search_messages,
-)
 from bridge.console.context import ConsoleContext
 from bridge.console.http.bodies import (
     EditedMessageBody,
@@ -58,28 +56,33 @@ from bridge.errors import BridgeError
 from bridge.executors import CONSOLE_THREADS
 from bridge.queue import operations, queries
 from bridge.queue.errors import IllegalTransition, NoSuchRow
-from bridge.queue.listing_rows import MessageDetail
+from bridge.queue.listing_rows import MessageDetail, MessageRow
 from bridge.queue.queries import ATTENTION
 from bridge.queue.states import QueueState
 from mappings.hl7.acknowledgment import read_ack
 
 router = APIRouter(prefix="/api/messages", route_class=ConsoleRoute)
+_MESSAGES = MessageList()
 edit_router = APIRouter(prefix="/api/messages", route_class=MessageRoute)
 
 
 @router.post("/search")
 async def find(body: MessageSearchBody, call: CallDep) -> dict[str, Any]:
     """List messages, newest first; a search by number requires the permission `find`."""
-    query = body.query(call.user.grant.visible_sites)
-    if query.kind is None:
+    request, access = body.request(), Access.of(call.user.grant)
+
+    def work() -> ListPage[MessageRow]:
+        with call.context.database.read() as connection:
+            return _MESSAGES.page(connection, request, access)
+
+    if "number" not in request.filters:
         call.user.grant.require(Permission.SEE)
-        page = await CONSOLE_THREADS.run(search_messages, call.context.database, query)
+        page = await CONSOLE_THREADS.run(work)
     else:
-        action = AuditedAction((Permission.FIND,), "search", f"messages by {query.kind} number")
-        page = await run_audited(
-            call, action, lambda: search_messages(call.context.database, query)
-        )
-    return {"rows": [asdict(row) for row in page.rows], "further": page.further}
+        subject = f"messages by {request.filters['kind']} number"
+        action = AuditedAction((Permission.FIND,), "search", subject)
+        page = await run_audited(call, action, work)
+    return {"rows": [asdict(row) for row in page.rows], "further": page.next}
 
 
 @router.get("/{message_id}")
@@ -204,25 +207,24 @@ def _cancel(context: ConsoleContext, message_id: int) -> None:
 
 
 MAX_REPLAYED = 1000
-_PAGE = 2000
 
 
 @router.post("/replay")
 async def replay_all(body: MessageSearchBody, call: CallDep) -> dict[str, Any]:
     """Queue again the messages that a search finds; `more`: the search finds further messages."""
-    query = body.query(call.user.grant.visible_sites)
-    permissions = (Permission.OPERATE, *([Permission.FIND] if query.kind else []))
+    filters, access = body.request().filters, Access.of(call.user.grant)
+    permissions = (Permission.OPERATE, *([Permission.FIND] if "number" in filters else []))
     for permission in permissions:
         call.user.grant.require(permission)
     require_fresh(call.user.authenticated_at, call.context.clock())
-    if query.state not in ATTENTION or query.state is QueueState.CANCELLED:
+    if body.state not in ATTENTION or body.state is QueueState.CANCELLED:
         raise InvalidState("search by the state parked or refused")
-    ids, more = await CONSOLE_THREADS.run(_oldest_ids, call.context, query)
+    ids, more = await CONSOLE_THREADS.run(_oldest_ids, call.context, filters, access)
     message_replay = await CONSOLE_THREADS.run(_message_replay, call.context)
     result: dict[str, Any] = {"queued": 0, "later": 0, "failed": [], "more": more}
     for message_id in ids:
         action = AuditedAction(permissions, "replay", f"message {message_id}")
-        work = partial(_replay_in_state, message_replay, message_id, query.state)
+        work = partial(_replay_in_state, message_replay, message_id, body.state)
         try:
             later = await run_audited(call, action, work)
         except OperatorError as refusal:
@@ -233,23 +235,26 @@ async def replay_all(body: MessageSearchBody, call: CallDep) -> dict[str, Any]:
     return result
 
 
-def _oldest_ids(context: ConsoleContext, query: MessageQuery) -> tuple[list[int], bool]:
+def _oldest_ids(
+    context: ConsoleContext, filters: Filters, access: Access
+) -> tuple[list[int], bool]:
     """
     Return the oldest ids that a search finds, oldest first, and whether there are more.
 
-    A search returns the newest messages first. All its pages are read, because a patient's older
-    message must be queued before a newer one.
+    A patient's older message must be queued before a newer one.
     """
+    with context.database.read() as connection:
+        upper = _MESSAGES.newest_id(connection)
     ids: list[int] = []
-    before, more = query.before, False
-    while True:
-        page = search_messages(context.database, replace(query, before=before, limit=_PAGE))
-        ids = [*(row.id for row in reversed(page.rows)), *ids]
-        more = more or len(ids) > MAX_REPLAYED
-        del ids[MAX_REPLAYED:]
-        before = page.further
-        if before is None:
-            return ids, more
+    cursor, complete = 0, False
+    while not complete and len(ids) <= MAX_REPLAYED:
+        with context.database.read() as connection:
+            page = _MESSAGES.ids_after(
+                connection, filters, access, cursor, upper, MAX_REPLAYED + 1 - len(ids)
+            )
+        ids += page.ids
+        cursor, complete = page.cursor, page.complete
+    return ids[:MAX_REPLAYED], len(ids) > MAX_REPLAYED
 
 
 def _replay_in_state(

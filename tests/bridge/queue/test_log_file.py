@@ -19,6 +19,7 @@ from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.errors import StoreUnavailable
 from bridge.store.sqlite import message_log_of
+from tests.bridge.queue import stored_rows
 from tests.bridge.queue.samples import NOW, arrival, count_of, ids_of, refused, settle_all
 from tests.databases import fresh_file
 
@@ -238,9 +239,9 @@ def test_a_disk_that_is_full_for_the_queue(store: Database, log: SQLiteLog) -> N
         other.execute(
             "CREATE TRIGGER full BEFORE INSERT ON message BEGIN SELECT RAISE(ABORT, 'full'); END"
         )
-        assert len(queries.messages(store, queries.Filter())) == 1
+        assert len(stored_rows.messages(store)) == 1
         other.execute("DROP TRIGGER full")
-    assert len(queries.messages(store, queries.Filter())) == 2
+    assert len(stored_rows.messages(store)) == 2
 
 
 _KILLED = """
@@ -283,7 +284,7 @@ def test_a_kill_loses_and_repeats_nothing(file: Path, moment: str) -> None:
         settle_all(inbox, *ids_of(claimed))
         claimed = inbox.claim(NOW, 100)
     assert count == 20
-    rows = queries.messages(database, queries.Filter(limit=99))
+    rows = stored_rows.messages(database)
     assert [row.state for row in rows] == [QueueState.DONE] * 20
     with closing(SQLiteLog(database)) as log:
         assert not log.prune()

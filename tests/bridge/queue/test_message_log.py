@@ -28,10 +28,10 @@ from bridge.queue.digests import digest, stored_digest
 from bridge.queue.errors import LogClosed, NoSuchRow
 from bridge.queue.inbox import Inbox
 from bridge.queue.message_log import MessageLog
-from bridge.queue.queries import Filter
 from bridge.queue.states import AcknowledgmentState, QueueState
 from bridge.store.database import Database
 from bridge.store.errors import StatementRefused, StoreError
+from tests.bridge.queue import stored_rows
 from tests.bridge.queue.conftest import Intake, accept
 from tests.bridge.queue.samples import NOW, arrival, count_of, refused
 from tests.eventually import PATIENCE, eventually_async
@@ -144,22 +144,6 @@ def test_the_state_is_read_without_the_content(intake: Intake, store: Database) 
     assert queries.message_state(store, receipt.message_id) is QueueState.QUEUED
     with pytest.raises(NoSuchRow):
         queries.message_state(store, receipt.message_id + 1)
-
-
-def test_list_newest_first(intake: Intake, store: Database) -> None:
-    """Lists are filtered by state, listener, time and id, the newest first."""
-    receipts = intake.enqueue(arrival(), refused(), arrival(received_at=NOW + 5))
-    ids = [receipt.message_id for receipt in receipts]
-
-    def found(wanted: Filter) -> list[int]:
-        return [row.id for row in queries.messages(store, wanted)]
-
-    assert found(Filter()) == ids[::-1]
-    assert found(Filter(limit=1)) == [ids[2]]
-    assert found(Filter(before=ids[2])) == [ids[1], ids[0]]
-    assert found(Filter(state=QueueState.REFUSED)) == [ids[1]]
-    assert found(Filter(since=NOW + 1)) == [ids[2]]
-    assert found(Filter(source="another")) == []
 
 
 @pytest.mark.parametrize("lanes", [(1, 1), (1, 2, 3)])
@@ -439,7 +423,7 @@ NOT_REQUIRED = AcknowledgmentState.NOT_REQUIRED
 
 def states(store: Database) -> list[AcknowledgmentState]:
     """Return the acknowledgment states, the oldest message first."""
-    return [row.acknowledgment for row in queries.messages(store, queries.Filter())][::-1]
+    return [row.acknowledgment for row in stored_rows.messages(store)][::-1]
 
 
 def stored(intake: Intake, *arrivals: Arrival) -> list[int]:

@@ -15,18 +15,17 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
-from bridge.admin.search import queue_search
-from bridge.admin.search.message_index import NumberKind
-from bridge.admin.search.queue_search import DeliveryQuery, MessageQuery, search_messages
+from bridge.admin.lists.deliveries import DeliveryList
+from bridge.admin.lists.listing import UNLIMITED, ListDefinition, ListRequest
+from bridge.admin.lists.messages import MessageList
 from bridge.console import dashboard
 from bridge.queue import log_tables, queries
 from bridge.queue import statements as sql
 from bridge.queue.claims import MessageOutcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.log_tables import pull_new
-from bridge.queue.queries import Filter
 from bridge.queue.retention.policy import prune
-from bridge.queue.states import QueueEvent, QueueState
+from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
 from bridge.store.postgresql.connection import binary_arrays, force_index_scans
 from bridge.store.statements import BulkStatement, KeyStatement, key_statement
@@ -320,29 +319,29 @@ _ATTEMPTS = f"""
 """  # noqa: S608  # our own names
 _LONG = re.compile(r"SCAN (message|delivery)(?!.*(_candidates|_leases|_attention|_claimed))")
 Query = Callable[[Database], object]
+
+
+def page(store: Database, listed: ListDefinition[Any], filters: dict[str, Any]) -> object:
+    with store.read() as connection:
+        return listed.page(connection, ListRequest(filters), UNLIMITED)
+
+
 QUERIES: dict[str, Query] = {
     "open messages": queries.open_messages,
     "by listener": queries.open_by_listener,
     "open deliveries": queries.open_deliveries,
     "refused": lambda store: queries.refused_since(store, 0),
-    "queued": lambda store: queries.messages(store, Filter(state=QueueState.QUEUED)),
-    "recent": lambda store: queries.messages(store, Filter(since=_ROWS - 20, limit=1000)),
-    "queued deliveries": lambda store: queries.deliveries(store, Filter(state=QueueState.QUEUED)),
-    "of a report": lambda store: queries.deliveries(store, Filter(report_id="r7")),
     "dashboard": lambda store: dashboard.read_figures(store, NOW + _HOUR),
-    "page: queued": lambda store: search_messages(store, MessageQuery(state=QueueState.QUEUED)),
-    "page: parked": lambda store: search_messages(
-        store, MessageQuery(state=QueueState.PARKED, text="x")
+    "page: queued": lambda store: page(store, MessageList(), {"state": "queued"}),
+    "page: parked": lambda store: page(store, MessageList(), {"state": "parked", "text": "x"}),
+    "page: number": lambda store: page(
+        store, MessageList(), {"number": "A1", "kind": "order", "text": "x"}
     ),
-    "page: number": lambda store: search_messages(
-        store, MessageQuery(kind=NumberKind.ORDER, number="A1", text="x")
+    "page: time": lambda store: page(
+        store, MessageList(), {"since": _ROWS - 30, "until": _ROWS - 10}
     ),
-    "page: time": lambda store: search_messages(
-        store, MessageQuery(since=_ROWS - 30, until=_ROWS - 10)
-    ),
-    "page: deliveries": lambda store: queue_search.search_deliveries(
-        store, DeliveryQuery(state=QueueState.QUEUED)
-    ),
+    "page: deliveries": lambda store: page(store, DeliveryList(), {"state": "queued"}),
+    "page: of a report": lambda store: page(store, DeliveryList(), {"report": "r7"}),
     "retention": lambda store: prune(store, 0),
 }
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from sqlalchemy import text
 
-from bridge.queue import queries
 from bridge.queue.claims import MessageOutcome
 from bridge.queue.deliveries import DeliveryOutcome
 from bridge.queue.inbox import Inbox
@@ -17,6 +16,7 @@ from bridge.queue.retention.policy import PruneResult, prune
 from bridge.queue.retention.rows import BATCH, MIN_BATCH, PAUSE_FACTOR, TARGET_SECONDS, next_batch
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
+from tests.bridge.queue import stored_rows
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW, arrival, refused, release
 from tests.eventually import PATIENCE, eventually
@@ -40,7 +40,7 @@ def test_only_finished_old_messages_are_removed(intake: Intake, store: Database)
     pruned = prune(store, NOW - 5000, batch=1, pause=pauses.append)
     assert pruned == PruneResult(messages=2, deliveries=0)
     assert len(pauses) == 2
-    left = {row.id: row.state for row in queries.messages(store, queries.Filter())}
+    left = {row.id: row.state for row in stored_rows.messages(store)}
     assert {queued, claimed, parked} < left.keys()
     assert sorted(left.values()) == [
         QueueState.CLAIMED,

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from bridge.queue import queries
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.inbox import Inbox
 from bridge.queue.states import QueueEvent, QueueState, RetryPolicy
 from bridge.queue.worker import Apply, Worker
 from bridge.store.database import Database
+from tests.bridge.queue import stored_rows
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW, arrival
 from tests.eventually import PATIENCE
@@ -31,7 +31,7 @@ class WorkerRunner:
 
     def states(self) -> list[QueueState]:
         """Return the states of all messages, oldest first."""
-        return [row.state for row in queries.messages(self.store, queries.Filter(limit=999))][::-1]
+        return [row.state for row in stored_rows.messages(self.store)][::-1]
 
     def all_done(self) -> bool:
         return set(self.states()) == {QueueState.DONE}

@@ -102,7 +102,8 @@ def test_a_job_gets_the_ids_in_ascending_order(
     """All up to the newest id at its start; each call has a bounded cost."""
     monkeypatch.setattr(listing, "ID_WINDOW", 10)
     for filters, matches in CASES.values():
-        cursor, found, complete = 0, [], False
+        cursor, complete = 0, False
+        found: list[int] = []
         while not complete:
             with lists.database.read() as connection:
                 page = MESSAGES.ids_after(connection, filters, UNLIMITED, cursor, 100, 3)

@@ -1,11 +1,13 @@
 """Messages are indexed, and found by number, state, time and text, on both dialects."""
 
-from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import text
 
-from bridge.admin.search import queue_search
+from bridge.admin.lists import listing
+from bridge.admin.lists.listing import Access, ListPage, ListRequest
+from bridge.admin.lists.messages import MessageList
 from bridge.admin.search.message_content import segment_tree
 from bridge.admin.search.message_index import (
     BUSY_BATCH,
@@ -26,18 +28,28 @@ from bridge.admin.search.message_index import (
     pause_seconds,
     read_numbers,
 )
-from bridge.admin.search.queue_search import MessageQuery, search_messages
+from bridge.queue.listing_rows import MessageRow
 from bridge.queue.retention.policy import prune
 from bridge.queue.retention.rows import id_at
 from bridge.queue.statements import MESSAGE
-from bridge.queue.states import QueueState
 from mappings.inbound.definition import Subjects
 from tests.bridge.admin.search.full_index import index_all
 from tests.bridge.message_store import START, MessageStore
 
 
-def ids(store: MessageStore, wanted: MessageQuery) -> list[int]:
-    return [row.id for row in search_messages(store.database, wanted).rows]
+def ids(store: MessageStore, limit: int = 100, **filters: Any) -> list[int]:
+    """Return the ids of the first page; `sites` limits the user."""
+    return [row.id for row in page(store, limit, **filters).rows]
+
+
+def page(
+    store: MessageStore, limit: int = 100, before: int | None = None, **filters: Any
+) -> ListPage[MessageRow]:
+    access = Access(filters.pop("sites", None))
+    with store.database.read() as connection:
+        return MessageList().page(
+            connection, ListRequest(filters, before=before, limit=limit), access
+        )
 
 
 def site_by_listener(origin: MessageOrigin) -> Subjects:
@@ -53,19 +65,18 @@ def test_times_become_ids_by_bisection(store: MessageStore) -> None:
         for second, wanted in ((0, 1), (10, 10), (19, 19), (20, 20), (25, 20), (50, 50), (99, 51)):
             found = id_at(connection, MESSAGE, "received_at", START + second * 1000)
             assert (second, found) == (second, wanted)
-    between = MessageQuery(since=START + 18_000, until=START + 31_000)
-    assert ids(store, between) == [30, 19, 18]
+    assert ids(store, since=START + 18_000, until=START + 31_000) == [30, 19, 18]
 
 
 def test_a_page_continues_where_the_previous_one_ended(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No row is missing or repeated, also across windows without a match."""
-    monkeypatch.setattr(queue_search, "ID_WINDOW", 10)
+    monkeypatch.setattr(listing, "ID_WINDOW", 10)
     store.fill(1, 3, detail="Table is locked")
     store.fill(4, 40)
     store.fill(41, 45, detail="table is LOCKED again")
-    assert all_pages(store, MessageQuery(text="locked table", limit=2)) == [
+    assert all_pages(store, text="locked table", limit=2) == [
         45,
         44,
         43,
@@ -81,26 +92,24 @@ def test_a_page_examines_a_bounded_number_of_indexed_rows(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By state and by number: the following pages examine the rest."""
-    monkeypatch.setattr(queue_search, "MAX_INDEXED_ROWS", 10)
+    monkeypatch.setattr(listing, "BUDGET", 10)
     store.fill(1, 3, state="parked", detail="Table is locked")
     store.fill(4, 40, state="parked")
     index_all(MessageIndexer(store.database, site_by_listener, lambda: START))
-    wanted = MessageQuery(state=QueueState.PARKED, text="locked")
-    first = search_messages(store.database, wanted)
-    assert (first.rows, first.further) == ([], 31)
-    assert all_pages(store, wanted) == [3, 2, 1]
-    numbered = MessageQuery(kind=NumberKind.PATIENT, number="M1", text="locked")
-    assert search_messages(store.database, numbered).rows == []
-    assert all_pages(store, numbered) == [1]
+    first = page(store, state="parked", text="locked")
+    assert (first.rows, first.next) == ([], 31)
+    assert all_pages(store, state="parked", text="locked") == [3, 2, 1]
+    assert page(store, kind="patient", number="M1", text="locked").rows == []
+    assert all_pages(store, kind="patient", number="M1", text="locked") == [1]
 
 
-def all_pages(store: MessageStore, wanted: MessageQuery) -> list[int]:
+def all_pages(store: MessageStore, limit: int = 100, **filters: Any) -> list[int]:
     found: list[int] = []
     before = None
     for _ in range(20):
-        page = search_messages(store.database, replace(wanted, before=before))
-        found += [row.id for row in page.rows]
-        if (before := page.further) is None:
+        one = page(store, limit, before, **filters)
+        found += [row.id for row in one.rows]
+        if (before := one.next) is None:
             break
     return found
 
@@ -109,13 +118,13 @@ def test_parked_messages_are_found_at_any_age(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They have an index, so the id window does not apply. A percent sign is a literal."""
-    monkeypatch.setattr(queue_search, "ID_WINDOW", 10)
+    monkeypatch.setattr(listing, "ID_WINDOW", 10)
     store.fill(1, 2, state="parked", detail="100% full")
     store.fill(3, 40)
-    assert ids(store, MessageQuery(state=QueueState.PARKED)) == [2, 1]
-    assert ids(store, MessageQuery(state=QueueState.PARKED, text="%")) == [2, 1]
-    assert ids(store, MessageQuery(state=QueueState.PARKED, text="0_%")) == []
-    assert ids(store, MessageQuery(state=QueueState.PARKED, listener="odd")) == [1]
+    assert ids(store, state="parked") == [2, 1]
+    assert ids(store, state="parked", text="%") == [2, 1]
+    assert ids(store, state="parked", text="0_%") == []
+    assert ids(store, state="parked", channel="odd") == [1]
 
 
 def test_each_message_is_indexed_once_also_if_it_commits_late(store: MessageStore) -> None:
@@ -130,8 +139,8 @@ def test_each_message_is_indexed_once_also_if_it_commits_late(store: MessageStor
     indexer = MessageIndexer(store.database, site_by_listener, lambda: now[0])
     assert index_all(indexer) == last - 1
     assert index_all(indexer) == 0
-    assert ids(store, MessageQuery(kind=NumberKind.ORDER, number="P7")) == [7]
-    assert ids(store, MessageQuery(kind=NumberKind.PATIENT, number="M1", limit=2)) == [
+    assert ids(store, kind="order", number="P7") == [7]
+    assert ids(store, kind="patient", number="M1", limit=2) == [
         last,
         last - 3,
     ]
@@ -154,7 +163,7 @@ def test_each_message_is_indexed_once_also_if_it_commits_late(store: MessageStor
     assert index_all(MessageIndexer(store.database, site_by_listener, lambda: now[0])) <= last - 514
     now[0] += MISSING_ID_MS
     assert index_all(indexer) == 0
-    assert ids(store, MessageQuery(kind=NumberKind.ORDER, number="P1")) == [515, 1]
+    assert ids(store, kind="order", number="P1") == [515, 1]
 
 
 def test_retention_removes_the_index_entries(store: MessageStore) -> None:
@@ -170,7 +179,7 @@ def test_a_limited_user_finds_only_messages_of_their_sites(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By time, state and number. A message without site is visible only to unlimited users."""
-    monkeypatch.setattr(queue_search, "ID_WINDOW", 10)
+    monkeypatch.setattr(listing, "ID_WINDOW", 10)
     store.fill(1, 3, state="parked")
     store.fill(4, 12)
 
@@ -179,11 +188,11 @@ def test_a_limited_user_finds_only_messages_of_their_sites(
 
     index_all(MessageIndexer(store.database, some, lambda: START))
     even = frozenset({"even"})
-    assert ids(store, MessageQuery(sites=even)) == [10, 8, 6, 4]
-    assert ids(store, MessageQuery(sites=even, state=QueueState.PARKED)) == [2]
-    assert ids(store, MessageQuery(sites=even, kind=NumberKind.PATIENT, number="M1")) == [10, 4]
-    assert ids(store, MessageQuery(sites=frozenset({"odd", "even"}), limit=2)) == [11, 10]
-    assert ids(store, MessageQuery(sites=frozenset())) == []
+    assert ids(store, sites=even) == [10, 8, 6, 4, 2]
+    assert ids(store, sites=even, state="parked") == [2]
+    assert ids(store, sites=even, kind="patient", number="M1") == [10, 4]
+    assert ids(store, sites=frozenset({"odd", "even"}), limit=2) == [11, 10]
+    assert ids(store, sites=frozenset()) == []
 
 
 def test_a_message_of_two_sites_needs_access_to_both(store: MessageStore) -> None:
@@ -191,8 +200,8 @@ def test_a_message_of_two_sites_needs_access_to_both(store: MessageStore) -> Non
     store.fill(1, 1)
     both = frozenset({"A", "B"})
     index_all(MessageIndexer(store.database, lambda _: Subjects(both), lambda: START))
-    assert ids(store, MessageQuery(sites=frozenset({"A"}))) == []
-    assert ids(store, MessageQuery(sites=frozenset({"A", "B", "C"}))) == [1]
+    assert ids(store, sites=frozenset({"A"})) == []
+    assert ids(store, sites=frozenset({"A", "B", "C"})) == [1]
 
 
 INDEXED = (

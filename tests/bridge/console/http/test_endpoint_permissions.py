@@ -64,6 +64,7 @@ RULES: dict[str, Rule] = {
     "GET /api/deliveries/{delivery_id}/content": _rule(_P.BODIES, site=True),
     "POST /api/deliveries/{delivery_id}/retry": _rule(_P.OPERATE, site=True, body={}),
     "POST /api/deliveries/{delivery_id}/skip": _rule(_P.OPERATE, site=True, body={}),
+    "POST /api/find": _rule(_P.FIND, body={"text": "A2"}),
     "POST /api/lists/{listed}": _rule(_P.SEE, body={}),
     "POST /api/lists/{listed}/count": _rule(_P.SEE, body={}),
     "POST /api/lists/{listed}/rows": _rule(_P.SEE, body={"ids": [1, 2, 3]}),

@@ -9,6 +9,7 @@ from bridge.queue import queries
 from bridge.queue.states import QueueState
 from tests.acceptance.orders import order
 from tests.bridge.console.http.running_console import RunningConsole
+from tests.bridge.queue import stored_rows
 
 ADMIN = "admin1"
 
@@ -207,7 +208,7 @@ def test_an_edited_message_is_checked_like_a_received_one(console: RunningConsol
     bad = [segments[0].replace("^~", "~^"), *segments[1:]]
     response = console.call("editor", "POST", f"{path}/check", {"segments": bad})
     assert (response.status_code, response.json()["place"]) == (400, "MSH-2")
-    assert queries.messages(console.database, queries.Filter(limit=1))[0].id == newest
+    assert stored_rows.messages(console.database)[0].id == newest
 
 
 def test_a_search_is_replayed(console: RunningConsole) -> None:
@@ -236,7 +237,6 @@ def test_a_large_search_is_replayed_oldest_first(
 ) -> None:
     """Newer messages wait for the next call, so that a cancel follows its order."""
     monkeypatch.setattr(messages, "MAX_REPLAYED", 3)
-    monkeypatch.setattr(messages, "_PAGE", 2)
     stored = [console.store("orders", order(70 + number)) for number in range(5)]
     for item in stored:
         park(console, item, "very_many")
