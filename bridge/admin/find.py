@@ -17,10 +17,9 @@ from sqlalchemy import Connection, select
 
 from bridge import active_settings
 from bridge.admin.access.permissions import Permission
-from bridge.admin.lists.deliveries import DeliveryList, ListedDelivery
+from bridge.admin.lists.definitions import DELIVERIES, MESSAGES
+from bridge.admin.lists.deliveries import ListedDelivery
 from bridge.admin.lists.listing import Access, ListRequest, iterate
-from bridge.admin.lists.messages import MessageList
-from bridge.admin.lists.orders import OrderList
 from bridge.admin.search import order_tracking
 from bridge.admin.search.message_index import (
     NumberKind,
@@ -37,10 +36,6 @@ from bridge.store.database import Database
 from bridge.store.records import mapping_versions
 from bridge.store.tables import KNOWN_REPORTS, ORDERS
 from config import Settings
-
-MESSAGES: Final = MessageList()
-DELIVERIES: Final = DeliveryList()
-ORDER_LIST: Final = OrderList()
 
 
 @dataclass(frozen=True, slots=True)

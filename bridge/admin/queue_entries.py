@@ -13,9 +13,8 @@ from bridge.admin import message_replay
 from bridge.admin.audit_events import audited, recorded, relayed
 from bridge.admin.channel_operations import charset_of, require_channel, stopped_destinations
 from bridge.admin.find import find_orders_and_messages
-from bridge.admin.lists.deliveries import DeliveryList
+from bridge.admin.lists.definitions import DELIVERIES, MESSAGES
 from bridge.admin.lists.listing import MAX_VALUES, Filters, ids_in_order, iterate
-from bridge.admin.lists.messages import MessageList
 from bridge.admin.message_replay import BatchReplay, MessageSubjects, RequeueResult
 from bridge.admin.search.delivery_reasons import exception_reason, with_reasons
 from bridge.admin.search.message_content import error_line, message_text, reply_errors
@@ -33,8 +32,6 @@ from bridge.store.records.exceptions import ExceptionSubject
 from config import Settings, load
 from config.sections import ChannelKind
 
-MESSAGES: Final = MessageList()
-DELIVERIES: Final = DeliveryList()
 STATES: Final = tuple(state.value for state in QueueState)
 """Names of the states of messages and deliveries."""
 
@@ -120,7 +117,7 @@ def list_messages(home: Path, query: RowQuery) -> tuple[list[dict[str, Any]], in
         filters = query.filters("channel")
         if query.number is not None:
             filters |= dict(zip(("kind", "number"), query.number, strict=True))
-        private = MESSAGES.private & filters.keys() - {"text"}
+        private = MESSAGES.private & filters.keys()
         with _searched(home, database, "messages", query, private):
             found = iterate(database, MESSAGES, filters, before=query.before)
             rows = list(islice(found, query.limit))

@@ -3,9 +3,10 @@
 import base64
 import json
 import mimetypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -90,8 +91,13 @@ def row_query(
     patient: str | None,
     order: str | None,
     report: str | None = None,
+    more: Mapping[str, str | None] = MappingProxyType({}),
 ) -> "RowQuery":
-    """Return the query of a list command; `source` is a listener or a destination."""
+    """
+    Return the query of a list command; `source` is a listener or a destination.
+
+    `more` are further filters of the list.
+    """
     from bridge.admin.queue_entries import RowQuery
 
     numbers = {"control": control_id, "patient": patient, "order": order}
@@ -99,7 +105,9 @@ def row_query(
     if len(chosen) > 1 or any(not number.strip() for _, number in chosen):
         raise typer.BadParameter("give one of --control-id, --patient and --order, with a value")
     _require_state(state)
-    return RowQuery(state, source, chosen[0] if chosen else None, report, since, before, limit)
+    number = chosen[0] if chosen else None
+    filters = {name: value for name, value in more.items() if value is not None}
+    return RowQuery(state, source, number, report, since, before, limit, filters)
 
 
 def selection(

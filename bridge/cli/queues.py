@@ -49,6 +49,15 @@ def messages_list(
     control_id: ControlId = None,
     patient: Patient = None,
     order: Order = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only of patients with these whole words.")
+    ] = None,
+    message_type: Annotated[
+        str | None, typer.Option("--type", help="Only of this type, such as ORM^O01.")
+    ] = None,
+    absent: Annotated[
+        str | None, typer.Option(metavar="TAG", help="Only with an order that lacks this tag.")
+    ] = None,
     since: Since = None,
     before: Before = None,
     limit: Limit = 50,
@@ -57,12 +66,16 @@ def messages_list(
     """
     List received messages, newest first, without patient data.
 
-    A search by a number is recorded in the audit trail.
+    A search by a number or name is recorded in the audit trail.
     """
     from bridge.admin.queue_entries import list_messages
 
     query = row_query(
-        state, listener, since, before, limit, control_id=control_id, patient=patient, order=order
+        *(state, listener, since, before, limit),
+        control_id=control_id,
+        patient=patient,
+        order=order,
+        more={"name": name, "type": message_type, "absent": absent},
     )
     found, not_indexed = list_messages(home, query)
     if not_indexed:

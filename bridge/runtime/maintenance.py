@@ -76,6 +76,8 @@ class NumberIndex:
     def _batch(self) -> float:
         began, size = time.monotonic(), batch_size(self._rate)
         read = self._indexer.index_batch(size)
+        if read < size:
+            read += self._indexer.index_older_batch(size - read)
         seconds = time.monotonic() - began
         before, now = self._last_sample, ArrivalSample(time.monotonic(), self._indexer.newest())
         self._last_sample, self._rate = now, arrival_rate(before, now) if before else 0.0

@@ -18,6 +18,7 @@ from bridge.admin.search.message_index import (
 from bridge.queue.sites import sites_hash
 from bridge.store.database import Database
 from bridge.store.postgresql.partitions import SIZE, create_ahead
+from mappings.language.rules import TAGS
 
 CHUNK: Final = 200_000
 MESSAGES_A_DAY: Final = 1_000_000
@@ -76,6 +77,10 @@ NUMBERS: Final = f"""
     UNION ALL SELECT CASE WHEN n.i % 100 = 0 THEN :other ELSE :site END, n.i FROM n
     ORDER BY 1, 2
 """  # noqa: S608  # our own names
+ENTRIES: Final = f"""
+    INSERT INTO message_entry (message_id, absent, orders) {_RANGE}
+    SELECT n.i, CASE WHEN n.i % 997 = 0 THEN {1 << TAGS.index("Modality")} ELSE 0 END, 1 FROM n
+"""  # noqa: S608  # our own names
 ORDERS: Final = f"""
     INSERT INTO bridge_order (site, mrn, accession, state, placer, filler, tags, echo, report_id,
         first_message, place, last_message)
@@ -94,12 +99,12 @@ SEEN: Final = f"""
 """  # noqa: S608  # our own names
 DELIVERIES: Final = f"""
     INSERT INTO delivery (id, destination, lane, report_id, release_key, event, orders, control_id,
-        release_at, created_at, sent_at, acknowledged_at, state, attempts, settled_at)
+        release_at, created_at, sent_at, acknowledged_at, state, attempts, settled_at, sites_hash)
     {_RANGE}
     SELECT n.i, 'ris', {spread(8, "n.i")}, 'r' || (n.i * 5), 'r' || (n.i * 5) || '/1', 'final',
         '{{"orders": [{{"SiteID": "SITE1"}}]}}', 'D' || n.i, 0, :began + n.i * 5 * :step,
         :began + n.i * 5 * :step, :began + n.i * 5 * :step,
-        CASE WHEN n.i % 20011 = 0 THEN 'parked' ELSE 'done' END, 1, :began + n.i * 5 * :step
+        CASE WHEN n.i % 20011 = 0 THEN 'parked' ELSE 'done' END, 1, :began + n.i * 5 * :step, :site
     FROM n WHERE n.i * 5 <= :all
 """  # noqa: S608  # our own names
 DELIVERED: Final = f"""
@@ -114,7 +119,7 @@ _IDENTITIES: Final = """
 """
 _TABLES = (
     "message", "message_body", "message_number", "bridge_order", "known_report", "delivery",
-    "delivery_body",
+    "delivery_body", "message_entry",
 )  # fmt: skip
 
 
@@ -130,7 +135,7 @@ def seed(database: Database, count: int, now: int) -> None:
     bytes_of = ("CAST(", " AS BLOB)") if sqlite else ("convert_to(", ", 'UTF8')")
     _make_room(database, count)
     with _without_indexes(database):
-        for statement in (MESSAGES, BODIES, ORDERS, SEEN, DELIVERIES, DELIVERED):
+        for statement in (MESSAGES, BODIES, ENTRIES, ORDERS, SEEN, DELIVERIES, DELIVERED):
             words = statement.replace("{open}", bytes_of[0]).replace("{close}", bytes_of[1])
             _in_chunks(database, words, count, values)
         _in_chunks(database, NUMBERS, count, values, chunk=count)

@@ -87,7 +87,6 @@ class DeliveryList(ListDefinition[ListedDelivery]):
         {"destination", "state", "event", "cause", "report", "control_id", "text", "job"}
         | {"accepted_since", "accepted_until"}
     )
-    private = frozenset({"text"})
 
     @override
     def id_at(self, connection: Connection, moment: int) -> int:

@@ -76,7 +76,7 @@ class MessageList(ListDefinition[MessageRow]):
         {"channel", "type", "state", "cause", "number", "kind", "name", "sender", "absent"}
         | {"flags", "definition", "version", "text", "job", "edited", "hashes"}
     )
-    private = frozenset({"number", "name", "text"})
+    private = frozenset({"number", "name"})
 
     @override
     def id_at(self, connection: Connection, moment: int) -> int:
@@ -105,10 +105,8 @@ class MessageList(ListDefinition[MessageRow]):
         return found
 
     def sealed(self, filters: Filters, access: Access) -> dict[str, Any]:
-        """Return filters whose private values are keyed hashes. A text cannot be sealed."""
+        """Return filters whose private values are keyed hashes, to be stored."""
         require(filters, access)
-        if "text" in filters:
-            raise InvalidContent("a selection by text is not stored, because it may name a patient")
         open_ = {name: filters[name] for name in filters.keys() - self.private - {"kind"}}
         hashes = [*filters.get("hashes", ()), *_private_hashes(filters, _kinds(access))]
         return open_ | ({"hashes": hashes} if hashes else {})

@@ -22,7 +22,7 @@ from enum import StrEnum
 from typing import Any, Final
 from unicodedata import combining, normalize
 
-from sqlalchemy import Row, Select, func, select
+from sqlalchemy import Connection, Row, Select, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from bridge.index_key import keyed64, signed64
@@ -246,10 +246,13 @@ _MAX_GAP = 1000  # ids; concurrent transactions do not leave longer gaps
 _MAX_MISSING = 5000
 _ROWS_AT_ONCE = 20  # messages in memory
 _CURSOR_NAME = "console"
+_OLDER = "older"
 INDEXED_TO: Final = select(MESSAGE_NUMBER_CURSORS.c.message_id).where(
     MESSAGE_NUMBER_CURSORS.c.name == _CURSOR_NAME
 )
 """Selects the id of the last message that is indexed."""
+_CURSOR = MESSAGE_NUMBER_CURSORS.c
+_OLDER_UP_TO: Final = select(_CURSOR.message_id).where(_CURSOR.name == _OLDER)
 _ROWS = select(
     *(MESSAGE.c[name] for name in ("id", "listener", "mapping", "mapping_version", "received_at")),
     MESSAGE_BODY.c.payload,
@@ -303,6 +306,28 @@ class MessageIndexer:
         self._position, self._missing = last, missing
         return len(found)
 
+    def index_older_batch(self, limit: int = FULL_BATCH) -> int:
+        """
+        Index at most `limit` messages again that an earlier release has indexed; return how many.
+
+        The newest first. New messages go before: call it when there are none.
+        """
+        with self._database.read() as connection:
+            last = connection.scalar(_OLDER_UP_TO)
+        if last is None:
+            return 0
+        older = _ROWS.where(MESSAGE.c.id <= last).order_by(MESSAGE.c.id.desc()).limit(limit)
+        found = self._read(older)
+        with self._database.write_without_sync() as connection:
+            _store(connection, found)
+            own = _CURSOR.name == _OLDER
+            if found:
+                rest = update(MESSAGE_NUMBER_CURSORS).where(own, _CURSOR.message_id >= min(found))
+                connection.execute(rest.values(message_id=min(found) - 1))
+            else:
+                connection.execute(delete(MESSAGE_NUMBER_CURSORS).where(own))
+        return len(found)
+
     def _load_position(self) -> int:
         """Return the last indexed id; read the stored cursor the first time."""
         if self._position is None:
@@ -347,22 +372,8 @@ class MessageIndexer:
         A crash may lose the transaction, because it is not synced. Then the messages are indexed
         again.
         """
-        rows = sorted(  # all nodes write in the same order, which prevents deadlocks
-            (number, message_id) for message_id, entry in found.items() for number in entry.hashes
-        )
-        absent = [
-            entry_row(message_id, entry.absent)
-            for message_id, entry in sorted(found.items())
-            if entry.absent is not None
-        ]
         with self._database.write_without_sync() as connection:
-            if rows:
-                connection.execute(
-                    insert(MESSAGE_NUMBER).on_conflict_do_nothing(),
-                    [{"number": number, "message_id": message_id} for number, message_id in rows],
-                )
-            if absent:
-                connection.execute(SET_ENTRY, absent)
+            _store(connection, found)
             connection.execute(
                 insert(MESSAGE_NUMBER_CURSORS)
                 .values(name=_CURSOR_NAME, message_id=cursor)
@@ -393,3 +404,37 @@ class MessageIndexer:
         except WorkerError:
             return []
         return found
+
+
+def _store(connection: Connection, found: Mapping[int, _Entry]) -> None:
+    """Store the entries of messages by id."""
+    rows = sorted(  # all nodes write in the same order, which prevents deadlocks
+        (number, message_id) for message_id, entry in found.items() for number in entry.hashes
+    )
+    absent = [
+        entry_row(message_id, entry.absent)
+        for message_id, entry in sorted(found.items())
+        if entry.absent is not None
+    ]
+    if rows:
+        connection.execute(
+            insert(MESSAGE_NUMBER).on_conflict_do_nothing(),
+            [{"number": number, "message_id": message_id} for number, message_id in rows],
+        )
+    if absent:
+        connection.execute(SET_ENTRY, absent)
+
+
+def indexed_from(connection: Connection) -> int | None:
+    """
+    Return the time (ms) from which on messages are found by names, senders and missing tags.
+
+    None if all are. After an upgrade, older messages are indexed in the background.
+    """
+    last = connection.scalar(_OLDER_UP_TO)
+    if last is None:
+        return None
+    first = select(MESSAGE.c.received_at).where(MESSAGE.c.id > last).order_by(MESSAGE.c.id).limit(1)
+    newest = select(MESSAGE.c.received_at).where(MESSAGE.c.id <= last).order_by(MESSAGE.c.id.desc())
+    found: int | None = connection.scalar(first) or connection.scalar(newest.limit(1))
+    return found

@@ -20,10 +20,11 @@ from bridge.admin.causes import cause_of
 from bridge.admin.errors import InvalidContent, NoSuchItem
 from bridge.admin.lists import attention, audit, columns, deliveries, orders
 from bridge.admin.lists.attention import AttentionRow
-from bridge.admin.lists.deliveries import DeliveryList, ListedDelivery
+from bridge.admin.lists.definitions import LISTS
+from bridge.admin.lists.deliveries import ListedDelivery
 from bridge.admin.lists.listing import MAX_ROWS, Access, ListDefinition, ListPage, ListRequest
-from bridge.admin.lists.messages import MessageList
-from bridge.admin.lists.orders import OrderList, OrderRow
+from bridge.admin.lists.orders import OrderRow
+from bridge.admin.search.message_index import indexed_from
 from bridge.audit import outbox
 from bridge.console.http.bodies import Body, Moment, Text
 from bridge.console.http.guard import (
@@ -49,11 +50,6 @@ class ListName(StrEnum):
     AUDIT = "audit"
 
 
-LISTS: Final[Mapping[ListName, ListDefinition[Any]]] = {
-    ListName.MESSAGES: MessageList(),
-    ListName.DELIVERIES: DeliveryList(),
-    ListName.ORDERS: OrderList(),
-}
 _PERMISSIONS: Final = {ListName.ORDERS: Permission.FIND, ListName.AUDIT: Permission.AUDIT}
 _SEARCHED: Final = ("number", "name")
 
@@ -98,7 +94,12 @@ class ColumnsBody(Body):
 
 @router.post("/{listed}")
 async def page(listed: ListName, body: ListBody, call: CallDep) -> dict[str, Any]:
-    """Return a page of a list, newest first."""
+    """
+    Return a page of a list, newest first.
+
+    `indexed_from`: after an upgrade, the time (ms) from which on messages are found by names and
+    missing tags; null if all are.
+    """
     call.user.grant.require(_PERMISSIONS.get(listed, Permission.SEE))
     work = partial(_page, call, listed, body.request())
     return await _searched(call, listed, body.filters, work)
@@ -186,7 +187,8 @@ def _page(call: ConsoleCall, listed: ListName, request: ListRequest) -> dict[str
             found = attention.page(connection, request, access)
         else:
             found = LISTS[listed].page(connection, request, access)
-    return _page_json(found, _as_json(found.rows))
+        complete_from = indexed_from(connection) if listed is ListName.MESSAGES else None
+    return {**_page_json(found, _as_json(found.rows)), "indexed_from": complete_from}
 
 
 def _page_json(found: ListPage[Any], rows: Sequence[Any]) -> dict[str, Any]:

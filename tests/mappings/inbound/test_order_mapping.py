@@ -15,6 +15,8 @@ from mappings.hl7.refusals import (
 )
 from mappings.inbound.definition import MAX_GROUPS, InboundMapping
 from mappings.inbound.events import CHILD_OF, LinkSignal, OrderAction, OrderEvent
+from mappings.inbound.order_mapping import AbsentTags
+from mappings.language.rules import TAGS
 from tests.mappings.definitions import (
     DEFAULTS,
     MSH,
@@ -433,3 +435,27 @@ def test_priority_is_a_code(place: str, sent: str, code: str) -> None:
     timing = ("TQ1|1||||||||" + sent,) if place == "TQ1-9" else ()
     orc = "ORC|NW|P1" + (f"|||||^^^^^{sent}" if place == "ORC-7.6" else "")
     assert info(orc, *timing, order)["Metadata"]["Priority"] == code
+
+
+def absent(*segments: str, mapping: InboundMapping = SHIPPED) -> set[str]:
+    bits, _ = mapping.absent_tags(message(*segments), DEFAULTS)
+    return {tag for number, tag in enumerate(TAGS) if bits >> number & 1}
+
+
+def test_the_tags_that_an_order_lacks_are_those_without_a_value() -> None:
+    """A null counts as absent; one order of several is sufficient."""
+    first, second = order("P1", obr="|||||||||||||||||||CT"), order("P2")
+    (one,) = events(*first)
+    lacking = {tag for tag in TAGS if not one.clinical_info.get(tag)}
+    assert "Modality" not in lacking
+    assert absent(*first) == lacking
+    assert absent(*first, *second) == lacking | {"Modality"}
+    assert SHIPPED.absent_tags(message(*first, *second), DEFAULTS).orders == 2
+    assert "Modality" in absent(*order("P1", obr='|||||||||||||||||||""'))
+
+
+def test_a_message_without_orders_lacks_nothing() -> None:
+    """Also one of a definition of patients, and one that cannot be split."""
+    assert SHIPPED.absent_tags(message(), DEFAULTS) == AbsentTags()
+    patients = inbound_mapping("patients")
+    assert patients.absent_tags(message(*order("P1")), DEFAULTS) == AbsentTags()

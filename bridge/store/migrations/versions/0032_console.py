@@ -2,8 +2,9 @@
 The console's lists, background jobs, statistics, saved views, and the states of reports over time.
 
 Messages and deliveries get indexes by channel, type and cause. `message_entry` says which tags the
-orders of a message lack; deleting the cursor makes the nodes index all stored messages again in the
-background, which fills it and adds names and senders to `message_number`.
+orders of a message lack. The cursor `older` makes the nodes index all stored messages again in the
+background, from the newest to the oldest, which fills it and adds names and senders to
+`message_number`.
 """
 
 import sqlalchemy as sa
@@ -78,7 +79,10 @@ def upgrade() -> None:
     for name, table, columns, condition in _INDEXES:
         where = None if condition is None else sa.text(condition)
         op.create_index(name, table, columns, postgresql_where=where, sqlite_where=where)
-    op.execute("DELETE FROM message_number_cursor WHERE name = 'console'")
+    op.execute(
+        "INSERT INTO message_number_cursor (name, message_id)"
+        " SELECT 'older', message_id FROM message_number_cursor WHERE name = 'console'"
+    )
 
 
 def _create_message_entry() -> None:
@@ -205,6 +209,7 @@ def _create_others() -> None:
 
 
 def downgrade() -> None:
+    op.execute("DELETE FROM message_number_cursor WHERE name = 'older'")
     for name, table, _, _ in reversed(_INDEXES):
         op.drop_index(name, table)
     for table in _TABLES:

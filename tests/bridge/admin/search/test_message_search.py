@@ -24,6 +24,7 @@ from bridge.admin.search.message_index import (
     NumberKind,
     arrival_rate,
     batch_size,
+    indexed_from,
     number_hash,
     pause_seconds,
     read_numbers,
@@ -164,6 +165,29 @@ def test_each_message_is_indexed_once_also_if_it_commits_late(store: MessageStor
     now[0] += MISSING_ID_MS
     assert index_all(indexer) == 0
     assert ids(store, kind="order", number="P1") == [515, 1]
+
+
+def test_older_messages_are_indexed_again_after_an_upgrade(store: MessageStore) -> None:
+    """From the newest to the oldest; new messages are indexed first."""
+    store.fill(1, 6)
+    with store.database.write() as connection:
+        for name in ("console", "older"):
+            row = {"name": name, "last": 4}
+            connection.execute(text("INSERT INTO message_number_cursor VALUES (:name, :last)"), row)
+    indexer = MessageIndexer(store.database, site_by_listener, lambda: START)
+    assert index_all(indexer) == 2
+    assert ids(store, number="P6") == [6]
+    assert ids(store, number="P4") == []
+    with store.database.read() as connection:
+        assert indexed_from(connection) == START + 5000
+    assert indexer.index_older_batch(3) == 3
+    assert (ids(store, number="P2"), ids(store, number="P1")) == ([2], [])
+    with store.database.read() as connection:
+        assert indexed_from(connection) == START + 2000
+    assert [indexer.index_older_batch(3) for _ in range(3)] == [1, 0, 0]
+    assert ids(store, number="P1") == [1]
+    with store.database.read() as connection:
+        assert indexed_from(connection) is None
 
 
 def test_retention_removes_the_index_entries(store: MessageStore) -> None:

@@ -202,7 +202,8 @@ class RunningConsole:
 
     def index(self) -> None:
         subjects = MessageSubjects(self.settings, self.database)
-        index_all(MessageIndexer(self.database, subjects, now_ms))
+        indexer = MessageIndexer(self.database, subjects, now_ms, absent_of=subjects.absent_tags)
+        index_all(indexer)
 
 
 def make_data_directory(home: Path) -> tuple[Settings, Database, Database]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from tests.bridge.console.http.running_console import RunningConsole
 
@@ -88,6 +89,33 @@ def test_an_unknown_column_is_refused(
     body = {"ids": [1], "columns": columns}
     response = console.call("editor", "POST", "/api/lists/messages/columns", body)
     assert response.status_code == status
+
+
+def test_a_repaired_message_leaves_the_list_of_missing_tags(console: RunningConsole) -> None:
+    """The index knows which tags are missing; a replay stores what is missing now."""
+    own = console.messages["SITE1"]
+    kind = console.call(
+        "editor",
+        "POST",
+        "/api/lists/messages/columns",
+        {"ids": [own], "columns": ["tag:PatientMRN", "tag:KeyFindings"]},
+    ).json()["values"][str(own)]
+    assert (kind["tag:PatientMRN"], kind["tag:KeyFindings"]) == ("M1", "")
+    lacking = {"filters": {"absent": "KeyFindings"}}
+    assert own in ids(page(console, "editor", "messages", **lacking))
+    present = {"filters": {"absent": "PatientMRN"}}
+    assert own not in ids(page(console, "editor", "messages", **present))
+    with console.database.write() as connection:  # as if the definition had not found it
+        wrong = text("UPDATE message_entry SET absent = :all WHERE message_id = :id")
+        connection.execute(wrong, {"all": 2**22 - 1, "id": own})
+        parked = text("UPDATE message SET state = 'parked' WHERE id = :id")
+        connection.execute(parked, {"id": own})
+        connection.execute(text("DELETE FROM message_lane WHERE message_id = :id"), {"id": own})
+    assert own in ids(page(console, "editor", "messages", **present))
+    replayed = console.call("editor", "POST", f"/api/messages/{own}/replay", {})
+    assert replayed.status_code == 200, replayed.text
+    assert own not in ids(page(console, "editor", "messages", **present))
+    assert own in ids(page(console, "editor", "messages", **lacking))
 
 
 def test_deliveries_and_orders_are_listed(console: RunningConsole) -> None:
