@@ -41,8 +41,8 @@ from bridge.admin.definitions.drafts import (
 from bridge.admin.definitions.result_previews import ResultPreviews
 from bridge.admin.definitions.trace_json import trace_payload
 from bridge.admin.errors import InvalidContent
-from bridge.admin.lists.listing import iterate
-from bridge.admin.lists.messages import MessageList
+from bridge.admin.lists.definitions import MESSAGES
+from bridge.admin.lists.listing import MAX_VALUES, iterate
 from bridge.admin.search.message_content import is_shown_whole
 from bridge.admin.search.message_index import NumberKind
 from bridge.engine_client.client import EngineClient
@@ -82,7 +82,7 @@ from mappings.language.diagnostics import MappingError, MappingErrors, Sources
 from mappings.language.scope import ListenerDefaults
 from mappings.outbound.definition import OutboundMapping
 
-_WINDOW = 20_000  # rows
+_PAGE = 50
 MAX_SAMPLE_BYTES = 32 * 2**20
 """Bytes of stored messages that are read for a comparison. A message may have 16 MiB."""
 _CHARSET = "utf-8"
@@ -143,17 +143,17 @@ def stored_samples(
     """
     Return the latest messages of the listeners that use a definition, newest first.
 
-    If no listener uses it, messages of all listeners. Only the newest `_WINDOW` rows are searched,
-    and fewer messages are returned if they are large.
+    If no listener uses it, messages of all listeners. Fewer are returned if they are large.
     """
     settings = active_settings.current(settings, database)
     users = [
         listener for listener in settings.listener if name in listener.mappings
     ] or settings.listener
     listeners = {user.name: user for user in users}
-    newest = islice(_newest_rows(database), _WINDOW)
-    wanted = (row for row in newest if row.listener in listeners)
-    return samples_of(database, listeners, islice(wanted, limit))
+    pull_new(database)
+    names = sorted(listeners)[:MAX_VALUES]
+    newest = iterate(database, MESSAGES, {"channel": names}, page_size=_PAGE) if names else iter(())
+    return samples_of(database, listeners, islice(newest, limit))
 
 
 def samples_of(
@@ -183,11 +183,6 @@ def stored_sample(listener: ListenerSettings, row: MessageRow, payload: bytes) -
         row.mapping,
         row.mapping_version,
     )
-
-
-def _newest_rows(database: Database) -> Iterator[MessageRow]:
-    pull_new(database)
-    yield from iterate(database, MessageList(), {})
 
 
 OrderReader = Callable[[MessageSample], InboundMapping | None]
@@ -692,7 +687,7 @@ class DefinitionTrials:
         wanted = {"number": control, "kind": NumberKind.CONTROL.value}
         known = active_settings.current(self._settings, self._database).listener
         listeners = {listener.name: listener for listener in known}
-        found = islice(iterate(self._database, MessageList(), wanted), _MAX_PER_CONTROL_ID)
+        found = islice(iterate(self._database, MESSAGES, wanted), _MAX_PER_CONTROL_ID)
         return samples_of(
             self._database, listeners, (row for row in found if row.listener in listeners)
         )
