@@ -12,6 +12,7 @@ from bridge.admin.access.permissions import Permission
 from bridge.admin.lists.listing import Access
 from bridge.console.http.bodies import Body
 from bridge.console.http.guard import AuditedAction, CallDep, ConsoleRoute, run_audited
+from bridge.console.http.list_models import FoundBody
 from bridge.queue.log_tables import pull_new
 
 router = APIRouter(prefix="/api/find", route_class=ConsoleRoute)
@@ -23,7 +24,7 @@ class FindBody(Body):
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 
 
-@router.post("")
+@router.post("", responses={200: {"model": FoundBody}})
 async def anything(body: FindBody, call: CallDep) -> dict[str, Any]:
     """Return orders, messages, deliveries, channels and definitions with a number or name."""
     context, access = call.context, Access.of(call.user.grant)

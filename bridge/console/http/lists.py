@@ -34,6 +34,12 @@ from bridge.console.http.guard import (
     ConsoleRoute,
     run_audited,
 )
+from bridge.console.http.list_models import (
+    ColumnsResponse,
+    CountBody,
+    ListPageBody,
+    RowsResponse,
+)
 from bridge.contract.requests import RowId
 from bridge.executors import CONSOLE_THREADS
 from bridge.queue.listing_rows import MessageRow
@@ -92,7 +98,7 @@ class ColumnsBody(Body):
     columns: Annotated[list[Text], Field(min_length=1, max_length=columns.MAX_COLUMNS)]
 
 
-@router.post("/{listed}")
+@router.post("/{listed}", responses={200: {"model": ListPageBody}})
 async def page(listed: ListName, body: ListBody, call: CallDep) -> dict[str, Any]:
     """
     Return a page of a list, newest first.
@@ -105,7 +111,7 @@ async def page(listed: ListName, body: ListBody, call: CallDep) -> dict[str, Any
     return await _searched(call, listed, body.filters, work)
 
 
-@router.post("/{listed}/count")
+@router.post("/{listed}/count", responses={200: {"model": CountBody}})
 async def count(listed: ListName, body: FiltersBody, call: CallDep) -> dict[str, Any]:
     """Return how many rows match, up to 10,000, and whether that is exact."""
     call.user.grant.require(_PERMISSIONS.get(listed, Permission.SEE))
@@ -113,7 +119,7 @@ async def count(listed: ListName, body: FiltersBody, call: CallDep) -> dict[str,
     return await _searched(call, listed, body.filters, work)
 
 
-@router.post("/{listed}/rows")
+@router.post("/{listed}/rows", responses={200: {"model": RowsResponse}})
 async def rows(listed: ListName, body: RowsBody, call: CallDep) -> dict[str, Any]:
     """Return rows by their ids, as far as the user may see them."""
     call.user.grant.require(_PERMISSIONS.get(listed, Permission.SEE))
@@ -127,7 +133,7 @@ async def rows(listed: ListName, body: RowsBody, call: CallDep) -> dict[str, Any
     return await CONSOLE_THREADS.run(work)
 
 
-@router.post("/{listed}/columns")
+@router.post("/{listed}/columns", responses={200: {"model": ColumnsResponse}})
 async def content(listed: ListName, body: ColumnsBody, call: CallDep) -> dict[str, Any]:
     """Return columns with numbers, names and other content, and the rows left for another call."""
     grant = call.user.grant

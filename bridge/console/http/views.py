@@ -12,6 +12,7 @@ from bridge.admin.lists import views
 from bridge.admin.lists.views import SavedView, ViewChange
 from bridge.console.http.bodies import Body, Text
 from bridge.console.http.guard import AuditedAction, CallDep, ConsoleCall, ConsoleRoute, run_audited
+from bridge.console.http.list_models import SavedViewBody, ViewsBody
 from bridge.console.http.lists import Filters, ListName
 from bridge.contract.requests import RowId
 from bridge.executors import CONSOLE_THREADS
@@ -39,7 +40,7 @@ class ViewBody(Body):
         return ViewChange(self.list.value, self.name, self.shared, self.body.model_dump(), view_id)
 
 
-@router.get("")
+@router.get("", responses={200: {"model": ViewsBody}})
 async def list_views(
     call: CallDep, list_name: Annotated[ListName | None, Query(alias="list")] = None
 ) -> dict[str, Any]:
@@ -52,13 +53,13 @@ async def list_views(
     return {"rows": [asdict(view) for view in found]}
 
 
-@router.post("")
+@router.post("", responses={200: {"model": SavedViewBody}})
 async def add(body: ViewBody, call: CallDep) -> dict[str, Any]:
     """Save a new view; a shared one requires the permission `operate`."""
     return await _saved(call, body, None)
 
 
-@router.put("/{view_id}")
+@router.put("/{view_id}", responses={200: {"model": SavedViewBody}})
 async def change(view_id: RowId, body: ViewBody, call: CallDep) -> dict[str, Any]:
     """Change a view."""
     return await _saved(call, body, view_id)

@@ -5,6 +5,20 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from bridge.console.http.list_models import (
+    AttentionRowBody,
+    AuditRowBody,
+    CountBody,
+    DeliveryRowBody,
+    FoundBody,
+    ListPageBody,
+    MessageRowBody,
+    OrderRowBody,
+    SavedViewBody,
+    ViewsBody,
+)
+from bridge.store.records import exceptions
+from bridge.store.records.exceptions import ExceptionSubject
 from tests.bridge.console.http.running_console import RunningConsole
 
 CREATED, BAD_REQUEST, FORBIDDEN, UNKNOWN, CONFLICT, INVALID = 200, 400, 403, 404, 409, 422
@@ -172,3 +186,29 @@ def test_a_view_contains_no_patient_data(console: RunningConsole, name: str) -> 
     response = console.call("editor", "POST", "/api/views", view)
     assert response.status_code == BAD_REQUEST
     assert response.json()["code"] == "private_filter"
+
+
+def test_responses_have_the_described_members(console: RunningConsole) -> None:
+    """The types of the pages are generated from the description."""
+    with console.database.write() as connection:
+        exceptions.add(connection, ExceptionSubject.ORDER, [(1, "kept")], 1)
+    rows = {
+        "messages": MessageRowBody,
+        "deliveries": DeliveryRowBody,
+        "orders": OrderRowBody,
+        "attention": AttentionRowBody,
+        "audit": AuditRowBody,
+    }
+    for listed, model in rows.items():
+        answer = page(console, "chief", listed).json()
+        ListPageBody.model_validate(answer)
+        assert answer["rows"], listed
+        for row in answer["rows"]:
+            model.model_validate(row)
+    found = console.call("editor", "POST", "/api/find", {"text": "A1"}).json()
+    FoundBody.model_validate(found)
+    view = {"list": "orders", "name": "All", "body": {"columns": ["site"]}}
+    SavedViewBody.model_validate(console.call("editor", "POST", "/api/views", view).json())
+    ViewsBody.model_validate(console.call("editor", "GET", "/api/views").json())
+    counted = console.call("editor", "POST", "/api/lists/orders/count", {}).json()
+    CountBody.model_validate(counted)
