@@ -417,14 +417,15 @@ class ListDefinition(ABC, Generic[Row]):
                 f"SELECT count(*) FROM (SELECT 1 FROM {self.table} WHERE id >= :low AND id < :high"  # noqa: S608  # our own names
                 " LIMIT :limit) AS c"
             )
-            values = {**self._values(search), "limit": at_most + 1}
+            bounds = {"low": search.bounds.low, "high": search.bounds.high}  # the limit is enough
+            values = {**bounds, "limit": at_most + 1}
             found = connection.execute(text(statement), values).scalar()
         else:
             inner, values = self._statement(search, "m.id", at_most + 1, descending=True)
-            statement = f"SELECT count(*) FROM ({inner}) AS c"  # noqa: S608  # our own names
-            found = connection.execute(text(statement), values).scalar()
-            number = int(found or 0)
-            exact = number <= at_most
+            # Two branches of a driver may have the same id.
+            statement = f"SELECT count(*), count(DISTINCT id) FROM ({inner}) AS c"  # noqa: S608  # our own names
+            examined, number = connection.execute(text(statement), values).one()
+            exact = examined <= at_most
             exact = exact and self._reached(connection, search, at_most, descending=True) is None
             return min(number, at_most), exact
         number = int(found or 0)
@@ -455,9 +456,8 @@ class ListDefinition(ABC, Generic[Row]):
     ) -> tuple[str, dict[str, Any]]:
         """Return the statement of a page, and its parameters."""
         order = "DESC" if descending else "ASC"
-        joins = self.joins if columns == self.select else ""
         source, values = self._source(search, descending=descending)
-        statement = f"SELECT {columns} FROM {source}{joins}{_where(self._conditions(search))}"  # noqa: S608  # our own names
+        statement = f"SELECT {columns} FROM {source}{self.joins}{_where(self._conditions(search))}"  # noqa: S608  # our own names
         if search.driver is None:
             statement += f" ORDER BY m.id {order}"
         elif search.parameters.postgresql:

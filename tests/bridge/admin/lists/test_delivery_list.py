@@ -34,6 +34,11 @@ _ORDER = text("""
         report_id, first_message, place, last_message)
     VALUES (:n, :site, :mrn, :accession, :state, :placer, '', :tags, '[]', :report, :n, 1, :n)
 """)
+_KNOWN = text("""
+    INSERT INTO known_report (site, accession, mrn, report_id, status, final, addenda, changed_at,
+        check_at)
+    VALUES (:site, :accession, :mrn, :report, 'Final', 1, 0, :at, :at)
+""")
 _MESSAGE = text("""
     INSERT INTO message (id, received_at, listener, identity, digest, edition, message_type,
         mapping, mapping_version, flags, ack_code, acknowledgment, error_code, error_place, state)
@@ -81,6 +86,7 @@ def filled(database: Database) -> Database:
         connection.execute(_DELIVERY, rows)
         connection.execute(_LANE, [one for one in rows if one["state"] == "queued"])
         connection.execute(_ORDER, rows)
+        connection.execute(_KNOWN, [one for one in rows if one["n"] % 8 == 0])
         if database.dialect == "postgresql":
             connection.execute(text("SELECT setval('message_ids', :last)"), {"last": COUNT})
     return database
@@ -162,6 +168,7 @@ ORDER_CASES: dict[str, tuple[dict[str, Any], Callable[[int], bool]]] = {
     "all": ({}, lambda _: True),
     "site": ({"site": "B"}, lambda n: site(n) == "B"),
     "state": ({"state": "parked"}, lambda n: state(n) == "parked"),
+    "report state": ({"report_status": "Final"}, lambda n: n % 8 == 0),
     "accession": ({"number": "a7"}, lambda n: n == 7),
     "patient": ({"number": "M2", "kind": "patient"}, lambda n: n % 5 == 2),
     "report": ({"report": "r4"}, lambda n: n % 10 == 4),
@@ -176,6 +183,9 @@ def test_orders_are_found_by_any_filters(filled: Database, name: str) -> None:
     access = Access(frozenset({"A"}))
     own = [n for n in expected(matches) if site(n) == "A"]
     assert all_pages(filled, ORDERS, ListRequest(filters), access) == own
+    with filled.read() as connection:
+        assert ORDERS.count(connection, filters, access) == (len(own), True)
+        assert ORDERS.ids_after(connection, filters, access, 0, COUNT, 100).ids == own[::-1]
 
 
 def test_an_order_names_its_report_and_its_last_delivery(filled: Database) -> None:

@@ -122,6 +122,15 @@ def test_the_number_of_matches_is_counted_up_to_a_limit(lists: FilledLists) -> N
                 assert MESSAGES.count(connection, filters, UNLIMITED, 3) == (3, False)
 
 
+def test_rows_are_counted_across_gaps(lists: FilledLists, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gap of ids, larger than the window of a page, does not end the count."""
+    monkeypatch.setattr(listing, "ID_WINDOW", 20)
+    with lists.database.write() as connection:
+        connection.exec_driver_sql("DELETE FROM message WHERE id BETWEEN 11 AND 110")
+    with lists.database.read() as connection:
+        assert MESSAGES.count(connection, {}, UNLIMITED) == (20, True)
+
+
 def test_an_incomplete_page_says_how_far_it_has_looked(
     lists: FilledLists, monkeypatch: pytest.MonkeyPatch
 ) -> None:
