@@ -105,7 +105,7 @@ def list_unseen(database: Database, limit: int) -> list[ProcessingException]:
     unseen = (
         select(EXCEPTIONS)
         .where(_EXCEPTION.seen_at.is_(None))
-        .order_by(_EXCEPTION.noted_at.desc(), _EXCEPTION.row_id.desc())
+        .order_by(_EXCEPTION.noted_at.desc(), _EXCEPTION.row_id.desc(), _EXCEPTION.code)
         .limit(limit)
     )
     with database.read() as connection:
