@@ -1,5 +1,5 @@
 // Responses can arrive out of order. A page shows only the response to its latest request.
-import { attempt } from "./api";
+import { attempt } from "./data/api";
 
 /** Returns a function that runs requests; a failed or outdated request gives undefined. */
 export function latestOnly(): <T>(request: () => Promise<T>) => Promise<T | undefined> {

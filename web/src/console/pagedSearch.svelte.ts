@@ -1,6 +1,6 @@
 // A search whose results are loaded page by page.
 // Rows, query and position always belong together, even if responses arrive late or out of order.
-import { api } from "./api";
+import { api } from "./data/api";
 import { latestOnly } from "./latest";
 import type { SearchPage } from "./types";
 

@@ -1,5 +1,5 @@
 // Creates the draft of a new definition and opens it.
-import { api, attempt } from "../api";
+import { api, attempt } from "../data/api";
 import { route } from "../route.svelte";
 import type { SampleMessage, Saved } from "./types";
 import { pendingSamples } from "./definition/draft.svelte";

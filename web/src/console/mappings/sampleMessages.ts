@@ -1,5 +1,5 @@
 // Loads test messages: stored messages, pasted text, or files. Bytes are sent as base64.
-import { api, attempt } from "../api";
+import { api, attempt } from "../data/api";
 import type { SampleMessage } from "./types";
 
 interface SampleResponse {

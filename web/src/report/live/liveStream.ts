@@ -3,7 +3,7 @@
 //
 // It reconnects after every interruption and requests the missed events.
 import { ApiProblem, type Api } from "../../shared/api/client";
-import { createParser } from "./sse";
+import { createParser } from "../../shared/live/sse";
 
 export interface LiveStream {
   /**

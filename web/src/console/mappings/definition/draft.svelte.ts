@@ -2,7 +2,7 @@
 // Every change is saved on the server and tried shortly after, so closing the page loses nothing.
 import { announcements } from "../../../shared/widgets/announcements.svelte";
 import { ApiProblem } from "../../../shared/api/client";
-import { api, attempt } from "../../api";
+import { api, attempt } from "../../data/api";
 import { t } from "../../texts";
 import type { Schema } from "../editor/schemaChoices";
 import type {

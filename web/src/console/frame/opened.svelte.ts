@@ -1,0 +1,19 @@
+// The last items that were opened in this tab; kept in memory only.
+export interface OpenedItem {
+  title: string;
+  href: string;
+}
+const KEPT = 8;
+let list = $state.raw<readonly OpenedItem[]>([]);
+
+export const opened = {
+  get list(): readonly OpenedItem[] {
+    return list;
+  },
+  add(item: OpenedItem): void {
+    list = [item, ...list.filter((one) => one.href !== item.href)].slice(0, KEPT);
+  },
+  forget(): void {
+    list = [];
+  },
+};

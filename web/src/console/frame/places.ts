@@ -1,0 +1,51 @@
+// The places that search and palette offer without asking the server: pages, connections, definitions.
+import { may } from "../data/me.svelte";
+import { names } from "../data/names.svelte";
+import { hasText, t } from "../texts";
+import type { ListGroup, ListItem } from "../ui/listbox";
+import { href } from "./route.svelte";
+import { NAVIGATION, ROUTES, type PageName } from "./routes";
+
+export interface PlaceItem extends ListItem {
+  href?: string;
+  run?: () => unknown;
+}
+
+export const permitted = (page: PageName): boolean => may(ROUTES[page].needs);
+const aliasesOf = (name: string): string[] =>
+  hasText(`alias.${name}`) ? t(`alias.${name}`).split(", ") : [];
+
+export function pageItems(): PlaceItem[] {
+  return NAVIGATION.flatMap((group) => group.pages)
+    .filter(({ page }) => permitted(page))
+    .map(({ page, key }) => ({
+      id: `page ${page}`,
+      title: t(`page.${page}`),
+      keys: `g ${key}`,
+      aliases: aliasesOf(page),
+      href: href(page),
+    }));
+}
+export function connectionItems(): PlaceItem[] {
+  return names.connections.map(({ kind, name, address }) => ({
+    id: `connection ${kind} ${name}`,
+    title: name,
+    detail: [t(`kind.${kind}`), address].filter(Boolean).join(" · "),
+    aliases: aliasesOf("connections"),
+    href: href("connection", { kind, name }),
+  }));
+}
+export function definitionItems(): PlaceItem[] {
+  return names.definitions.map((name) => ({
+    id: `definition ${name}`,
+    title: name,
+    detail: t("kind.definition"),
+    aliases: aliasesOf("mappings"),
+    href: href("mapping", { name }),
+  }));
+}
+export const placeGroups = (): ListGroup<PlaceItem>[] => [
+  { id: "pages", title: t("palette.pages"), items: pageItems() },
+  { id: "connections", title: t("page.connections"), items: connectionItems() },
+  { id: "definitions", title: t("palette.definitions"), items: definitionItems() },
+];

@@ -1,0 +1,59 @@
+// What a time chart draws, and the same as words and as a table.
+import { clockTime, exactTime } from "./time";
+import { groupedNumber } from "./number";
+import { durationText } from "./time";
+
+export type Values = readonly (number | null)[];
+export interface ChartSeries {
+  name: string;
+  /** The token of its colour, such as "info" or "violet". */
+  tone: "info" | "teal" | "neutral" | "amber" | "red" | "accent" | "violet" | "text-3";
+  points: Values;
+  dash?: boolean;
+  /** A filled area, stacked on the areas before it. */
+  area?: boolean;
+}
+export type ChartUnit = "count" | "ms";
+
+/** Each area on top of those before it. */
+export function stacked(series: readonly ChartSeries[]): (number | null)[][] {
+  let below: number[] = [];
+  return series.map(({ points, area }) => {
+    if (!area) return [...points];
+    const sum = points.map((value, index) => (value ?? 0) + (below[index] ?? 0));
+    below = sum;
+    return points.map((value, index) => (value === null ? null : (sum[index] ?? null)));
+  });
+}
+
+export const valueText = (value: number | null | undefined, unit: ChartUnit): string =>
+  value === null || value === undefined
+    ? "–"
+    : unit === "ms"
+      ? durationText(value)
+      : groupedNumber(value);
+
+/** "19:30: applied 41, parked 2": what a reader hears at one point. */
+export function pointText(
+  series: readonly ChartSeries[],
+  at: number,
+  index: number,
+  unit: ChartUnit,
+  zone: string,
+): string {
+  const values = series.map(({ name, points }) => `${name} ${valueText(points[index], unit)}`);
+  return `${exactTime(at, at, zone).replace(clockTime(at, zone), clockTime(at, zone).slice(0, 5))}: ${values.join(", ")}`;
+}
+
+/** One axis for a range far apart: p99 above twenty times p50 is drawn in powers of ten. */
+export function needsLog(series: readonly ChartSeries[]): boolean {
+  const peak = (points: Values) => Math.max(0, ...points.map((value) => value ?? 0));
+  const [low, high] = [series[0], series.at(-1)];
+  return (
+    series.length > 1 &&
+    low !== undefined &&
+    high !== undefined &&
+    !low.area &&
+    peak(high.points) > 20 * Math.max(1, peak(low.points))
+  );
+}
