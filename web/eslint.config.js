@@ -25,6 +25,8 @@ export default ts.config(
       // The content security policy allows neither: a static style attribute is markup.
       "svelte/no-inline-styles": ["error", { allowTransitions: false }],
       "svelte/no-at-html-tags": "error",
+      // State is replaced as a whole ($state.raw), so its sets and maps need not be watched.
+      "svelte/prefer-svelte-reactivity": "off",
     },
   },
 );

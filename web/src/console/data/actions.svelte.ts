@@ -1,5 +1,7 @@
 // What can be done now: the actions of the page, for the palette, the keys and the list of keys.
 
+import { untrack } from "svelte";
+
 export interface Action {
   id: string;
   title: string;
@@ -21,8 +23,8 @@ export const actions = {
   },
   /** Offers actions until the returned function is called; call it in `$effect`. */
   offer(list: readonly Action[]): () => void {
-    offered = [list, ...offered];
-    return () => (offered = offered.filter((one) => one !== list));
+    offered = [list, ...untrack(() => offered)];
+    return () => (offered = untrack(() => offered).filter((one) => one !== list));
   },
 };
 

@@ -82,7 +82,7 @@ export function forgetPrivate(storage: Storage): void {
 
 /** Returns the filter with the values of one field; no values remove it. */
 export function withField(filter: Filter, name: string, values: readonly string[]): Filter {
-  const { [name]: _, ...others } = filter;
+  const others = Object.fromEntries(Object.entries(filter).filter(([other]) => other !== name));
   return values.length ? { ...others, [name]: values } : others;
 }
 

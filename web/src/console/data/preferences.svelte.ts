@@ -67,7 +67,9 @@ export const preferences = {
   setSingleKeys: (singleKeys: boolean): void => change({ singleKeys }),
   setZone: (zone: string): void => change({ zone }),
   setColumns(list: string, columns: readonly string[] | null): void {
-    const { [list]: _, ...others } = kept.columns;
+    const others = Object.fromEntries(
+      Object.entries(kept.columns).filter(([name]) => name !== list),
+    );
     change({ columns: columns ? { ...others, [list]: [...columns] } : others });
   },
   setSize: (name: string, pixels: number): void =>

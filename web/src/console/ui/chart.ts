@@ -57,3 +57,26 @@ export function needsLog(series: readonly ChartSeries[]): boolean {
     peak(high.points) > 20 * Math.max(1, peak(low.points))
   );
 }
+
+/** The label of a point of the time axis: "19:30", and the day at midnight or if the step is a day. */
+export function tickText(at: number, step: number, zone: string): string {
+  const clock = clockTime(at, zone).slice(0, 5);
+  if (step < DAY_MS && clock !== "00:00") return clock;
+  return exactTime(at, at, zone).replace(/ \S+$/, "");
+}
+const DAY_MS = 86_400_000;
+
+/** A colour on a ground, opaque, so that stacked areas do not mix. */
+export function mixed(color: string, ground: string, share: number): string {
+  const parts = (text: string) =>
+    /^#(..)(..)(..)/
+      .exec(text)
+      ?.slice(1)
+      .map((part) => Number.parseInt(part, 16));
+  const [over, under] = [parts(color), parts(ground)];
+  if (!over || !under) return color;
+  const sum = over.map((part, index) =>
+    Math.round(share * part + (1 - share) * (under[index] ?? 0)),
+  );
+  return `rgb(${sum.join(" ")})`;
+}
