@@ -13,7 +13,8 @@ it("stays on the page and shows an error if the session could not be ended", asy
   const assign = vi.fn();
   vi.stubGlobal("location", { ...location, assign });
   render(App, { refusal: "" });
-  await fireEvent.click(await screen.findByRole("button", { name: "Sign out" }));
+  await fireEvent.click(await screen.findByRole("button", { name: "Account of Olga" }));
+  await fireEvent.click(await screen.findByRole("button", { name: "Sign out", hidden: true }));
   await screen.findByRole("alert");
   expect(assign).not.toHaveBeenCalled();
 });

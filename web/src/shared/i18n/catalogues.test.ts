@@ -12,9 +12,13 @@ const read = (code: string): FlatCatalogue =>
   flatten(JSON.parse(readFileSync(join(LOCALES, `${code}.json`), "utf8")) as Catalogue);
 const catalogues = new Map(CODES.map((code) => [code as string, read(code)]));
 const english = catalogues.get("en-US") as FlatCatalogue;
-const consoleTexts = flatten(
-  JSON.parse(readFileSync(join(WEB, "src", "console", "en.json"), "utf8")) as Catalogue,
-);
+const CONSOLE = join(WEB, "src", "console", "texts");
+const consoleTexts = Object.assign(
+  {},
+  ...readdirSync(CONSOLE)
+    .filter((file) => file.endsWith(".json"))
+    .map((file) => flatten(JSON.parse(readFileSync(join(CONSOLE, file), "utf8")) as Catalogue)),
+) as FlatCatalogue;
 
 const FORMS = /\.(?:zero|one|two|few|many|other)$/;
 const nameOf = (key: string) => key.replace(FORMS, "");
@@ -71,7 +75,7 @@ it("every key in the source exists in its catalogue", () => {
   expect(used.filter(([file]) => !inConsole(file)).length).toBeGreaterThan(200);
   expect(used.filter(([file]) => inConsole(file)).length).toBeGreaterThan(200);
   const appKeys = new Set(names(english));
-  const consoleKeys = new Set(Object.keys(consoleTexts));
+  const consoleKeys = new Set([...Object.keys(consoleTexts), ...names(consoleTexts)]);
   const known = (file: string, key: string) => (inConsole(file) ? consoleKeys : appKeys).has(key);
   expect(used.filter(([file, key]) => !known(file, key as string))).toEqual([]);
 });
