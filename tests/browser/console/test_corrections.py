@@ -57,7 +57,7 @@ def test_all_messages_of_a_search_are_replayed(service: ServiceHarness, page: Pa
     enter(page, service, OPERATOR, "messages")
     page.get_by_label("State").select_option("parked")
     page.get_by_label("Listener").select_option("stray")
-    page.get_by_role("button", name="Search").click()
+    page.get_by_role("main").get_by_role("button", name="Search").click()
     page.get_by_role("button", name="Replay all").click()
     expect(page.get_by_role("status").filter(has_text="queued for replay")).to_be_visible()
     service.house.settle()
@@ -118,7 +118,7 @@ def test_a_role_limits_its_user_to_a_site(service: ServiceHarness, page: Page) -
     expect(listeners).to_contain_text("orders")
     expect(listeners).not_to_contain_text("stray")
     page.get_by_role("link", name="Messages").click()
-    found = page.get_by_role("table", name="Messages found")
+    found = page.get_by_role("grid", name="Messages found")
     expect(found).to_contain_text("orders")
     expect(found).not_to_contain_text("stray")
     page.context.clear_cookies()
@@ -173,7 +173,7 @@ def test_a_late_response_is_ignored(service: ServiceHarness, page: Page) -> None
     page.get_by_role("combobox", name="Site").select_option("SITE1")
     expect(table.get_by_role("row", name="A7002")).to_be_visible()
     page.route("**/sites/SITE1/worklist", hold)
-    page.get_by_role("button", name="Search").click()
+    page.get_by_role("main").get_by_role("button", name="Search").click()
     status.select_option("Final")
     expect(table.get_by_role("row", name="A7001")).to_be_visible()
     with page.expect_response("**/sites/SITE1/worklist"):
@@ -186,7 +186,7 @@ def test_a_late_response_is_ignored(service: ServiceHarness, page: Page) -> None
 def test_the_dashboard_is_live(service: ServiceHarness, page: Page) -> None:
     """An open dashboard counts a new message without a reload."""
     enter(page, service, VIEWER)
-    received = page.get_by_role("listitem").filter(has_text="Received, last hour")
+    received = page.get_by_role("main").get_by_role("listitem").filter(has_text="Received, last hour")
     expect(received).to_be_visible()
     before = int(received.locator(".count").inner_text())
     with Sender(service.house.mllp_port) as sender:
@@ -198,6 +198,6 @@ def test_sign_in_with_the_hospital_account(service: ServiceHarness, page: Page) 
     """The identity provider signs the user in, with the role of the e-mail address."""
     page.goto(f"{service.house.url}/console")
     page.get_by_role("link", name="Hospital account").click()
-    page.wait_for_url("**/console")
-    expect(page.get_by_role("heading", name="Dashboard")).to_be_visible()
-    expect(page.get_by_role("banner")).to_contain_text("Vera")
+    page.wait_for_url("**/console/overview")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    expect(page.get_by_role("button", name="Account of Vera")).to_be_visible()
