@@ -254,8 +254,8 @@ def test_10_disable_and_rollback(console: MappingConsole, window: Page) -> None:
 
 def test_the_tutorial_uses_the_texts_of_the_console() -> None:
     """Each button and label that the tutorial names exists in the console."""
-    words = json.loads((ROOT / "web" / "src" / "console" / "en.json").read_text("utf-8"))
-    known = set(texts(words))
+    catalogues = (ROOT / "web" / "src" / "console" / "texts").glob("*.json")
+    known = {text for file in catalogues for text in texts(json.loads(file.read_text("utf-8")))}
     named = re.findall(r"\*\*(.+?)\*\*", TUTORIAL.read_text("utf-8"))
     assert len(named) > 10
     assert [item for item in named if item not in known] == []

@@ -129,6 +129,7 @@ async function stream(signal: AbortSignal): Promise<"heard" | "silent" | "unknow
     if (own.signal.aborted) return heard ? "heard" : "silent";
     throw error;
   } finally {
+    stop(); // an answer that is not read would stay open
     clearTimeout(timer);
     signal.removeEventListener("abort", stop);
     document.removeEventListener("visibilitychange", hidden);

@@ -20,7 +20,7 @@ export async function find(text: string, signal: AbortSignal): Promise<Found> {
     try {
       return await api.post<Found>("/console/api/find", { text }, { signal });
     } catch (error) {
-      if (!(error instanceof ApiProblem && error.status === 404)) throw error;
+      if (!(error instanceof ApiProblem && [404, 405].includes(error.status))) throw error;
       isOld = true; // a server without this endpoint
     }
   }

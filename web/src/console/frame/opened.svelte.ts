@@ -1,4 +1,6 @@
 // The last items that were opened in this tab; kept in memory only.
+import { untrack } from "svelte";
+
 export interface OpenedItem {
   title: string;
   href: string;
@@ -11,7 +13,8 @@ export const opened = {
     return list;
   },
   add(item: OpenedItem): void {
-    list = [item, ...list.filter((one) => one.href !== item.href)].slice(0, KEPT);
+    const others = untrack(() => list).filter((one) => one.href !== item.href);
+    list = [item, ...others].slice(0, KEPT);
   },
   forget(): void {
     list = [];

@@ -1,6 +1,7 @@
 // Places what floats beside its anchor, within the window.
 
-export type Placement = "below" | "below-end" | "above" | "right" | "left";
+/** `over` covers the anchor: a field that opens. */
+export type Placement = "below" | "below-end" | "above" | "right" | "left" | "over";
 
 const GAP = 4;
 const EDGE = 8;
@@ -28,6 +29,12 @@ export function placeOf(
     return {
       left: clamp(left, size.width, window.width),
       top: clamp(anchor.top, size.height, window.height),
+    };
+  }
+  if (placement === "over") {
+    return {
+      top: clamp(anchor.top, size.height, window.height),
+      left: clamp(anchor.left, size.width, window.width),
     };
   }
   const [below, above] = [anchor.bottom + GAP, anchor.top - GAP - size.height];

@@ -1,5 +1,7 @@
 // Short messages about what has happened. Success goes after six seconds; an error stays.
 
+import { untrack } from "svelte";
+
 export interface Toast {
   text: string;
   tone?: "ok" | "amber" | "red" | "info";
@@ -50,8 +52,10 @@ export const toasts = {
 
 /** Shows a toast. The same text replaces the one that is shown. */
 export function toast(toast: Toast): void {
-  const shown = { ...toast, id: next++ };
-  for (const other of list.filter((one) => one.text === toast.text)) toasts.dismiss(other.id);
-  list = [...list, shown].slice(-AT_MOST);
-  if (!paused) start(shown);
+  untrack(() => {
+    const shown = { ...toast, id: next++ };
+    for (const other of list.filter((one) => one.text === toast.text)) toasts.dismiss(other.id);
+    list = [...list, shown].slice(-AT_MOST);
+    if (!paused) start(shown);
+  });
 }
