@@ -29,4 +29,19 @@ export default ts.config(
       "svelte/prefer-svelte-reactivity": "off",
     },
   },
+  {
+    files: ["src/**", "dev/**"],
+    ignores: ["src/console/ui/**"],
+    rules: {
+      "no-restricted-imports": [
+        "error",
+        {
+          patterns: [
+            { group: ["http://*", "https://*"] },
+            { group: ["bits-ui", "uplot"], message: "Pages use the components of console/ui." },
+          ],
+        },
+      ],
+    },
+  },
 );
