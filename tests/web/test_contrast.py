@@ -49,8 +49,6 @@ def test_every_text_can_be_read_on_every_ground(theme: int) -> None:
     pairs += [(border, ground, CONTROL) for border in ("edge", "focus") for ground in GROUNDS]
 
     weak = [
-        (one, other)
-        for one, other, least in pairs
-        if contrast(colors[one], colors[other]) < least
+        (one, other) for one, other, least in pairs if contrast(colors[one], colors[other]) < least
     ]
     assert weak == []

@@ -186,7 +186,9 @@ def test_a_late_response_is_ignored(service: ServiceHarness, page: Page) -> None
 def test_the_dashboard_is_live(service: ServiceHarness, page: Page) -> None:
     """An open dashboard counts a new message without a reload."""
     enter(page, service, VIEWER)
-    received = page.get_by_role("main").get_by_role("listitem").filter(has_text="Received, last hour")
+    received = (
+        page.get_by_role("main").get_by_role("listitem").filter(has_text="Received, last hour")
+    )
     expect(received).to_be_visible()
     before = int(received.locator(".count").inner_text())
     with Sender(service.house.mllp_port) as sender:

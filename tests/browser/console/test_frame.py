@@ -30,7 +30,7 @@ def test_an_old_address_leads_to_its_page(
 
 
 def test_pages_are_reached_by_keys_and_back(service: ServiceHarness, page: Page) -> None:
-    """`g` and a letter open a page at once; the browser's Back returns; letters in fields do not."""
+    """`g` and a letter open a page; Back returns; letters in fields do nothing."""
     enter(page, service, CHIEF, "overview")
     heading = page.get_by_role("heading", level=1)
     expect(heading).to_have_text("Overview")

@@ -60,7 +60,9 @@ def test_the_dashboard_shows_connections_and_parked_messages(
     listeners = page.get_by_role("table", name="Listeners")
     expect(listeners.get_by_role("row", name="orders running")).to_be_visible()
     expect(page.get_by_role("table", name="Destinations")).to_contain_text("ris")
-    expect(page.get_by_role("main").get_by_role("listitem").filter(has_text="Parked")).to_contain_text("1")
+    expect(
+        page.get_by_role("main").get_by_role("listitem").filter(has_text="Parked")
+    ).to_contain_text("1")
 
 
 def test_a_message_is_found_and_read_by_keyboard(service: ServiceHarness, page: Page) -> None:
@@ -349,7 +351,7 @@ def test_nothing_typed_is_lost_when_a_session_ends(service: ServiceHarness, page
 
 
 def test_long_names_do_not_break_the_layout(service: ServiceHarness, page: Page) -> None:
-    """A user's long name fits into the account menu, a patient's into the worklist; markup is escaped."""
+    """Long names fit into the account menu and the worklist; markup is escaped."""
     long = {"email": VIEWER, "name": "Very Long Name " * 10, "role": "user"}
     assert service.call(CHIEF, "POST", "sites/SITE1/users", long).status_code < 300
     name = f"<script>alert(1)</script>^{'L' * 200}"
