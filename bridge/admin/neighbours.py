@@ -14,18 +14,18 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Select, select
 
+from bridge.admin.lists.listing import ID_WINDOW
 from bridge.admin.search.message_index import (
     NumberKind,
     SubjectReader,
     number_hashes,
     origin_of,
     read_numbers,
-    visible_sites_hashes,
 )
-from bridge.admin.search.queue_search import ID_WINDOW
 from bridge.index_key import keyed64
 from bridge.queue import queries
 from bridge.queue.listing_rows import MessageDetail
+from bridge.queue.sites import visible_sites_hashes
 from bridge.queue.statements import MESSAGE, MESSAGE_NUMBER
 from bridge.store.database import Database
 from mappings.hl7.differences import PlaceDifference, differences
