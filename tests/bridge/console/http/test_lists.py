@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from sqlalchemy import text
 
 from bridge.console.http.list_models import (
@@ -192,7 +193,7 @@ def test_responses_have_the_described_members(console: RunningConsole) -> None:
     """The types of the pages are generated from the description."""
     with console.database.write() as connection:
         exceptions.add(connection, ExceptionSubject.ORDER, [(1, "kept")], 1)
-    rows = {
+    rows: dict[str, type[BaseModel]] = {
         "messages": MessageRowBody,
         "deliveries": DeliveryRowBody,
         "orders": OrderRowBody,
