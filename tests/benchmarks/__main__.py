@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.benchmarks import (
     ab,
     applied,
+    console,
     intake,
     latency,
     removal,
@@ -32,6 +33,7 @@ PARTS: Mapping[str, Callable[[Path, Options], None]] = {
     "results": results.main,
     "start": start.main,
     "removal": removal.main,
+    "console": console.main,
 }
 
 

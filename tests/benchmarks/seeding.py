@@ -51,7 +51,9 @@ MESSAGES: Final = f"""
         state, attempts, settled_at, code, detail)
     {_RANGE}
     SELECT n.i, :began + n.i * :step, CASE WHEN n.i % 50 = 0 THEN 'spare' ELSE 'orders' END,
-        {spread(1, "n.i")}, {spread(2, "n.i")}, 0, 'ORM^O01^ORM_O01', 'orders', 'seeded',
+        {spread(1, "n.i")}, {spread(2, "n.i")}, 0,
+        CASE WHEN n.i % 5003 = 0 THEN 'ADT^A40' ELSE 'ORM^O01' END,
+        'orders', 'seeded',
         {spread(3, "n.i / 5")}, 0, CASE WHEN n.i % 211 = 0 THEN 'AR' ELSE 'AA' END, 'delivered',
         '', '', {_STATE}, 1, :began + n.i * :step + 40,
         CASE WHEN n.i % 10007 = 0 THEN 'not_taken' ELSE '' END,
