@@ -31,7 +31,7 @@ ID_WINDOW: Final = 20_000
 """The number of ids that a page without a driver examines."""
 BUDGET: Final = 5_000
 """The number of rows that a page looks up by the ids of a driver."""
-ABSENT_WINDOW: Final = 500_000
+ABSENT_WINDOW: Final = 250_000
 """The number of entries that a page examines for missing tags."""
 SORTABLE: Final = 5_000
 """Up to this number of rows can be sorted by a column."""
@@ -398,7 +398,9 @@ class ListDefinition(ABC, Generic[Row]):
             statement = f"SELECT id FROM ({source} LIMIT 1 OFFSET {_SAMPLE - 1}) AS c"  # noqa: S608  # our own names
             values = {**parameters.values, "low": low, "high": bounds.high}
             depth = connection.execute(text(statement), values).scalar()
-            depths.append((-1 if depth is None else depth, place))
+            if depth is None:  # fewer than the sample down to `low`
+                depth = low if low > bounds.low else -1
+            depths.append((depth, place))
         return driven[min(depths)[1]]
 
     def _is_sortable(self, connection: Connection, search: _Search) -> bool:

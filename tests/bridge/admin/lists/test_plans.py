@@ -254,3 +254,15 @@ def test_deliveries_and_orders_are_read_by_their_indexes(
     for access in ACCESSES.values():
         for plan in _plans(filled, _page(listed, filters, access)):
             assert _problems(plan, ids_sorted=listed is ORDERS) == [], plan
+
+
+def test_a_rare_type_is_read_by_its_index_although_few_messages_near_the_end_lack_the_tag(
+    filled: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a tag lacks is counted near the newest message only: none there is not none at all."""
+    for name, value in {"_SAMPLE": 3, "_SAMPLE_WINDOW": 100}.items():
+        monkeypatch.setattr(listing, name, value)
+    found = _plans(filled, _page(MESSAGES, {"type": "ADT^A40", "absent": "Modality"}))
+    lookup = r"SEARCH m USING INTEGER PRIMARY KEY|Index Scan using \w+_pkey on \w+ x"
+    page = next(plan for plan in found if re.search(lookup, plan))
+    assert re.search(r"message_type_listing|_message_type_id_idx", page), "\n\n".join(found)
