@@ -106,6 +106,9 @@ class AttentionRowBody(_Response):
     noted_at: int
     seen_at: int | None
     seen_by: str
+    words: str
+    action: str
+    advice: str
 
 
 class AuditRowBody(_Response):

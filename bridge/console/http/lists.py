@@ -44,6 +44,7 @@ from bridge.contract.requests import RowId
 from bridge.executors import CONSOLE_THREADS
 from bridge.queue.listing_rows import MessageRow
 from bridge.queue.log_tables import pull_new
+from bridge.store.records.exceptions import ExceptionSubject
 
 router = APIRouter(prefix="/api/lists", route_class=ConsoleRoute)
 
@@ -224,19 +225,18 @@ def _as_json(rows: Sequence[Any]) -> list[dict[str, Any]]:
 
 def _message_json(row: MessageRow) -> dict[str, Any]:
     code = row.code or row.error_code
-    detail = " ".join(filter(None, (row.detail, row.error_place)))
-    cause = cause_of(row.state, code, detail)
+    cause = cause_of(ExceptionSubject.MESSAGE, row.state, code, row.detail, row.error_place)
     return {**asdict(row), "cause": code, "cause_text": cause.words, "action": cause.action}
 
 
 def _delivery_json(listed: ListedDelivery) -> dict[str, Any]:
     row = listed.row
-    cause = cause_of(row.state, row.code, row.detail)
+    cause = cause_of(ExceptionSubject.DELIVERY, row.state, row.code, row.detail)
     return {
         **asdict(row),
         "cause": row.code,
         "cause_text": cause.words,
-        "action": "retry" if cause.action else "",
+        "action": cause.action,
         "latency": listed.latency,
         "waits_for": listed.waits_for,
     }
@@ -253,9 +253,14 @@ def _order_json(row: OrderRow) -> dict[str, Any]:
     }
 
 
+def _attention_json(row: AttentionRow) -> dict[str, Any]:
+    cause = cause_of(ExceptionSubject(row.subject), "", row.code)
+    return {**asdict(row), **asdict(cause)}
+
+
 _JSON: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
     MessageRow: _message_json,
     ListedDelivery: _delivery_json,
     OrderRow: _order_json,
-    AttentionRow: asdict,
+    AttentionRow: _attention_json,
 }
