@@ -35,8 +35,9 @@ from bridge.queue.states import RetryPolicy
 from bridge.redaction import describe, stack_frames
 from bridge.store.columns import one_of
 from bridge.store.database import Database
-from bridge.store.records import exceptions, order_index
+from bridge.store.records import exceptions, order_index, report_events
 from bridge.store.records.exceptions import ExceptionSubject
+from bridge.store.records.report_events import ReportEventRow
 from bridge.store.statements import execute_bound
 from bridge.store.tables import FEED_CURSORS, KNOWN_REPORTS, upsert
 from mappings.outbound.results import ResultEvent
@@ -198,6 +199,7 @@ class ChangeProcessor:
                 requests = _with_unused_keys(connection, requests)
             queued = self._outbox.enqueue(connection, requests, self.clock())
             save(connection, reports)
+            report_events.add(connection, map(_stored_event, changes))
             if (position := split_cursor(page.cursor)[0]) > read_to or stored is None:
                 marked = None if position == page.cursor else page.cursor
                 cursor = {"feed": feed, "cursor": position, "marked": marked}
@@ -286,6 +288,18 @@ def _after_release(
     )
 
 
+def _stored_event(change: ChangeBody) -> ReportEventRow:
+    record = change.record
+    return ReportEventRow(
+        _anchor(change).site,
+        record.report_id,
+        change.at,
+        change.event,
+        record.status.value,
+        record.user_email,
+    )
+
+
 def _anchor(change: ChangeBody) -> OrderKey:
     return change.record.orders[0]
 
@@ -296,10 +310,13 @@ COURIER_HEAD_START = 0.008
 """Seconds until the next call after deliveries were queued, so that couriers start first."""
 IGNORED_EVENTS = (
     "order_registered", "order_updated", "report_content_updated", "report_files_updated",
-    "report_signed", "addendum_created", "addendum_content_updated", "addendum_cancelled",
-    "addendum_signed",
+    "addendum_content_updated", "addendum_cancelled",
 )  # fmt: skip
-"""Events for which no destination gets a message: launches, edits, and signatures in the delay."""
+"""
+Launches and edits: no destination gets a message for them, and the order page does not show them.
+
+Signatures within the sign delay and new addenda cause no message either; the order page shows them.
+"""
 UNSUPPORTED_RETRY_SECONDS = 300.0  # then a service without the feed is asked for it again
 
 _REPLACED = frozenset({ErrorCode.CURSOR_BEYOND_END, ErrorCode.CURSOR_OF_ANOTHER_FEED})

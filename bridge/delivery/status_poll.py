@@ -34,7 +34,8 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from bridge.executors import DELIVERIES
 from bridge.orders.order import OrderState
-from bridge.store.records import order_index
+from bridge.store.records import order_index, report_events
+from bridge.store.records.report_events import STATUS_SEEN, ReportEventRow
 from bridge.store.tables import KNOWN_REPORTS, ORDERS
 from mappings.outbound.results import ResultEvent
 
@@ -175,6 +176,7 @@ class StatusPoller:
     ) -> int:
         now, queued = self._processor.clock(), 0
         changed: dict[OrderKey, KnownReport] = {}
+        seen_events: list[ReportEventRow] = []
         with self._processor.database.write() as connection:
             known = known_reports(connection, list(by_order))
             for seen in group:
@@ -191,9 +193,17 @@ class StatusPoller:
                 events = events_from_record(before, record, addenda, _tags(connection, record), now)
                 queued += self._processor.queue(connection, events)
                 after = apply_record(before, record, addenda, now, self._every)
+                if before.status != after.status:
+                    seen_events.append(_seen_status(seen.key.site, record, now))
                 changed |= {report.key: replace(after, key=report.key) for report in same}
             save(connection, list(changed.values()))
+            report_events.add(connection, seen_events)
         return queued
+
+
+def _seen_status(site: str, record: StatusRecordBody, now: int) -> ReportEventRow:
+    status = record.status.value
+    return ReportEventRow(site, record.report_id, now, STATUS_SEEN, status, record.user_email)
 
 
 def _add_new_orders(connection: Connection, after: int) -> None:

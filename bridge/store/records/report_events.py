@@ -1,8 +1,10 @@
 """The states of reports over time, as the change feed or the status poll told them."""
 
-from typing import Final
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
-from sqlalchemy import Connection, column, delete, exists, select, table
+from sqlalchemy import Connection, Row, column, delete, exists, select, table
 from sqlalchemy.dialects.postgresql import insert
 
 from bridge.store.database import Database
@@ -14,19 +16,40 @@ _DELIVERY: Final = table("delivery", column("report_id"), column("state"))
 _UNFINISHED: Final = ("queued", "claimed", "parked")
 
 
-def add(
-    connection: Connection,
-    site: str,
-    report_id: str,
-    at: int,
-    event: str,
-    status: str,
-    actor: str = "",
-) -> None:
-    """Store a change of a report at a time (ms), unless it is stored already."""
-    row = {"site": site, "report_id": report_id, "at": at, "event": event}
-    statement = insert(REPORT_EVENTS).on_conflict_do_nothing()
-    connection.execute(statement, {**row, "status": status, "actor": actor})
+@dataclass(frozen=True, slots=True)
+class ReportEventRow:
+    """
+    A change of a report at a time (ms).
+
+    `event` is the name in the change feed, or `status` if a status poll saw another status.
+    `status` is the one after the change; `actor` is the e-mail address of the report's reader.
+    """
+
+    site: str
+    report_id: str
+    at: int
+    event: str
+    status: str
+    actor: str = ""
+
+
+STATUS_SEEN: Final = "status"
+"""The event of a status that a poll has seen; the service has no change feed."""
+_ADD: Final = insert(REPORT_EVENTS).on_conflict_do_nothing()
+
+
+def add(connection: Connection, events: Iterable[ReportEventRow]) -> None:
+    """Store changes of reports; those that are stored already stay as they are."""
+    rows = [asdict(event) for event in events]
+    if rows:
+        connection.execute(_ADD, rows)
+
+
+def of_report(connection: Connection, report_id: str, limit: int) -> Sequence[Row[Any]]:
+    """Return the newest changes of a report, oldest first."""
+    own = select(REPORT_EVENTS).where(_EVENT.report_id == report_id)
+    newest = own.order_by(_EVENT.at.desc(), _EVENT.id.desc()).limit(limit)
+    return list(reversed(connection.execute(newest).all()))
 
 
 def delete_old(database: Database, before: int) -> None:

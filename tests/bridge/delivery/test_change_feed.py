@@ -62,6 +62,23 @@ async def test_it_polls_in_the_background(tmp_path: Path, database: Database) ->
         assert hospital.rows("SELECT count(*) FROM feed_cursor") == [(1,)]
 
 
+async def test_the_changes_of_a_report_are_kept(tmp_path: Path, database: Database) -> None:
+    """Who opened and signed it, and its release: each once, with the status after it."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        await hospital.read_and_sign("A1", "Text.")
+        while await hospital.feed_reader.read_page():
+            pass
+        rows = hospital.rows("SELECT event, status, actor <> '' FROM report_event ORDER BY at, id")
+        names = [row[0] for row in rows]
+        assert [name for name in names if name != "report_created"] == [
+            "report_opened",
+            "report_signed",
+            "report_finalized",
+        ]
+        assert rows[-1][1:] == (ReportStatus.FINAL.value, True)
+
+
 class ScriptedFeed:
     def __init__(self, *failures: EngineFailure) -> None:
         self.failures = list(failures)

@@ -235,6 +235,21 @@ async def test_a_report_that_cannot_be_exported(
         assert "More 1." in texts(sent[-1])
 
 
+async def test_the_states_that_a_poll_has_seen_are_kept(tmp_path: Path, database: Database) -> None:
+    """Without the change feed: each status once, with the reader."""
+    async with open_hospital(tmp_path, database, destination()) as hospital:
+        await hospital.send(order("ID1", "A1"))
+        await hospital.poller.poll()
+        await hospital.read_and_sign("A1", "Text.")
+        hospital.time.leap += MAX_INTERVAL_SIGNED
+        await hospital.poller.poll()
+        hospital.time.leap += MAX_INTERVAL_SIGNED
+        await hospital.poller.poll()
+        rows = hospital.rows("SELECT event, status, actor FROM report_event ORDER BY id")
+        assert [row[:2] for row in rows] == [("status", "Ordered"), ("status", "Final")]
+        assert "@" in rows[-1][2]
+
+
 async def test_linked_orders_that_are_due_at_different_times(
     tmp_path: Path, database: Database
 ) -> None:

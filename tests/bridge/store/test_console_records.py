@@ -12,6 +12,7 @@ from bridge.store.migration import upgrade
 from bridge.store.postgresql import partitions
 from bridge.store.records import background_jobs, report_events
 from bridge.store.records.background_jobs import KEEP_MS
+from bridge.store.records.report_events import ReportEventRow
 
 NOW = 1_800_000_000_000
 DAY = 86_400_000
@@ -60,7 +61,8 @@ def test_events_of_a_report_stay_until_its_result_is_delivered(database: Databas
     with database.write() as connection:
         for report, at in (("waits", NOW - DAY), ("sent", NOW - DAY), ("sent", NOW)):
             for _ in range(2):
-                report_events.add(connection, "S", report, at, "signed", "Final")
+                event = ReportEventRow("S", report, at, "report_signed", "Final")
+                report_events.add(connection, [event])
         connection.execute(
             text(
                 "INSERT INTO delivery (destination, lane, report_id, release_key, event, orders,"
