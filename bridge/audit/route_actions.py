@@ -157,7 +157,6 @@ CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
         "cancel": "cancel",
         "replay_all": "replay",
         "resend": "send again",
-        "track": "search",
         "undo": "undo merge",
     },
     "site_administration": {

@@ -31,11 +31,12 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """
-    Show the orders with a number: their state, report, reader, messages and deliveries.
+    Show the orders with a number: what each waits for, and its timeline.
 
-    Letter case makes no difference. Exit status 1 if nothing has the number.
+    The timeline has the order's messages, the changes of its report, and its results. Letter case
+    makes no difference. Exit status 1 if nothing has the number.
     """
-    from bridge.admin.search.order_overview import show_orders
+    from bridge.admin.orders.commands import show_orders
 
     found = show_orders(home, number.strip())
     if as_json:
@@ -47,26 +48,8 @@ def show(
 
 
 def _print(found: Mapping[str, Any]) -> None:
-    for order in found["orders"]:
-        print_line(f"order {order['accession']} of patient {order['mrn']}, site {order['site']}")
-        print_line(f"  placer {order['placer'] or '-'}, filler {order['filler'] or '-'}")
-        print_line(f"  order    {order['state']}")
-        report = order["report"]
-        if report is None:
-            print_line("  report   none yet")
-        else:
-            reader = f", {report['reader']}" if report["reader"] else ", no reader"
-            print_line(f"  report   {report['status'] or 'unknown'}{reader} ({report['id']})")
-        for delivery in order["deliveries"]:
-            reason = " ".join(filter(None, (delivery["code"], delivery["detail"])))
-            attempts = f"{delivery['attempts']} attempts"
-            print_line(
-                f"  result   {delivery['event']} to {delivery['destination']}: "
-                f"{delivery['state']}, {attempts}{f', {reason}' if reason else ''} "
-                f"(delivery {delivery['id']})"
-            )
-        if not order["deliveries"]:
-            print_line("  result   nothing sent")
+    for page in found["orders"]:
+        _print_order(page)
     for message in found["messages"]:
         print_line(
             f"message {message['id']} {iso(message['received_at'])} {message['listener']} "
@@ -77,8 +60,48 @@ def _print(found: Mapping[str, Any]) -> None:
         print_line(f"no order has this number; these begin with it: {', '.join(found['similar'])}")
     elif not found["orders"] and not found["messages"]:
         print_line("nothing has this number")
-    if found["orders"] and not found["is_current"]:
-        print_line("the report service does not answer: states are as last seen")
+
+
+def _print_order(page: Mapping[str, Any]) -> None:
+    order, report = page["order"], page["report"]
+    print_line(f"order {order['accession']} of patient {order['mrn']}, site {order['site']}")
+    print_line(f"  {page['sentence']['text']}")
+    print_line(f"  placer {order['placer'] or '-'}, filler {order['filler'] or '-'}")
+    print_line(f"  order    {order['state']}")
+    if report is None:
+        print_line("  report   none yet")
+    else:
+        reader = f", {report['reader']}" if report["reader"] else ", no reader"
+        print_line(f"  report   {report['status'] or 'unknown'}{reader} ({report['id']})")
+    if page["worklist"] and page["worklist"]["place"]:
+        total = page["worklist"]["total"] or "many"
+        print_line(f"  worklist place {page['worklist']['place']} of {total}")
+    for linked in page["linked"]:
+        print_line(f"  linked   {linked['accession']} ({linked['state']})")
+    for step in page["steps"]:
+        _print_step(step)
+    if not page["is_current"]:
+        print_line("  the report engine does not answer: states are as last seen")
+
+
+def _print_step(step: Mapping[str, Any]) -> None:
+    since = step["since_previous"]
+    after = "" if since is None else f"+{short_duration(since)}"
+    count = f" ({step['count']} times)" if step["count"] > 1 else ""
+    took = "" if step["took"] is None else f" in {short_duration(step['took'])}"
+    detail = f": {step['detail']}" if step["detail"] else ""
+    row = f" ({step['link']['page']} {step['link']['id']})" if step["link"] else ""
+    print_line(f"  {iso(step['at'])} {after:>8} {step['text']}{count}{took}{detail}{row}")
+
+
+def short_duration(milliseconds: int) -> str:
+    """Format a duration below a second in milliseconds, else in its largest unit."""
+    from bridge.monitoring.conditions import format_duration
+
+    return f"{milliseconds} ms" if milliseconds < _SECOND else format_duration(milliseconds)
+
+
+_SECOND = 1_000
 
 
 merges_group = typer.Typer(help="Merged patient numbers.", no_args_is_help=True)

@@ -191,16 +191,6 @@ def list_exceptions(
     ]
 
 
-def site_of_order(database: Database, order_id: int) -> list[str]:
-    """Return the site of an order. Raises NoSuchItem."""
-    with database.read() as connection:
-        statement = select(ORDERS.c.site).where(ORDERS.c.id == order_id)
-        found = connection.execute(statement).scalar()
-    if found is None:
-        raise NoSuchItem
-    return [found]
-
-
 def sites_of_delivery(database: Database, delivery_id: int) -> Collection[str]:
     """Return the sites of a delivery. Raises NoSuchItem."""
     try:

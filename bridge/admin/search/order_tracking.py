@@ -172,21 +172,6 @@ def message_timeline(
     ]
 
 
-def order_timeline(
-    messages: Iterable[MessageRow],
-    orders: Orders,
-    deliveries: Iterable[DeliveryRow],
-    attempts: Attempts,
-) -> list[dict[str, Any]]:
-    """Return the steps of an order's messages, reports and deliveries, in order of time."""
-    steps = [
-        *(step for message in messages for step in _message_steps(message)),
-        *_report_steps(orders),
-        *(step for delivery in deliveries for step in delivery_steps(delivery, attempts)),
-    ]
-    return sorted(steps, key=lambda step: (step["at"] is None, step["at"] or 0))
-
-
 def _message_steps(row: MessageRow, refusal: str = "") -> Iterator[dict[str, Any]]:
     about = {"message": row.id}
     yield _step("received", row.received_at, name=row.listener, code=row.message_type, **about)

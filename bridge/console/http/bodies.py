@@ -205,24 +205,6 @@ class EngineEventParameters(Body):
     limit: int = Field(100, ge=1, le=500)
 
 
-class OrderSearchBody(Body):
-    """One number of an order, or one patient id."""
-
-    accession: Text = ""
-    """The accession, or the placer or filler number."""
-    patient: Text = ""
-
-    @model_validator(mode="after")
-    def _has_one_number(self) -> "OrderSearchBody":
-        if bool(self.accession.strip()) == bool(self.patient.strip()):
-            raise ValueError("give either an order number or a patient id")
-        return self
-
-    def number(self) -> tuple[NumberKind, str]:
-        order = self.accession.strip()
-        return (NumberKind.ORDER, order) if order else (NumberKind.PATIENT, self.patient.strip())
-
-
 _MAX_FILES, _MAX_FILE_LENGTH = 64, 400_000
 _MAX_SAMPLES, _MAX_TEXT_LENGTH = 100, 4_000_000
 

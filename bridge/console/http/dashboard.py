@@ -8,6 +8,7 @@ from fastapi import APIRouter
 
 from bridge.admin.access.permissions import Permission
 from bridge.admin.errors import NoSuchItem
+from bridge.admin.orders.page import site_of_order
 from bridge.console import dashboard
 from bridge.console.context import ConsoleContext
 from bridge.console.dashboard import read_figures
@@ -125,4 +126,4 @@ def _sites(context: ConsoleContext, kind: ExceptionSubject, row_id: int) -> Coll
         return sites_of_message(context, row_id)
     if kind is ExceptionSubject.DELIVERY:
         return dashboard.sites_of_delivery(context.database, row_id)
-    return dashboard.site_of_order(context.database, row_id)
+    return site_of_order(context.database, row_id)

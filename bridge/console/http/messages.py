@@ -1,8 +1,7 @@
 """
-Messages: search, read, replay one or many, cancel, edit and resend; order tracking; merges.
+Messages: search, read, replay one or many, cancel, edit and resend; merges.
 
-An order is found by its number or a patient id, with its messages, deliveries and timeline. An
-operator undoes a wrong merge of patient numbers.
+An operator undoes a wrong merge of patient numbers.
 """
 
 from collections.abc import Iterator
@@ -18,7 +17,6 @@ from bridge.admin.access.permissions import Permission, require_fresh
 from bridge.admin.channel_operations import charset_of
 from bridge.admin.definitions.trials import mapping_result
 from bridge.admin.errors import InvalidState, NoSuchItem, OperatorError
-from bridge.admin.find import find_orders_and_messages
 from bridge.admin.lists.listing import Access, Filters, ListPage
 from bridge.admin.lists.messages import MessageList
 from bridge.admin.message_replay import StoredMessageReplay
@@ -30,14 +28,12 @@ from bridge.admin.search.message_content import (
     message_text,
     segment_tree,
 )
-from bridge.admin.search.message_index import NumberKind, origin_of, read_numbers
-from bridge.admin.search.order_overview import status_records
-from bridge.admin.search.order_tracking import message_timeline, order_timeline
+from bridge.admin.search.message_index import origin_of, read_numbers
+from bridge.admin.search.order_tracking import message_timeline
 from bridge.console.context import ConsoleContext
 from bridge.console.http.bodies import (
     EditedMessageBody,
     MessageSearchBody,
-    OrderSearchBody,
     ResentMessageBody,
     UndoneMergeBody,
 )
@@ -326,54 +322,6 @@ def _resend(call: ConsoleCall, message_id: int, body: ResentMessageBody) -> dict
     reason = body.reason.strip()
     with _refusals():
         return {"id": message_replay.resend(message_id, payload, call.user.grant.email, reason)}
-
-
-order_router = APIRouter(prefix="/api/orders", route_class=ConsoleRoute)
-
-
-@order_router.post("/find")
-async def track(body: OrderSearchBody, call: CallDep) -> dict[str, Any]:
-    """
-    Track the orders with a number.
-
-    To search by patient id, and to see patient ids, requires the permission `bodies`.
-    """
-    kind, number = body.number()
-    bodies = (Permission.BODIES,) if kind is NumberKind.PATIENT else ()
-    action = AuditedAction((Permission.FIND, *bodies), "search", f"orders by {kind} number")
-    found = await run_audited(call, action, lambda: _track(call, kind, number))
-    records = await status_records(call.context.engine.client, found["orders"]) or {}
-    for order in found["orders"]:
-        record = records.get(order["report_id"])
-        order["now"] = "" if record is None else record.status.value
-        if not call.user.reads_content:
-            order["mrn"] = ""
-    return found
-
-
-def _track(call: ConsoleCall, kind: NumberKind, number: str) -> dict[str, Any]:
-    orders, messages = find_orders_and_messages(
-        call.context.database, call.context.subjects_of, kind, number, call.user.grant.visible_sites
-    )
-    reports = {order["report_id"] for order in orders} - {""}
-    deliveries = order_tracking.report_deliveries(call.context.database, reports)
-    attempts = order_tracking.attempts_of(
-        call.context.database, deliveries, with_texts=call.user.reads_content
-    )
-    similar = (
-        order_tracking.similar_accessions(
-            call.context.database, number, call.user.grant.visible_sites
-        )
-        if kind is NumberKind.ORDER and not orders
-        else []
-    )
-    return {
-        "orders": orders,
-        "similar": similar,
-        "deliveries": [asdict(delivery) for delivery in deliveries],
-        "messages": [asdict(message) for message in messages],
-        "steps": order_timeline(messages, orders, deliveries, attempts),
-    }
 
 
 merge_router = APIRouter(prefix="/api/merges", route_class=ConsoleRoute)

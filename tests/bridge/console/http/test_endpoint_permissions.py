@@ -75,7 +75,7 @@ RULES: dict[str, Rule] = {
     "POST /api/views": _rule(_P.SEE, body=VIEW),
     "PUT /api/views/{view_id}": _rule(_P.SEE, body=VIEW, site=True),
     "DELETE /api/views/{view_id}": _rule(_P.SEE, site=True),
-    "POST /api/orders/find": _rule(_P.FIND, body={"accession": "A2"}),
+    "GET /api/orders/{order_id}": _rule(_P.FIND, site=True),
     "GET /api/concerns": _rule(_P.SEE),
     "POST /api/concerns/{kind}/{row_id}/seen": _rule(_P.OPERATE, site=True, body={}),
     "POST /api/merges/undo": _rule(
@@ -169,7 +169,7 @@ def path_of(route: str, own: dict[str, str]) -> str:
 ABOUT_SITES = [item for item, rule in RULES.items() if rule.site]
 LIMITED = {"editor1": USERS["editor1"], "admin1": USERS["admin1"]}
 ABSENT = {"message_id": "999999", "delivery_id": "999999", "site": "SITE0", "name": "none"}
-ABSENT["row_id"] = ABSENT["message_id"]
+ABSENT["row_id"] = ABSENT["order_id"] = ABSENT["message_id"]
 BAD_REQUEST, UNKNOWN, FORBIDDEN, SIGNED_OUT = 400, 404, 403, 401
 
 
@@ -177,6 +177,7 @@ def parameters_of(console: RunningConsole, site: str, route: str) -> dict[str, s
     own = {
         "message_id": str(console.messages[site]),
         "delivery_id": str(console.deliveries[site]),
+        "order_id": {"SITE1": "1", "SITE2": "2"}[site],
         "site": site,
     }
     if "/channels/" in route:

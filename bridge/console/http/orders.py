@@ -1,0 +1,32 @@
+"""The page of one order. Orders are found by the search field and by their list."""
+
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter
+
+from bridge.admin.access.permissions import Permission
+from bridge.admin.lists.listing import Access
+from bridge.admin.orders.page import ask_engine, order_page, read_order, site_of_order
+from bridge.console.http.guard import AuditedAction, CallDep, ConsoleRoute, run_audited
+from bridge.console.http.models.orders import OrderPageBody
+from bridge.contract.requests import RowId
+
+router = APIRouter(prefix="/api/orders", route_class=ConsoleRoute)
+
+
+@router.get("/{order_id}", responses={200: {"model": OrderPageBody}})
+async def read(order_id: RowId, call: CallDep) -> dict[str, Any]:
+    """
+    Return an order with its timeline, what its state is and what it waits for.
+
+    Names and numbers of patients, and the texts of receivers, require the permission `bodies`.
+    """
+    context = call.context
+    access = Access.of(call.user.grant)
+    work = partial(read_order, context.database, context.subjects_of, order_id, access)
+    sites = partial(site_of_order, context.database, order_id)
+    action = AuditedAction((Permission.FIND,), "read", f"order {order_id}", sites)
+    stored = await run_audited(call, action, work)
+    engine = await ask_engine(context.engine.client, stored)
+    return order_page(stored, engine, context.clock())
