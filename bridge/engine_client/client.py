@@ -11,9 +11,11 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from time import perf_counter
 from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
@@ -55,6 +57,9 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
+OnCall = Callable[[str, int | None, str, float], object]
+"""Receives a call that ended: path, status, error code ('': success) and seconds."""
+
 OnHandshakeFailure = Callable[[str, HandshakeFailure], object]
 """Handles a failed TLS handshake with the service at an address."""
 
@@ -287,7 +292,14 @@ class EngineClient:
         self._deadline = deadline
         self._max_response_bytes = max_response_bytes
         self._on_handshake_failure = on_handshake_failure
+        self._on_call: OnCall | None = None
         self.tokens = tokens if isinstance(tokens, AccessTokens) else AccessTokens(tokens)
+
+    def observed(self, on_call: OnCall) -> "EngineClient":
+        """Return this client, which also reports each call that reads JSON when it has ended."""
+        client = copy(self)
+        client._on_call = on_call  # noqa: SLF001  # a copy of this object
+        return client
 
     def token_of(self, site: str) -> str:
         """Return the access token for a site; all launches of a batch use one token."""
@@ -537,11 +549,20 @@ class EngineClient:
         wait: float = 0.0,
     ) -> T:
         """Send JSON and read the JSON of a successful response; `wait` extends the deadline."""
-        content = await self._succeed(method, path, site, body=body, query=query, wait=wait)
+        report, begun = self._on_call, perf_counter()
         try:
-            return read_json(reader, content)
-        except (ValueError, RecursionError):  # without their text, which may quote the body
-            raise EngineFailure(path, FailureKind.AMBIGUOUS, "unreadable", 200) from None
+            content = await self._succeed(method, path, site, body=body, query=query, wait=wait)
+            try:
+                found = read_json(reader, content)
+            except (ValueError, RecursionError):  # without their text, which may quote the body
+                raise EngineFailure(path, FailureKind.AMBIGUOUS, "unreadable", 200) from None
+        except EngineFailure as failure:
+            if report is not None:
+                report(path, failure.status, failure.code, perf_counter() - begun)
+            raise
+        if report is not None:
+            report(path, 200, "", perf_counter() - begun)
+        return found
 
     async def _succeed(
         self,

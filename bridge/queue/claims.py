@@ -12,6 +12,7 @@ from typing import Any
 
 from bridge.errors import FailureKind
 from bridge.queue.errors import LeaseEnded
+from bridge.queue.notes import MessageNotes
 from bridge.queue.states import QueueEvent, QueueState, next_state
 
 CurrentSession = Callable[[], int | None]
@@ -95,7 +96,7 @@ class MessageOutcome:
     The outcome of an attempt: ACCEPTED, IGNORED, POSTPONED or GIVEN_UP.
 
     `code` and `detail` are for operators and contain no patient data. `retry_at` (ms) applies to
-    POSTPONED; None leaves the time to the retry policy. `notes` is a JSON value to store and
+    POSTPONED; None leaves the time to the retry policy. `notes` are the notes to store and
     `ambiguous_attempts` the count to store; None keeps the stored value. `lane` adds a second lane
     to a message that has one. `records` are written in the transaction of the outcome.
     `received_at` and `attempts` are those of the claimed message; None is not compared (see
@@ -108,7 +109,7 @@ class MessageOutcome:
     code: str = ""
     detail: str = ""
     retry_at: int | None = None
-    notes: Any = None
+    notes: MessageNotes | None = None
     ambiguous_attempts: int | None = None
     lane: int | None = None
     records: "OutcomeRecords | None" = None
@@ -137,7 +138,7 @@ class Settlement:
     `stored_at` is the time at which the claimed row was stored, and `attempts` the number of the
     claim; None is not compared. After a failover that lost commits, a later row can have the same
     id. A process that was frozen may have claimed the row again while an earlier call of its own
-    was under way.
+    was under way. `notes` are those to store; None keeps what is stored.
     """
 
     row_id: int
@@ -148,6 +149,7 @@ class Settlement:
     not_before: int = 0
     stored_at: int | None = None
     attempts: int | None = None
+    notes: str | None = None
 
     @classmethod
     def of(
@@ -160,12 +162,15 @@ class Settlement:
         due: int,
         stored_at: int | None = None,
         attempts: int | None = None,
+        *,
+        notes: str | None = None,
     ) -> "Settlement":
         """Return the settlement for an event; `due` is the time of the next attempt, if any."""
         state = next_state(QueueState.CLAIMED, event)
         waits = state is QueueState.QUEUED
         not_before = due if waits else 0
-        return cls(row_id, state, str(failure or ""), code, detail, not_before, stored_at, attempts)
+        kind = str(failure or "")
+        return cls(row_id, state, kind, code, detail, not_before, stored_at, attempts, notes)
 
     def is_about(self, stored_at: int, attempts: int) -> bool:
         """True if this is about claim number `attempts` of a row stored at that time."""

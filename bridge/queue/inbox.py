@@ -4,7 +4,6 @@ The inbox: claim stored messages in the order of their lanes, and settle the out
 Blocking: call from a thread. The worker applies the messages and decides on retries.
 """
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -31,21 +30,12 @@ from bridge.store.database import Database
 from bridge.store.errors import Conflict, StoreError, StoreUnavailable
 from bridge.store.statements import execute_keys, key_statement
 
-_SET_NOTES = text("UPDATE message SET notes = :notes WHERE id = :id")
 _SET_AMBIGUOUS_ATTEMPTS = text(
     "UPDATE message SET ambiguous_attempts = :ambiguous_attempts WHERE id = :id"
 )
 
 
-def write_notes(connection: Connection, outcomes: Sequence[MessageOutcome]) -> None:
-    """Store the notes and counts of ambiguous attempts of outcomes, in this transaction."""
-    notes = [
-        {"id": outcome.message_id, "notes": json.dumps(outcome.notes, ensure_ascii=False)}
-        for outcome in outcomes
-        if outcome.notes is not None
-    ]
-    if notes:
-        connection.execute(_SET_NOTES, notes)
+def _write_ambiguous_attempts(connection: Connection, outcomes: Sequence[MessageOutcome]) -> None:
     counts = [
         {"id": message_outcome.message_id, "ambiguous_attempts": message_outcome.ambiguous_attempts}
         for message_outcome in outcomes
@@ -270,7 +260,7 @@ class Inbox(LaneQueue):
             for message_outcome in outcomes
             if message_outcome.message_id in settled.owned
         ]
-        write_notes(connection, owned_outcomes)
+        _write_ambiguous_attempts(connection, owned_outcomes)
         for owned_outcome in owned_outcomes:
             if owned_outcome.lane is not None:
                 self._add_lane(connection, owned_outcome.message_id, owned_outcome.lane)
@@ -339,4 +329,5 @@ def _settlement(outcome: MessageOutcome, now: int) -> Settlement:
         due,
         outcome.received_at,
         outcome.attempts,
+        notes=None if outcome.notes is None else outcome.notes.to_text(),
     )

@@ -349,7 +349,7 @@ class Lanes:
     def _write_settlements(
         self, connection: Connection, settlements: Sequence[Settlement], now: int
     ) -> None:
-        rows = [
+        rows: list[tuple[Any, ...]] = [
             (
                 settlement.row_id,
                 settlement.state.value,
@@ -357,10 +357,15 @@ class Lanes:
                 settlement.failure,
                 settlement.code,
                 settlement.detail,
+                now,
             )
             for settlement in settlements
         ]
-        execute_rows(connection, self._sql.settle, [(*row, now) for row in rows])
+        if self._sql.settles_notes:
+            rows = [
+                (*row, settlement.notes) for row, settlement in zip(rows, settlements, strict=True)
+            ]
+        execute_rows(connection, self._sql.settle, rows)
 
     def _free(self, connection: Connection, rows: Sequence[Row[Any]]) -> bool:
         return self._free_positions(connection, self._sql.free_lane, self._positions(rows))

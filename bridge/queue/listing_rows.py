@@ -8,6 +8,7 @@ details do.
 from dataclasses import dataclass
 from typing import Any
 
+from bridge.queue.notes import MessageNotes
 from bridge.queue.states import AcknowledgmentState, QueueState
 
 
@@ -45,7 +46,7 @@ class MessageDetail:
     row: MessageRow
     payload: bytes
     ack: bytes
-    notes: Any
+    notes: MessageNotes
     is_damaged: bool = False
 
 

@@ -28,6 +28,7 @@ from bridge.queue.digests import is_intact
 from bridge.queue.errors import NoSuchRow
 from bridge.queue.listing_rows import DeliveryDetail, DeliveryRow, Depth, MessageDetail, MessageRow
 from bridge.queue.log_tables import pull_new
+from bridge.queue.notes import read_notes
 from bridge.queue.statements import DELIVERY, DELIVERY_BODY, MESSAGE, MESSAGE_BODY
 from bridge.queue.states import AcknowledgmentState, QueueState
 from bridge.store.database import Database
@@ -55,7 +56,7 @@ def message(database: Database, message_id: int) -> MessageDetail:
         if row is None or body is None:
             raise NoSuchRow("message", message_id)
         payload = payload_blobs.content(connection, message_id, body.payload)
-    notes = json.loads(body.notes) if body.notes else None
+    notes = read_notes(body.notes)
     is_damaged = bool(payload) and not is_intact(payload, body.digest)
     return MessageDetail(listed_message(row), payload, bytes(body.ack), notes, is_damaged)
 

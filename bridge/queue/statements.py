@@ -6,7 +6,7 @@ The lanes run these texts, and tests check their query plans. The statements of 
 the Database's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -43,6 +43,7 @@ class LaneStatements:
     enter: BulkStatement  # inserts positions
     free_lane: BulkStatement  # marks positions as not claimed
     settle: BulkStatement
+    settles_notes: bool  # whether `settle` has the notes as its last value
     unblock_head: str  # SQLite, for each lane
     heads: BulkStatement  # PostgreSQL: ids of the first rows, which select the partition
     unblock: KeyStatement
@@ -138,17 +139,18 @@ _SETTLEMENT_TYPES = ("bigint", "text", "bigint", "text", "text", "text", "bigint
 _SETTLE = (
     """
     UPDATE {table} SET state = ?2, not_before = ?3, owner = NULL, lease_until = NULL,
-        failure = ?4, code = ?5, detail = ?6, settled_at = ?7
+        failure = ?4, code = ?5, detail = ?6, settled_at = ?7{set_notes}
     WHERE id = ?1
     """,
     """
     UPDATE {table} AS m SET state = s.state, not_before = s.not_before, owner = NULL,
         lease_until = NULL, failure = s.failure, code = s.code, detail = s.detail,
-        settled_at = s.settled_at
-    FROM {given} AS s (id, state, not_before, failure, code, detail, settled_at)
+        settled_at = s.settled_at{set_notes}
+    FROM {given} AS s (id, state, not_before, failure, code, detail, settled_at{notes})
     WHERE m.id = s.id AND m.id = ANY(%s::bigint[])
     """,
 )
+_SET_NOTES = (", notes = coalesce(?8, notes)", ", notes = coalesce(s.notes, m.notes)")
 _LANE_TYPES = ("bigint",)
 _HEAD = "SELECT o.{key} FROM {table}_lane AS o WHERE o.lane = {lane} ORDER BY o.{key} LIMIT 1"
 _UNBLOCK_HEAD = f"UPDATE {{table}} SET blocked = 0 WHERE blocked = 1 AND id = ({_HEAD})"  # noqa: S608  # our own names
@@ -188,8 +190,23 @@ def _bulk_statement(
     return BulkStatement(types, sqlite, postgres, repeated=repeated)
 
 
+def _settle(bulk: Callable[..., BulkStatement], *, with_notes: bool) -> BulkStatement:
+    """Return the statement that settles claimed rows; notes that are NULL stay as they are."""
+    set_notes = _SET_NOTES if with_notes else ("", "")
+    texts = tuple(
+        text.replace("{set_notes}", own).replace("{notes}", ", notes" if with_notes else "")
+        for text, own in zip(_SETTLE, set_notes, strict=True)
+    )
+    types = (*_SETTLEMENT_TYPES, "text") if with_notes else _SETTLEMENT_TYPES
+    return bulk(texts, types, repeated=(0,))
+
+
 def _lane_statements(
-    queue: Mapping[str, str], lanes: tuple[str, ...], acknowledged: str = ""
+    queue: Mapping[str, str],
+    lanes: tuple[str, ...],
+    acknowledged: str = "",
+    *,
+    settles_notes: bool = False,
 ) -> LaneStatements:
     names = {**queue, "lanes": ", ".join(lanes)}
     bulk = partial(_bulk_statement, names)
@@ -216,7 +233,8 @@ def _lane_statements(
         leave=bulk(_LEAVE),
         enter=bulk(_ENTER),
         free_lane=bulk(_MARK_LANE),
-        settle=bulk(_SETTLE, _SETTLEMENT_TYPES, repeated=(0,)),
+        settle=_settle(bulk, with_notes=settles_notes),
+        settles_notes=settles_notes,
         unblock_head=fill(_UNBLOCK_HEAD, lane="?"),
         heads=BulkStatement(
             _LANE_TYPES, "", fill(_HEADS, lane="a.lane", given=unnest(_LANE_TYPES))
@@ -254,7 +272,7 @@ _OUTBOX = {
     "stored_at": "created_at",
     "of_destination": "destination = :destination AND",
 }
-INBOX = _lane_statements(_INBOX, ("lane_1", "lane_2"), _ACKNOWLEDGED)
+INBOX = _lane_statements(_INBOX, ("lane_1", "lane_2"), _ACKNOWLEDGED, settles_notes=True)
 OUTBOX = _lane_statements(_OUTBOX, ("lane",))
 
 

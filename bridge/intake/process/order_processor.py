@@ -20,6 +20,7 @@ from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from bridge.executors import Threads
+from bridge.intake.process.engine_calls import EngineCalls
 from bridge.intake.process.job_context import (
     JobContext,
     MessageChanges,
@@ -46,6 +47,7 @@ from bridge.intake.process.patient_events import (
 )
 from bridge.intake.process.worklist import (
     Launcher,
+    Launching,
     OpenOrders,
     close_order,
     detach,
@@ -84,6 +86,7 @@ from bridge.orders.rules import OrderStep
 from bridge.orders.visits import OTHER_PATIENT, VisitMovedError
 from bridge.queue.claims import ClaimedMessage, MessageOutcome, OutcomeRecords
 from bridge.queue.errors import LeaseEnded
+from bridge.queue.notes import MessageNotes
 from bridge.queue.states import QueueEvent
 from bridge.redaction import describe, stack_frames
 from mappings.inbound.events import OrderAction
@@ -224,7 +227,6 @@ class OrderProcessor:
         self._waiting = waiting
         self._metrics = metrics
         self._launcher = Launcher(client)
-        self._worklist = WorklistClient(client, self._launcher)
         self._patient_locks = PatientLocks()
 
     def use(self, listeners: Mapping[str, ListenerPolicy]) -> None:
@@ -283,11 +285,14 @@ class OrderProcessor:
 
     async def _apply_one(self, context: JobContext) -> Applied:
         """Apply one message and return its outcome."""
+        calls = EngineCalls(self._launcher, context.job.events)
+        worklist = WorklistClient(self._client.observed(calls.add), calls)
         try:
-            await self._apply_events(context)
+            await self._apply_events(worklist, context)
         except Exception as error:  # noqa: BLE001  # it becomes the outcome of this message
-            return context, self._failure(context.job.claimed, error)
-        return context, _outcome_of(context)
+            failed = self._failure(context.job.claimed, error)
+            return context, replace(failed, notes=_notes((), calls))
+        return context, replace(_outcome_of(context), notes=_notes(context.notes, calls))
 
     def _failure(self, claimed: ClaimedMessage, error: Exception) -> MessageOutcome:
         if isinstance(error, EngineFailure):
@@ -298,15 +303,15 @@ class OrderProcessor:
         self._log_error(claimed, error)
         return outcome_of_error(claimed, error)
 
-    async def _apply_events(self, context: JobContext) -> None:
+    async def _apply_events(self, worklist: WorklistClient, context: JobContext) -> None:
         """
         Apply the events of a message: patient events first, because orders refer to their
         patients.
         """
         lease = context.job.claimed.lease
         lease.require()
-        await apply_patient_events(self._worklist, context)
-        await reassign_orders(self._worklist, context)
+        await apply_patient_events(worklist, context)
+        await reassign_orders(worklist, context)
         tasks = plan(
             context.job.events,
             context.index,
@@ -314,37 +319,39 @@ class OrderProcessor:
             has_early_rows=context.job.has_early_rows,
         )
         for task in tasks:
-            await withdraw_combined(self._worklist, context, task.combined_rows)
+            await withdraw_combined(worklist, context, task.combined_rows)
         _note_exceptions(context, tasks)
         context.link_groups = link_group_names(tasks, context.job.claimed.message_id)
         for registers, group in groupby(tasks, lambda task: task.step is OrderStep.REGISTER):
             lease.require()
             if registers:
-                await self._register_all(context, list(group))
+                await self._register_all(worklist.launcher, context, list(group))
                 continue
             for task in group:
                 lease.require()
-                await self._apply_step(context, task)
+                await self._apply_step(worklist, context, task)
         context.notes += linked_at_launch(context.link_groups, context.report_ids)
         regrouped = [task for task in tasks if task.regroups]
         for task in regrouped:
             context.notes += await unlink_from_group(
-                self._client, task, context.index, context.report_ids
+                worklist.client, task, context.index, context.report_ids
             )
         open_orders = OpenOrders(context.index.values() if regrouped else ())
         for task in regrouped:
             context.notes += await link_to_group(
-                self._client, task.after, open_orders, context.report_ids, context.new_orders
+                worklist.client, task.after, open_orders, context.report_ids, context.new_orders
             )
 
-    async def _apply_step(self, context: JobContext, task: OrderTask) -> None:
+    async def _apply_step(
+        self, worklist: WorklistClient, context: JobContext, task: OrderTask
+    ) -> None:
         """Execute a step other than REGISTER."""
         key = task.after.key
         match task.step:
             case OrderStep.WITHDRAW:
                 is_final = is_final_cancellation(task, context.job.events)
                 context.notes += await close_order(
-                    self._client, self._launcher, task, is_final=is_final
+                    worklist.client, worklist.launcher, task, is_final=is_final
                 )
                 context.notes += (
                     ["examined_after_cancel"]
@@ -355,7 +362,7 @@ class OrderProcessor:
             case OrderStep.REMEMBER:
                 context.changed[task.after.key] = task.after
             case OrderStep.DETACH:
-                record, note = await detach(self._client, key)
+                record, note = await detach(worklist.client, key)
                 context.notes += [note] if note else []
                 if record is not None:
                     context.report_ids[task.after.key] = record.report_id
@@ -368,24 +375,26 @@ class OrderProcessor:
                     context.changed[task.after.key] = task.after
         context.index[task.after.key] = task.after
 
-    async def _register_all(self, context: JobContext, tasks: Sequence[OrderTask]) -> None:
+    async def _register_all(
+        self, launcher: Launching, context: JobContext, tasks: Sequence[OrderTask]
+    ) -> None:
         """Register orders concurrently, so that they share a call. A single one needs no task."""
         if len(tasks) == 1:
-            await self._register(context, tasks[0])
+            await self._register(launcher, context, tasks[0])
         else:
-            await asyncio.gather(*(self._register(context, task) for task in tasks))
+            await asyncio.gather(*(self._register(launcher, context, task) for task in tasks))
 
-    async def _register(self, context: JobContext, task: OrderTask) -> None:
+    async def _register(self, launcher: Launching, context: JobContext, task: OrderTask) -> None:
         try:
             launch = launch_of(task, context.link_groups.get(task.after.key, ""))
-            _record_launch(context, task, await self._launcher.launch(launch))
+            _record_launch(context, task, await launcher.launch(launch))
         except EngineFailure as failure:
             if not is_name_mismatch(failure) or context.job.patient_names is PatientNames.EXACT:
                 raise
-            await self._register_by_name(context, task, failure)
+            await self._register_by_name(launcher, context, task, failure)
 
     async def _register_by_name(
-        self, context: JobContext, task: OrderTask, failure: EngineFailure
+        self, launcher: Launching, context: JobContext, task: OrderTask, failure: EngineFailure
     ) -> None:
         """
         Register an order under the known spelling of its patient's name, or rename the
@@ -393,7 +402,7 @@ class OrderProcessor:
         """
         if context.job.patient_names is PatientNames.UPDATE:
             launch = replace(launch_of(task), force_update_patient_name=True)
-            _record_launch(context, task, await self._launcher.launch(launch))
+            _record_launch(context, task, await launcher.launch(launch))
             context.renamed_patients.append(task.after.patient)
             return
         known = await Threads.MESSAGES.run(self._repository.known_tags, task.after.key)
@@ -402,7 +411,7 @@ class OrderProcessor:
                 task, after=replace(task.after, tags={**task.after.tags, "PatientName": name})
             )
             try:
-                launched = await self._launcher.launch(launch_of(named))
+                launched = await launcher.launch(launch_of(named))
             except EngineFailure as other:
                 if not is_name_mismatch(other):
                     raise
@@ -450,9 +459,12 @@ def _outcome_of(context: JobContext) -> MessageOutcome:
         applied.note in NOTES_OF_IGNORED_ORDERS for applied in context.job.events
     )
     code = context.exception_code or (NOT_IMAGING if left_out else "")
-    return MessageOutcome(
-        context.job.claimed.message_id, event, code=code, notes=context.notes or None
-    )
+    return MessageOutcome(context.job.claimed.message_id, event, code=code)
+
+
+def _notes(codes: Sequence[str], calls: EngineCalls) -> MessageNotes | None:
+    """Return what to store with a message; None keeps what an earlier attempt stored."""
+    return MessageNotes(codes, calls.made) if codes or calls.made else None
 
 
 def _with_changes(outcome: MessageOutcome, context: JobContext, now: int) -> MessageOutcome:

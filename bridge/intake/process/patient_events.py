@@ -23,7 +23,7 @@ from bridge.intake.process.job_context import (
 from bridge.intake.process.worklist import (
     NOT_FOUND,
     NOTHING_TO_WITHDRAW,
-    Launcher,
+    Launching,
     OpenOrders,
     link_to_group,
     registration,
@@ -95,7 +95,7 @@ def renamed_patients(event: OrderEvent, updates: Mapping[str, str]) -> list[Pati
     return [(event.site, mrn) for mrn in (event.mrn, event.prior_mrn) if mrn]
 
 
-async def launch_visit_change(launcher: Launcher, change: VisitChange) -> str:
+async def launch_visit_change(launcher: Launching, change: VisitChange) -> str:
     """
     Register the changed order; return its report id. Raises EngineFailure.
 
@@ -112,10 +112,10 @@ async def launch_visit_change(launcher: Launcher, change: VisitChange) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WorklistClient:
-    """Engine client and launcher."""
+    """Engine client and launcher of one message."""
 
     client: EngineClient
-    launcher: Launcher
+    launcher: Launching
 
 
 async def record_merge(worklist: WorklistClient, context: JobContext, event: OrderEvent) -> None:

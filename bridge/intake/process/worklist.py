@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 from bridge.contract import MAX_REPORT_ORDERS, OrderKey, ReportStatus
 from bridge.contract.responses import LaunchResponse, StatusRecordBody
@@ -30,6 +30,13 @@ SHARED_FAILURES = frozenset({None, 401, 429, 502, 503, 504})
 
 
 _Request = tuple[LaunchRequest, "asyncio.Future[LaunchResponse]"]
+
+
+class Launching(Protocol):
+    """Launches reports."""
+
+    async def launch(self, launch: LaunchRequest) -> LaunchResponse:
+        """Launch one report. Raises EngineFailure."""
 
 
 class Launcher:
@@ -454,7 +461,7 @@ def _share_report(members: Sequence[GroupMember], report_ids: ReportIds) -> bool
 
 
 async def close_order(
-    client: EngineClient, launcher: Launcher, task: OrderTask, *, is_final: bool
+    client: EngineClient, launcher: Launching, task: OrderTask, *, is_final: bool
 ) -> list[str]:
     """Take an order off the worklist, for good if `is_final`. Return notes."""
     key = task.after.key

@@ -10,6 +10,7 @@ from bridge.errors import FailureKind
 from bridge.queue import arrivals, queries
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.inbox import Inbox
+from bridge.queue.notes import EngineCall, MessageNotes
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from bridge.store.postgresql.dedicated_connections import Presence
@@ -212,7 +213,8 @@ class TestSettling:
     def test_notes_are_stored(self, intake: Intake, inbox: Inbox, store: Database) -> None:
         (message_id,) = enqueue(intake, "1")
         inbox.claim(NOW, 10)
-        notes = {"orders": [1, "ü"]}
+        call = EngineCall("launch", "ORC[1]", 503, "overloaded", 12)
+        notes = MessageNotes(("linked", "stays_held"), (call,))
         inbox.settle([MessageOutcome(message_id, QueueEvent.IGNORED, notes=notes)], NOW)
         detail = queries.message(store, message_id)
         assert (detail.row.state, detail.notes) == (QueueState.IGNORED, notes)
