@@ -74,6 +74,25 @@ def test_completion(console: MappingConsole, page: Page) -> None:
     saved(page)
 
 
+def test_comments_are_folded_and_edits_can_be_undone(console: MappingConsole, page: Page) -> None:
+    """Runs of comments open folded; a fold opens by a click, and Ctrl-Z takes an edit back."""
+    lead = "# One.\n# Two.\n# Three.\n"
+    console.draft(ADMINISTRATOR, "folded", folded=f"{lead}{SENDER}")
+    enter(page, console, ADMINISTRATOR, "mappings/folded")
+    expect(page.locator(".cm-line").nth(1)).to_have_text("include: orders.yaml")
+    page.get_by_title("Show the folded lines").click()
+    expect(page.locator(".cm-line").nth(1)).to_have_text("# Two.")
+    editor(page, "folded.yaml")
+    page.keyboard.press("Control+End")
+    page.keyboard.type("about: undone")
+    expect(page.locator(".cm-line").last).to_have_text("about: undone")
+    page.keyboard.press("Control+z")
+    expect(page.locator(".cm-content")).not_to_contain_text("undone")
+    page.locator(".cm-line").filter(has_text="accept:").click()
+    page.keyboard.press("Control+Shift+BracketLeft")
+    expect(page.locator(".cm-content")).not_to_contain_text("RISX")
+
+
 def test_a_mistake_is_shown_and_cannot_be_activated(console: MappingConsole, page: Page) -> None:
     """A problem leads to its place by keyboard; the server refuses to activate it."""
     draft = console.draft(
@@ -119,14 +138,13 @@ def test_a_concurrent_activation_is_shown_beside_the_draft(
     page.get_by_role("button", name="Activate", exact=True).click()
     dialog = page.get_by_role("dialog", name="Another user activated a version")
     expect(dialog).to_contain_text(OTHER_AUTHOR)
-    expect(dialog.get_by_role("textbox", name="both.yaml, active version")).to_contain_text(
-        "about: theirs"
-    )
-    expect(dialog.get_by_role("textbox", name="both.yaml, your draft")).to_contain_text(
-        "Notes: OBX-5"
-    )
+    differences = dialog.get_by_role("table", name="both.yaml")
+    expect(differences).to_contain_text("both.yaml, active version both.yaml, your draft")
+    expect(differences.get_by_role("row", name="about: theirs")).to_be_visible()
+    expect(differences.get_by_role("row", name="Notes: OBX-5")).to_be_visible()
     assert violations(page) == []
-    dialog.get_by_role("button", name="Take over this change").first.press("Enter")
+    differences.get_by_role("button", name="Take over this change").first.press("Enter")
+    expect(differences.get_by_role("row", name="+ about: theirs")).to_have_count(0)
     dialog.get_by_role("button", name="Keep my draft").click()
     page.get_by_label("Reason").fill("both of us")
     page.get_by_role("button", name="Activate", exact=True).click()
@@ -237,10 +255,11 @@ def test_two_windows_of_one_draft(console: MappingConsole, page: Page) -> None:
     assert console.call(ADMINISTRATOR, "PUT", "mappings/twice/draft", other).status_code == 200
     editor(page, "twice.yaml")
     page.keyboard.type("# mine\n")
-    warning = page.get_by_role("alert").filter(has_text="saved in another window")
+    keep = page.get_by_role("button", name="Keep the text of this window")
+    warning = page.get_by_role("alert").filter(has=keep)
     expect(warning).to_be_visible()
     assert violations(page) == []
-    warning.get_by_role("button", name="Keep the text of this window").click()
+    keep.click()
     expect(warning).to_have_count(0)
     saved(page)
     kept = console.call(ADMINISTRATOR, "GET", "mappings/twice").json()["draft"]

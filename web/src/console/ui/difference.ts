@@ -121,3 +121,48 @@ export function folded(lines: readonly DiffLine[], context: number): (DiffLine |
   flush(true);
   return result;
 }
+
+/** Lines that replace each other, or are only on one side. */
+export interface Change {
+  kind: "change";
+  id: number;
+  removed: readonly DiffLine[];
+  added: readonly DiffLine[];
+}
+
+/** Joins the changed lines that follow each other. */
+export function withChanges(items: readonly (DiffLine | Fold)[]): (DiffLine | Fold | Change)[] {
+  const result: (DiffLine | Fold | Change)[] = [];
+  let run: DiffLine[] = [];
+  const flush = (): void => {
+    if (run.length) result.push(changeOf(run, result.length));
+    run = [];
+  };
+  for (const item of items) {
+    if (item.kind === "added" || item.kind === "removed") run.push(item);
+    else {
+      flush();
+      result.push(item);
+    }
+  }
+  flush();
+  return result;
+}
+
+function changeOf(run: readonly DiffLine[], id: number): Change {
+  return {
+    kind: "change",
+    id,
+    removed: run.filter((line) => line.kind === "removed"),
+    added: run.filter((line) => line.kind === "added"),
+  };
+}
+
+/** The later text with the earlier lines in the place of one change. */
+export function takenOver(lines: readonly DiffLine[], change: Change): string {
+  const [earlier, later] = [new Set(change.removed), new Set(change.added)];
+  return lines
+    .filter((line) => (line.kind === "removed" ? earlier.has(line) : !later.has(line)))
+    .map((line) => `${line.words.map((word) => word.text).join("")}\n`)
+    .join("");
+}

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { pointText, stacked, tickText } from "./chart";
-import { difference, folded } from "./difference";
+import { difference, folded, takenOver, withChanges } from "./difference";
 import { placeOf } from "./float";
 import { highlight } from "./highlight";
 import { rowsOf, type Step } from "./timeline";
@@ -30,6 +30,16 @@ it("a difference marks the words of a changed line, and folds what is the same",
   const shown = folded(lines, 3);
   expect(shown[0]).toMatchObject({ kind: "fold" });
   expect(shown).toHaveLength(1 + 3 + 2);
+});
+
+it("one change is taken over from the earlier text, and the others stay", () => {
+  const [before, after] = ["a\nb\nc\nd\n", "x\nb\nc\nd\ne\n"];
+  const lines = difference(before, after);
+  const changes = withChanges(lines).filter((item) => item.kind === "change");
+  expect(changes.map((change) => takenOver(lines, change))).toEqual([
+    "a\nb\nc\nd\ne\n",
+    "x\nb\nc\nd\n",
+  ]);
 });
 
 it("a difference of messages marks components, with any line ending", () => {

@@ -1,4 +1,4 @@
-// The CodeMirror configuration for definitions: theme, completion and problem markers.
+// The CodeMirror configuration for definitions: theme, completion, folding and marks of problems.
 // It runs in a shadow root, whose styles need no exception in the content security policy.
 import {
   autocompletion,
@@ -10,18 +10,17 @@ import {
   type CompletionResult,
 } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
-import { python } from "@codemirror/lang-python";
-import { yaml } from "@codemirror/lang-yaml";
 import {
   bracketMatching,
   HighlightStyle,
   indentOnInput,
   indentUnit,
+  StreamLanguage,
   syntaxHighlighting,
 } from "@codemirror/language";
-import { lintGutter, lintKeymap, setDiagnostics, type Diagnostic } from "@codemirror/lint";
-import { highlightSelectionMatches, searchKeymap } from "@codemirror/search";
-import { EditorState, type Extension, type Text } from "@codemirror/state";
+import { python } from "@codemirror/legacy-modes/mode/python";
+import { yaml } from "@codemirror/legacy-modes/mode/yaml";
+import { EditorState, type Extension } from "@codemirror/state";
 import {
   drawSelection,
   EditorView,
@@ -32,8 +31,9 @@ import {
 } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { contextAt } from "./cursorContext";
+import { folding } from "./folding";
+import { marks } from "./marks";
 import { choicesAt, takesPlaces, type Schema } from "./schemaChoices";
-import type { Issue } from "../types";
 
 /** The data that completion uses. */
 export interface Knowledge {
@@ -48,12 +48,11 @@ export interface Knowledge {
 const MONO = 'ui-monospace, "Liberation Mono", monospace';
 
 const COLOURS = HighlightStyle.define([
-  { tag: [tags.propertyName, tags.definition(tags.propertyName)], color: "var(--accent)" },
-  { tag: [tags.string, tags.special(tags.string)], color: "var(--good)" },
-  { tag: [tags.keyword, tags.bool, tags.atom, tags.typeName], color: "var(--warn)" },
-  { tag: [tags.comment, tags.lineComment], color: "var(--quiet)", fontStyle: "italic" },
-  { tag: [tags.punctuation, tags.separator, tags.bracket], color: "var(--quiet)" },
-  { tag: [tags.number], color: "var(--warn)" },
+  { tag: [tags.atom, tags.function(tags.variableName)], color: "var(--accent)" }, // keys of YAML
+  { tag: tags.string, color: "var(--ok)" },
+  { tag: [tags.keyword, tags.bool, tags.number], color: "var(--violet)" },
+  { tag: tags.comment, color: "var(--text-3)", fontStyle: "italic" },
+  { tag: tags.meta, color: "var(--text-3)" },
 ]);
 
 const THEME = EditorView.theme({
@@ -72,7 +71,6 @@ const THEME = EditorView.theme({
   "& .cm-selectionBackground, &.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground":
     { backgroundColor: "color-mix(in srgb, var(--accent-ground) 70%, transparent)" },
   ".cm-matchingBracket": { backgroundColor: "var(--hover)", outline: "1px solid var(--edge)" },
-  ".cm-selectionMatch": { backgroundColor: "var(--hover)" },
   ".cm-tooltip": {
     color: "var(--text)",
     backgroundColor: "var(--raised)",
@@ -88,20 +86,36 @@ const THEME = EditorView.theme({
   ".cm-completionDetail": { color: "var(--quiet)", fontStyle: "normal" },
   "li[aria-selected] .cm-completionDetail": { color: "var(--on-accent)" },
   ".cm-completionInfo": { maxWidth: "22em", padding: "0.4em 0.6em" },
-  ".cm-panels": { color: "var(--text)", backgroundColor: "var(--panel)" },
-  ".cm-panel input, .cm-panel button": { color: "inherit", background: "var(--raised)" },
-  ".cm-diagnostic": { padding: "0.3em 0.6em" },
-  ".cm-diagnostic-error": { borderLeft: "4px solid var(--bad)" },
-  ".cm-diagnostic-warning": { borderLeft: "4px solid var(--warn)" },
-  ".cm-lintRange-error": { background: "none", borderBottom: "2px solid var(--bad)" },
-  ".cm-lintRange-warning": { background: "none", borderBottom: "2px solid var(--warn)" },
-  ".cm-searchMatch": { backgroundColor: "var(--warn-ground)", outline: "1px solid var(--warn)" },
+  ".cm-foldGutter .cm-gutterElement": { width: "1.2em", cursor: "pointer", textAlign: "center" },
+  ".cm-foldPlaceholder": {
+    marginInlineStart: "0.6em",
+    padding: "0 0.5em",
+    color: "var(--text-2)",
+    backgroundColor: "var(--raised)",
+    border: "1px solid var(--line)",
+    borderRadius: "var(--r1)",
+    fontFamily: "var(--font)",
+    fontSize: "12px",
+  },
+  ".cm-signs": { width: "1.2em" },
+  ".cm-sign": { fontSize: "10px" },
+  ".cm-sign.error": { color: "var(--red)" },
+  ".cm-sign.warning": { color: "var(--amber)" },
+  ".cm-problem": { borderBottom: "2px solid var(--amber)" },
+  ".cm-problem.error": { borderBottomColor: "var(--red)" },
 });
 
-/** Returns the extensions of all views, including read-only ones. */
-export function baseExtensions(file: string): Extension[] {
-  const language = file.endsWith(".yaml") ? [yaml()] : file.endsWith(".py") ? [python()] : [];
-  return [lineNumbers(), EditorView.lineWrapping, THEME, syntaxHighlighting(COLOURS), ...language];
+function baseExtensions(file: string): Extension[] {
+  const mode = file.endsWith(".yaml") ? yaml : file.endsWith(".py") ? python : null;
+  return [
+    marks(),
+    lineNumbers(),
+    folding(),
+    EditorView.lineWrapping,
+    THEME,
+    syntaxHighlighting(COLOURS),
+    mode ? StreamLanguage.define(mode) : [],
+  ];
 }
 
 /** Returns the extensions of an editor; `changed` is called with every change. */
@@ -125,15 +139,11 @@ export function editableExtensions(
     autocompletion({ override: source, icons: false }),
     highlightActiveLine(),
     highlightActiveLineGutter(),
-    highlightSelectionMatches(),
-    lintGutter(),
     keymap.of([
       ...closeBracketsKeymap,
       ...defaultKeymap,
-      ...searchKeymap,
       ...historyKeymap,
       ...completionKeymap,
-      ...lintKeymap,
       indentWithTab,
     ]),
     EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false", tabindex: "0" }),
@@ -154,26 +164,6 @@ export function readOnlyExtensions(file: string, label: string): Extension[] {
       tabindex: "0",
     }),
   ];
-}
-
-/** Marks the problems of a file at their positions. */
-export function markProblems(view: EditorView, issues: readonly Issue[]): void {
-  const found = issues.map((each) => diagnostic(view.state.doc, each));
-  view.dispatch(
-    setDiagnostics(
-      view.state,
-      found.sort((a, b) => a.from - b.from),
-    ),
-  );
-}
-
-function diagnostic(doc: Text, issue: Issue): Diagnostic {
-  const line = doc.line(Math.min(Math.max(issue.line, 1), doc.lines));
-  const from = Math.min(line.from + Math.max(issue.column - 1, 0), line.to);
-  const word = /^("[^"]*"|'[^']*'|[^\s,{}[\]:]+)/.exec(line.text.slice(from - line.from));
-  const to = Math.min(from + (word?.[0].length ?? 1), line.to);
-  const severity = issue.severity === "error" ? "error" : "warning";
-  return { from, to: Math.max(to, from), severity, message: issue.message };
 }
 
 function complete(request: CompletionContext, known: Knowledge): CompletionResult | null {
