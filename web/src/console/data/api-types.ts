@@ -121,50 +121,117 @@ export interface SavedView {
   body: { filters: Record<string, string[]>; columns: string[]; sort: string | null };
 }
 
+/** Something that a person must do; the worst and oldest first. */
 export interface Need {
   key: string;
   severity: "red" | "amber";
+  /** One sentence. */
   text: string;
+  /** How many items are behind it; 0 if there are none to list. */
   count: number;
-  since: number;
+  since: number | null;
+  /** What to do, as a sentence; may be empty. */
   action: string;
+  /** The list behind it (filters by their names in the address), a page, or nothing. */
   link: { list: string; filters: Record<string, string[]> } | { page: string; id: string } | null;
+  /** The connection that it is about. */
+  channel?: { kind: ChannelKind; name: string } | null;
 }
+export type ChannelKind = "listener" | "destination";
+/** One connection on the overview. Counts are null if it also serves other sites. */
 export interface ChannelSummary {
-  kind: "listener" | "destination";
+  kind: ChannelKind;
   name: string;
   sites: string[];
+  /** It also serves other sites: its state is shown, its counts are not. */
   shared: boolean;
   enabled: boolean;
+  /** running, starting, paused, off, not_loaded, silent, growing, refuses_sometimes, certificate,
+   * not_responding, refusing, start_failed or expired. */
   state: string;
+  /** The worst active alert condition. */
   condition: { severity: "red" | "amber"; text: string } | null;
+  /** Messages in the last minute. */
   rate: number | null;
+  /** Errors of the last hour, and their share of its messages (0 to 1). */
   errors: number | null;
   share: number | null;
   waiting: number | null;
+  /** Since when (ms) the oldest waits. */
   oldest: number | null;
+  /** Milliseconds to the acknowledgment or reply, in the last hour. */
   p50: number | null;
   p99: number | null;
+  /** Messages of each quarter hour of the last 24 hours, and those of them that failed. */
   spark: number[];
   spark_bad: number[];
   active_at: number | null;
+  /** When the certificate expires. */
   certificate: number | null;
 }
 export interface OverviewData {
   now: number;
   channels: ChannelSummary[];
   needs: Need[];
-  totals: { received: number; sent: number };
+  /** Of the last 24 hours; null for users limited to sites. */
+  totals: { received: number; sent: number } | null;
 }
+/** The page of one connection. */
+export interface ChannelPage {
+  summary: ChannelSummary;
+  address: string;
+  /** `file`, `console`, or `both` if the console overrides bridge.toml. */
+  source: string;
+  paused_at: number | null;
+  paused_by: string;
+  /** The next attempt to a destination that does not respond. */
+  open_until: number | null;
+  /** Why a destination gave no usable reply to the last attempt. */
+  problem: string;
+  /** The table of the settings, as in bridge.toml; defaults are left out. */
+  settings: Record<string, unknown>;
+  definitions: ActiveDefinition[];
+  conditions: ChannelCondition[];
+  handshakes: HandshakeFailure[];
+  /** Nodes that could not start it. */
+  start_failures: string[];
+}
+export interface ActiveDefinition {
+  name: string;
+  version: string;
+  at: number;
+  actor: string;
+  reason: string;
+}
+export interface ChannelCondition {
+  key: string;
+  severity: "red" | "amber";
+  text: string;
+  action: string;
+  raised_at: number;
+}
+/** Failed TLS handshakes of one peer for one reason. */
+export interface HandshakeFailure {
+  peer: string;
+  reason: string;
+  subject: string;
+  /** False: the peer only connected and left, as a health check does. */
+  is_trouble: boolean;
+  count: number;
+  last_at: number;
+}
+export type SpanName = "1h" | "24h" | "7d" | "30d";
+/** Points from `from` on, one every `step` milliseconds. */
 export interface Series {
   step: number;
   from: number;
   outcomes: Record<string, number[]>;
   p50: (number | null)[];
   p99: (number | null)[];
-  waiting: number[];
+  waiting: (number | null)[];
   oldest: (number | null)[];
   week_before: { outcomes: Record<string, number[]>; p50: (number | null)[] } | null;
+  /** When no node recorded anything. */
   gaps: [number, number][];
 }
 
