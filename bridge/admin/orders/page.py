@@ -472,7 +472,7 @@ def _message_facts(row: MessageRow) -> MessageFacts:
 
 def _delivery_facts(listed: ListedDelivery, attempts: Attempts) -> DeliveryFacts:
     row, stored = listed.row, attempts.get(listed.id, ())
-    errors = stored[-1]["errors"] if stored else ()
+    errors: Sequence[Any] = stored[-1]["errors"] if stored else ()
     error = " ".join(
         filter(None, (row.code, errors[0]["code"], errors[0]["description"])) if errors else ()
     )
