@@ -1,6 +1,6 @@
 """
 Neighbours of a message: the message before and after it of the same patient, order and sender; and
-its differences to the message before it of the same order.
+the differences of two messages.
 
 Patient and order are found by the message index, which has a new message within half a minute. A
 message of the same sender is one of the same listener, among the `ID_WINDOW` ids on each side.
@@ -75,49 +75,44 @@ def neighbours(
         )
 
 
-@dataclass(frozen=True, slots=True)
-class OrderDifference:
-    """`previous` is the message before of the same order, None if there is none."""
-
-    previous: int | None
-    differences: tuple[PlaceDifference, ...] = ()
-
-
-def difference_to_previous(
-    database: Database,
-    subjects_of: SubjectReader,
-    message_id: int,
-    visible_sites: VisibleSites,
-    charset_of: Callable[[str], str],
-) -> OrderDifference:
-    """
-    Return what a message has changed since the message before it of the same order.
-
-    `charset_of` returns the codec of a listener. Raises NoSuchRow.
-    """
-    detail = queries.message(database, message_id)
-    _, orders = _numbers(detail, subjects_of)
+def previous_of_order(
+    database: Database, subjects_of: SubjectReader, message_id: int, visible_sites: VisibleSites
+) -> int | None:
+    """Return the message before one of the same order, None if there is none. Raises NoSuchRow."""
+    _, orders = _numbers(queries.message(database, message_id), subjects_of)
     with database.read() as connection:
         search = _Search(connection, message_id, visible_sites)
-        previous = search.with_number(NumberKind.ORDER, orders).previous
-    if previous is None:
-        return OrderDifference(None)
-    return OrderDifference(previous, tuple(differences_of(database, previous, detail, charset_of)))
+        return search.with_number(NumberKind.ORDER, orders).previous
 
 
 def differences_of(
     database: Database, earlier: int, detail: MessageDetail, charset_of: Callable[[str], str]
 ) -> Iterable[PlaceDifference]:
-    """Return the differences of two messages; none if one is not HL7. Raises NoSuchRow."""
-    details = queries.message(database, earlier), detail
+    """
+    Return the differences of two messages; none if one is not HL7. Raises NoSuchRow.
+
+    `charset_of` returns the codec of a listener.
+    """
+    before = queries.message(database, earlier)
+    return differences_of_payloads(
+        before.payload,
+        detail.payload,
+        charset_of(before.row.listener),
+        charset_of(detail.row.listener),
+    )
+
+
+def differences_of_payloads(
+    before: bytes, after: bytes, charset_before: str = "utf-8", charset_after: str = "utf-8"
+) -> Iterable[PlaceDifference]:
+    """Return the differences of two messages; none if one is not HL7."""
     try:
-        before, after = (
-            Message.parse(stored.payload, fallback=charset_of(stored.row.listener))
-            for stored in details
+        return differences(
+            Message.parse(before, fallback=charset_before),
+            Message.parse(after, fallback=charset_after),
         )
     except MessageRefusal:
         return ()
-    return differences(before, after)
 
 
 def _numbers(

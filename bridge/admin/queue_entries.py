@@ -12,14 +12,15 @@ from typing import Any, Final
 from bridge.admin import message_replay
 from bridge.admin.audit_events import audited, recorded, relayed
 from bridge.admin.channel_operations import charset_of, require_channel, stopped_destinations
+from bridge.admin.delivery_page import delivery_content
 from bridge.admin.find import find_orders_and_messages
 from bridge.admin.lists.definitions import DELIVERIES, MESSAGES
 from bridge.admin.lists.listing import MAX_VALUES, Filters, ids_in_order, iterate
+from bridge.admin.message_page import message_content
 from bridge.admin.message_replay import BatchReplay, MessageSubjects, RequeueResult
+from bridge.admin.message_trace import trace_message
 from bridge.admin.search.delivery_reasons import exception_reason, with_reasons
-from bridge.admin.search.message_content import error_line, message_text, reply_errors
 from bridge.admin.search.message_index import NumberKind
-from bridge.admin.search.order_tracking import attempts_of
 from bridge.audit.events import operator
 from bridge.queue import operations, queries
 from bridge.queue.listing_rows import DeliveryRow
@@ -141,19 +142,35 @@ def _searched(
         yield
 
 
-def show_message(home: Path, message_id: int) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return a message's row, and the texts of the message and its acknowledgment; audited."""
+@dataclass(frozen=True, slots=True)
+class ShownItem:
+    """
+    A message or delivery with its content, as its page shows it.
+
+    `content` is that of `message_content` or `delivery_content`; `trace` that of `trace_message`,
+    None if it was not requested.
+    """
+
+    row: dict[str, Any]
+    content: Mapping[str, Any]
+    trace: Mapping[str, Any] | None = None
+
+
+def show_message(home: Path, message_id: int, *, with_trace: bool = False) -> ShownItem:
+    """Return a message with its content and, if requested, its trace; audited."""
+    settings = load(home)
     with (
         bridge_database(home) as database,
         audited(home, database, "read", ("message", str(message_id))),
     ):
         detail = queries.message(database, message_id)
-        charset = charset_of(load(home), database, detail.row.listener)
-    texts = {
-        "payload": message_text(detail.payload, charset),
-        "ack": message_text(detail.ack, charset),
-    }
-    return {**asdict(detail.row), "notes": detail.notes}, texts
+        charset = charset_of(settings, database, detail.row.listener)
+        trace = None
+        if with_trace:
+            subjects = MessageSubjects(settings, database)
+            mapping = subjects.definition(detail.row.mapping, detail.row.mapping_version)
+            trace = trace_message(settings, database, mapping, detail)
+        return ShownItem(asdict(detail.row), message_content(detail, charset), trace)
 
 
 def select_messages(home: Path, ids: Sequence[int] | None, chosen: Selection) -> list[int]:
@@ -220,27 +237,17 @@ def _deliveries(settings: Settings, database: Database, query: RowQuery) -> list
     return [listed.row for listed in islice(found, query.limit)]
 
 
-def show_delivery(home: Path, delivery_id: int) -> tuple[dict[str, Any], dict[str, str]]:
-    """
-    Return a delivery's row with its attempts, and the texts of its message and of the last reply.
-
-    Audited.
-    """
+def show_delivery(home: Path, delivery_id: int) -> ShownItem:
+    """Return a delivery with its content; audited."""
     with (
         bridge_database(home) as database,
         audited(home, database, "read", ("delivery", str(delivery_id))),
     ):
         detail = queries.delivery(database, delivery_id)
         (row,) = with_reasons(database, [detail.row], with_texts=True)
-        found = attempts_of(database, [detail.row], with_texts=True).get(delivery_id, [])
-    row["errors"] = reply_errors(detail.reply or b"", with_texts=True)
-    row["attempts_made"] = [with_own_times(attempt) for attempt in found]
-    return row, {
-        "payload": message_text(detail.payload),
-        "reply": message_text(detail.reply),
-        "errors_of_last_reply": "\n".join(map(error_line, row["errors"])),
-        "failed_attempts": "\n".join(map(_attempt_line, row["attempts_made"])),
-    }
+        content = delivery_content(database, detail)
+    attempts = [with_own_times(attempt) for attempt in content["attempts"]]
+    return ShownItem(row, {**content, "attempts": attempts})
 
 
 def with_own_times(attempt: Mapping[str, Any]) -> dict[str, Any]:
@@ -252,15 +259,6 @@ def _iso(milliseconds: int | None) -> str | None:
     if milliseconds is None:
         return None
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def _attempt_line(attempt: Mapping[str, Any]) -> str:
-    what = "reply after the first one" if attempt["kind"] == "reply" else "attempt"
-    reason = f": {attempt['reason']}" if attempt["reason"] else ""
-    line = f"{attempt['at']}  {what}  {attempt['code']}{reason}"
-    if attempt["retry_at"]:
-        line += f"  (next attempt {attempt['retry_at']})"
-    return line if attempt["errors"] or not attempt["reply"] else f"{line}\n    {attempt['reply']}"
 
 
 def select_deliveries(

@@ -125,6 +125,10 @@ CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
         "retry": "retry",
         "skip": "skip",
     },
+    "edits": {
+        "resend": "send again",
+        "resend_delivery": "send again",
+    },
     "find": {
         "anything": "search",
     },
@@ -156,7 +160,6 @@ CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
         "replay": "replay",
         "cancel": "cancel",
         "replay_all": "replay",
-        "resend": "send again",
         "undo": "undo merge",
     },
     "site_administration": {

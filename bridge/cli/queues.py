@@ -84,12 +84,24 @@ def messages_list(
 
 
 @messages.command("show")
-def messages_show(message_id: Id, home: Home, as_json: AsJson = False) -> None:
-    """Show one message and its acknowledgment. The output contains patient data."""
-    from bridge.admin.queue_entries import show_message
+def messages_show(
+    message_id: Id,
+    home: Home,
+    *,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Also show which rule gave which value, and why.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """
+    Show one message with the names of its fields, its acknowledgment, and the calls that it led to.
 
-    row, texts = show_message(home, message_id)
-    print_record(with_times(row), texts, as_json=as_json)
+    The output contains patient data.
+    """
+    from bridge.admin.queue_entries import show_message
+    from bridge.cli.item_output import print_message
+
+    print_message(show_message(home, message_id, with_trace=trace), as_json=as_json)
 
 
 @messages.command("replay")
@@ -167,14 +179,9 @@ def deliveries_list(
 def deliveries_show(delivery_id: Id, home: Home, as_json: AsJson = False) -> None:
     """Show one delivery, its message, all attempts and replies. It contains patient data."""
     from bridge.admin.queue_entries import show_delivery
+    from bridge.cli.item_output import print_delivery
 
-    row, texts = show_delivery(home, delivery_id)
-    if not as_json:
-        row = {name: value for name, value in row.items() if name not in _SHOWN_AS_TEXT}
-    print_record(with_times(row), texts, as_json=as_json)
-
-
-_SHOWN_AS_TEXT = frozenset({"errors", "attempts_made"})
+    print_delivery(show_delivery(home, delivery_id), as_json=as_json)
 
 
 @deliveries.command("retry")

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from bridge.delivery.destinations import RESTORED
 from bridge.queue.deliveries import ClaimedDelivery
-from bridge.queue.digests import is_intact
+from bridge.queue.digests import digest, is_intact
 from bridge.queue.statements import DELIVERY, DELIVERY_BODY
 from bridge.queue.states import QueueState
 from mappings.hl7.message import Message
@@ -30,7 +30,10 @@ FINAL_EVENTS = frozenset({ResultEvent.FINAL, ResultEvent.CORRECTION, ResultEvent
 """Events after which a final text is a correction; a retraction contains the final text again."""
 ADDENDUM_EVENTS = frozenset({ResultEvent.ADDENDUM, ResultEvent.RETRACTION})
 
-_TIME = re.compile(rf"(:(?:{ALL_ORDERS}|[0-9a-f]{{12}})):[0-9]+\Z")  # after the part of the order
+# After the part of the order: the time of a release, then `e` and the number of an edited copy.
+_TIME = re.compile(rf"(:(?:{ALL_ORDERS}|[0-9a-f]{{12}}))(?::[0-9]+)?(?::e[0-9]+)?\Z")
+_EDITED = re.compile(r":e[0-9]+\Z")
+_EDIT_BYTES = 7
 
 _NUMBER_BYTES = 10  # 16 characters of base 32; with a suffix still below the 30 of TXA-12
 _DELIVERY = DELIVERY.c
@@ -97,7 +100,12 @@ def read_histories(
 def _history(delivery: ClaimedDelivery, rows: Iterable[Any]) -> DeliveryHistory:
     delivered: list[DeliveredEvent] = []
     newer: set[ResultEvent] = set()
+    accepted = {_without_edit(row.release_key) for row in rows if not _is_edited(row.release_key)}
     for row in rows:
+        # An edited copy has the document number of its original, so the two count once.
+        if _is_edited(row.release_key) and _without_edit(row.release_key) in accepted:
+            continue
+        accepted.add(_without_edit(row.release_key))
         if share_an_order(delivery.release_key, row.release_key):
             event = ResultEvent(row.event)
             delivered.append(as_delivered_event(delivered, event, row.release_key))
@@ -180,9 +188,48 @@ def _sequence(release_key: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
+def edited_key(release_key: str, payload: bytes) -> str:
+    """Return the key of an edited copy of a delivery; an equal copy has the same key."""
+    number = int.from_bytes(digest(payload)[:_EDIT_BYTES])
+    return f"{_without_edit(release_key)}:e{number}"
+
+
+def _is_edited(release_key: str) -> bool:
+    return _EDITED.search(release_key) is not None
+
+
+def _without_edit(release_key: str) -> str:
+    return _EDITED.sub("", release_key)
+
+
 def _without_time(release_key: str) -> str:
-    """Remove the time of a release that reuses a key, after a restore of the report service."""
+    """
+    Remove the time of a release that reuses a key, after a restore of the report service, and the
+    number of an edited copy.
+    """
     return _TIME.sub(r"\1", release_key)
+
+
+def newer_events(
+    connection: Connection, destination: str, report_id: str, release_key: str, delivery_id: int
+) -> frozenset[ResultEvent]:
+    """
+    Return the events of later deliveries about the same order that were sent or wait.
+
+    Edited copies of the delivery itself are left out.
+    """
+    later = (
+        select(_DELIVERY.release_key, _DELIVERY.event)
+        .where(_DELIVERY.report_id == report_id, _DELIVERY.id > delivery_id)
+        .where(_DELIVERY.destination == destination)
+        .where(_DELIVERY.state != QueueState.CANCELLED.value)
+    )
+    own = _without_edit(release_key)
+    return frozenset(
+        ResultEvent(row.event)
+        for row in connection.execute(later)
+        if share_an_order(release_key, row.release_key) and _without_edit(row.release_key) != own
+    )
 
 
 def has_restored_read(connection: Connection, delivery: ClaimedDelivery) -> bool:

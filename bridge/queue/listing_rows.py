@@ -73,12 +73,17 @@ class DeliveryRow:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryDetail:
-    """A delivery with the composed message and the receiver's last reply."""
+    """
+    A delivery with the composed message and the receiver's last reply.
+
+    `is_damaged`: the payload does not have the digest with which it was stored.
+    """
 
     row: DeliveryRow
     orders: Any
     payload: bytes | None
     reply: bytes | None
+    is_damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

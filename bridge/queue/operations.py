@@ -5,17 +5,31 @@ Each checks `states.TRANSITIONS` and raises IllegalTransition if the state does 
 action. Blocking: call from a thread.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, TableClause, Update, func, or_, select, text, update
+from sqlalchemy import (
+    Connection,
+    Row,
+    TableClause,
+    Update,
+    func,
+    insert,
+    or_,
+    select,
+    text,
+    update,
+)
 
+from bridge.queue.digests import digest, stored_digest
 from bridge.queue.errors import NoSuchRow, StateChanged
 from bridge.queue.lanes import Lanes
 from bridge.queue.log_tables import pull_new
+from bridge.queue.outbox import NewDelivery, insert_deliveries, serialize_report
 from bridge.queue.statements import (
     DELIVERY,
+    DELIVERY_BODY,
     INBOX,
     MESSAGE,
     OUTBOX,
@@ -26,6 +40,8 @@ from bridge.queue.statements import (
 from bridge.queue.states import QueueEvent, QueueState, next_state
 from bridge.queue.wakeup import CHANNEL
 from bridge.store.database import Database
+from bridge.store.statements import execute_all
+from bridge.store.tables import DELIVERY_EDITS
 
 _RESET_TRIES = text("UPDATE delivery SET tries = 0 WHERE id = :id")
 """Begin the back-off anew. NULL would mean that the message was never sent."""
@@ -138,15 +154,85 @@ def skip_delivery(database: Database, delivery_id: int) -> None:
     _cancel(database, queue, DELIVERY, OUTBOX, delivery_id)
 
 
+@dataclass(frozen=True, slots=True)
+class EditedDelivery:
+    """An edited copy of a delivery; `at` is in ms."""
+
+    payload: bytes
+    control_id: str
+    release_key: str
+    at: int
+    email: str
+    reason: str
+
+
+def send_edited_delivery(
+    database: Database,
+    delivery_id: int,
+    edited: EditedDelivery,
+    check: Callable[[Connection, Row[Any]], None],
+) -> int:
+    """
+    Queue an edited copy of a delivery as a new one, in the lane of the original; return its id.
+
+    A copy whose key is known is not queued again. An unfinished original is cancelled in the same
+    transaction. `check` raises if the original must not be sent again. Raises NoSuchRow, and
+    IllegalTransition while the original is being sent.
+    """
+    queue = Lanes(database, OUTBOX, parked_block=True)
+    with database.write() as connection:
+        row = _lock_row(connection, DELIVERY, delivery_id)
+        execute_all(connection, serialize_report(database, row.destination, row.report_id))
+        check(connection, row)
+        if QueueState(row.state) not in (QueueState.DONE, QueueState.CANCELLED):
+            _cancel_row(connection, queue, DELIVERY, OUTBOX, row)
+        known = {name: getattr(row, name) for name in _COPIED}
+        copy = NewDelivery(
+            **known,
+            release_key=edited.release_key,
+            control_id=edited.control_id,
+            created_at=edited.at,
+        )
+        is_new = insert_deliveries(connection, [copy])
+        same_key = (
+            DELIVERY.c.destination == row.destination,
+            DELIVERY.c.release_key == edited.release_key,
+        )
+        copy_id = int(connection.execute(select(DELIVERY.c.id).where(*same_key)).scalar_one())
+        if not is_new:
+            return copy_id
+        stored = stored_digest(digest(edited.payload))
+        body = {"delivery_id": copy_id, "payload": edited.payload, "digest": stored}
+        connection.execute(insert(DELIVERY_BODY), body)
+        reason = {"at": edited.at, "email": edited.email, "reason": edited.reason}
+        origin = {"delivery_id": copy_id, "origin_id": delivery_id}
+        connection.execute(insert(DELIVERY_EDITS), {**origin, **reason})
+        database.notify(connection, CHANNEL)
+        return copy_id
+
+
+_COPIED = ("destination", "lane", "report_id", "event", "orders", "release_at", "sites_hash")
+
+
 def _cancel(
     database: Database, queue: Lanes, table: TableClause, statements: LaneStatements, row_id: int
 ) -> None:
     with database.write() as connection:
         row = _lock_row(connection, table, row_id)
-        state = next_state(QueueState(row.state), QueueEvent.CANCELLED)
-        connection.execute(update(table).where(table.c.id == row_id).values(state=state.value))
-        queue.leave(connection, row_id, _lanes_of(row, statements))
+        _cancel_row(connection, queue, table, statements, row)
         database.notify(connection, CHANNEL)
+
+
+def _cancel_row(
+    connection: Connection,
+    queue: Lanes,
+    table: TableClause,
+    statements: LaneStatements,
+    row: Row[Any],
+) -> None:
+    state = next_state(QueueState(row.state), QueueEvent.CANCELLED)
+    connection.execute(update(table).where(table.c.id == row.id).values(state=state.value))
+    queue.leave(connection, row.id, _lanes_of(row, statements))
 
 
 def _notify(database: Database, connection: Connection) -> None:

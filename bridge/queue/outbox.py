@@ -35,6 +35,7 @@ from bridge.store.postgresql.connection import binary_arrays
 from bridge.store.records import exceptions
 from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.statements import (
+    BoundStatement,
     BulkStatement,
     execute_all,
     execute_keys,
@@ -307,6 +308,16 @@ def _lane(request: DeliveryRequest, report_lane: int, open_lanes: OpenLanes) -> 
     return other[-1] if other else wanted
 
 
+def serialize_report(database: Database, destination: str, report_id: str) -> list[BoundStatement]:
+    """Return the statements that lock the deliveries of a report to a destination."""
+    return _locks(database, [lane(destination, report_id)])
+
+
+def _locks(database: Database, report_lanes: Iterable[int]) -> list[BoundStatement]:
+    """Two nodes that enqueue for the same report must do so one after the other."""
+    return database.serialize_statements(f"outbox {report_lane}" for report_lane in report_lanes)
+
+
 class Outbox(LaneQueue):
     """
     The queue of deliveries.
@@ -335,11 +346,7 @@ class Outbox(LaneQueue):
         """
         requests = list(requests)
         report_lanes = [lane(request.destination, request.report_id) for request in requests]
-        # Two nodes that enqueue for the same report must do so one after the other.
-        locks = self._database.serialize_statements(
-            f"outbox {report_lane}" for report_lane in report_lanes
-        )
-        execute_all(connection, locks)
+        execute_all(connection, _locks(self._database, report_lanes))
         open_lanes = _open_lanes(connection, requests)
         rows = [
             NewDelivery(**new_delivery(request, _lane(request, report_lane, open_lanes), now))

@@ -85,7 +85,7 @@ def delivery(database: Database, delivery_id: int) -> DeliveryDetail:
     """Return one delivery with its payload. Raises NoSuchRow."""
     rows = _rows(DELIVERY, DeliveryRow).where(DELIVERY.c.id == delivery_id)
     content = (
-        select(DELIVERY_BODY.c.payload, DELIVERY.c.orders, DELIVERY.c.reply)
+        select(DELIVERY_BODY.c.payload, DELIVERY.c.orders, DELIVERY.c.reply, DELIVERY_BODY.c.digest)
         .outerjoin_from(DELIVERY, DELIVERY_BODY, DELIVERY_BODY.c.delivery_id == DELIVERY.c.id)
         .where(DELIVERY.c.id == delivery_id)
     )
@@ -95,7 +95,9 @@ def delivery(database: Database, delivery_id: int) -> DeliveryDetail:
     if row is None or body is None:
         raise NoSuchRow("delivery", delivery_id)
     orders = json.loads(body.orders)
-    return DeliveryDetail(listed_delivery(row), orders, _bytes(body.payload), _bytes(body.reply))
+    payload = _bytes(body.payload)
+    is_damaged = payload is not None and not is_intact(payload, body.digest)
+    return DeliveryDetail(listed_delivery(row), orders, payload, _bytes(body.reply), is_damaged)
 
 
 def open_messages(database: Database) -> dict[QueueState, Depth]:

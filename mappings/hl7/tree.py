@@ -18,6 +18,7 @@ from mappings.hl7.charset import UTF_8_WITH_STRAYS
 from mappings.hl7.dictionary import VARIES, Dictionary, PartInfo
 from mappings.hl7.escapes import unescape
 from mappings.hl7.message import Message, Segment
+from mappings.hl7.path import Path
 
 MAX_PLACES: Final = 50_000
 """Fields and components of a message that are shown individually; each needs 400 bytes."""
@@ -69,6 +70,33 @@ class MessageTree:
     text: str
     segments: tuple[Node, ...]
     more: bool
+
+
+    def nearest(self, path: Path) -> str:
+        """
+        Return the place of the node that a path names, or of the smallest one around it.
+
+        '' if the message has no such segment. A path without a repetition names the first one.
+        """
+        number = max(path.occurrence, 1)
+        place = path.segment if number == 1 else f"{path.segment}[{number}]"
+        node = next((segment for segment in self.segments if segment.place == place), None)
+        if node is None:
+            return ""
+        repetition = f"[{path.repetition or 1}]"
+        steps = [f"-{path.field}", repetition, f".{path.component}", f".{path.subcomponent}"]
+        for step, is_named in zip(
+            steps, (path.field, True, path.component, path.subcomponent), strict=True
+        ):
+            if not is_named:
+                break
+            child = next(
+                (child for child in node.children if child.place == node.place + step), None
+            )
+            if child is None and step is not repetition:
+                break
+            node = child or node
+        return node.place
 
 
 def message_tree(message: Message) -> MessageTree:

@@ -114,7 +114,7 @@ def read_order(
         report = _report(connection, row, key)
         linked = [] if report is None else _linked(connection, report.id, row["id"], access)
         deliveries = _deliveries(connection, report, access)
-        events = [] if report is None else _events(connection, report.id)
+        events = [] if report is None else report_changes(connection, report.id)
     messages = _messages(database, subjects_of, row, identifiers, access)
     with database.read() as connection:
         notes = _notes(connection, row["id"], messages, deliveries)
@@ -340,7 +340,8 @@ def _deliveries(
     return list(reversed(DELIVERIES.page(connection, request, access).rows))
 
 
-def _events(connection: Connection, report_id: str) -> list[ReportEventRow]:
+def report_changes(connection: Connection, report_id: str) -> list[ReportEventRow]:
+    """Return the newest changes of a report, oldest first."""
     return [
         ReportEventRow(row.site, row.report_id, row.at, row.event, row.status, row.actor)
         for row in report_events.of_report(connection, report_id, _MAX_EVENTS)

@@ -97,6 +97,24 @@ def message_steps(
         yield from _message_end(row, link)
 
 
+def copy_steps(kind: str, row_id: int, edits: Iterable[Mapping[str, Any]]) -> Iterator[Step]:
+    """
+    Yield which edited copies of a row were sent again, and of which row it is a copy.
+
+    `kind` is `message` or `delivery`.
+    """
+    for edit in edits:
+        copy, origin, email = edit[f"{kind}_id"], edit["origin_id"], edit["email"]
+        if origin == row_id:
+            text = f"Edited and resent as {kind} {copy} by {email}"
+            link = SentenceLink(kind, copy)
+            yield Step(edit["at"], "person", "resent", text, edit["reason"], link=link)
+        elif kind == "delivery":  # `message_steps` has those of messages
+            text = f"Edited and resent from {kind} {origin} by {email}"
+            link = SentenceLink(kind, origin)
+            yield Step(edit["at"], "person", "edited", text, edit["reason"], link=link)
+
+
 _ENDS: Final = {
     QueueState.DONE: ("applied", "Applied", "ok"),
     QueueState.IGNORED: ("ignored", "Accepted, no action needed", ""),

@@ -21,6 +21,7 @@ from bridge.console.http import (
     connections,
     dashboard,
     deliveries,
+    edits,
     find,
     lists,
     mappings,
@@ -44,7 +45,8 @@ _APP: Final = "src/console/main.ts"
 ROUTERS: Final = (
     *(
         messages.router,
-        messages.edit_router,
+        edits.message_router,
+        edits.delivery_router,
         trace.router,
         deliveries.router,
         orders.router,

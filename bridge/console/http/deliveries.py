@@ -1,17 +1,25 @@
-"""Deliveries: search, read, retry, skip."""
+"""Deliveries: search, read, compare, retry, skip."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
 from bridge.admin.access.permissions import Permission
+from bridge.admin.delivery_page import (
+    delivery_content,
+    delivery_page,
+    former_steps,
+    last_accepted,
+)
 from bridge.admin.errors import InvalidState, NoSuchItem
 from bridge.admin.lists.deliveries import DeliveryList
 from bridge.admin.lists.listing import Access
-from bridge.admin.search import order_tracking
+from bridge.admin.neighbours import differences_of_payloads
 from bridge.admin.search.delivery_reasons import with_reasons
-from bridge.admin.search.message_content import message_text, segment_tree
+from bridge.admin.search.message_content import segment_tree
 from bridge.console.http.bodies import DeliverySearchBody
 from bridge.console.http.guard import (
     AuditedAction,
@@ -20,6 +28,7 @@ from bridge.console.http.guard import (
     require_sites,
     run_audited,
 )
+from bridge.console.http.models.items import DeliveryContent, DeliveryPage, DifferenceBody
 from bridge.contract.requests import RowId
 from bridge.executors import CONSOLE_THREADS
 from bridge.queue import operations, queries
@@ -29,6 +38,7 @@ from bridge.queue.sites import delivery_sites
 from bridge.store.database import Database
 
 router = APIRouter(prefix="/api/deliveries", route_class=ConsoleRoute)
+Other = Annotated[RowId | None, Query()]
 
 
 @router.post("/search")
@@ -48,39 +58,56 @@ async def find(body: DeliverySearchBody, call: CallDep) -> dict[str, Any]:
     return await CONSOLE_THREADS.run(work)
 
 
-@router.get("/{delivery_id}")
+@router.get("/{delivery_id}", responses={200: {"model": DeliveryPage}})
 async def read(delivery_id: RowId, call: CallDep) -> dict[str, Any]:
-    """Return a delivery without its content, and its steps."""
+    """Return a delivery with its timeline, edits and orders, without its content."""
     call.user.grant.require(Permission.SEE)
-    database, with_texts = call.context.database, call.user.reads_content
-    detail = await CONSOLE_THREADS.run(_detail, database, delivery_id)
-    require_sites(call.user, delivery_sites(detail.orders))
+    database, access = call.context.database, Access.of(call.user.grant)
 
     def work() -> dict[str, Any]:
-        (row,) = with_reasons(database, [detail.row], with_texts=with_texts)
-        attempts = order_tracking.attempts_of(database, [detail.row], with_texts=with_texts)
-        steps = [*order_tracking.delivery_steps(detail.row, attempts)]
-        return {"row": row, "timeline": steps}
+        detail = _detail(database, delivery_id)
+        require_sites(call.user, delivery_sites(detail.orders))
+        former = {"steps": former_steps(database, detail, access)}
+        return {**delivery_page(database, detail, access), **former}
 
     return await CONSOLE_THREADS.run(work)
 
 
-@router.get("/{delivery_id}/content")
+@router.get("/{delivery_id}/content", responses={200: {"model": DeliveryContent}})
 async def content(delivery_id: RowId, call: CallDep) -> dict[str, Any]:
     """Return the message that was sent, the receiver's last reply, and all failed attempts."""
+    database = call.context.database
 
     def work() -> dict[str, Any]:
-        detail = _detail(call.context.database, delivery_id)
-        attempts = order_tracking.attempts_of(call.context.database, [detail.row], with_texts=True)
-        return {
-            "attempts": attempts.get(delivery_id, []),
-            "raw": message_text(detail.payload),
-            "tree": segment_tree(detail.payload or b""),
-            "ack": message_text(detail.reply),
-        }
+        detail = _detail(database, delivery_id)
+        former = {"segments": segment_tree(detail.payload or b"")}
+        return {**delivery_content(database, detail), **former}
 
-    action = _action(call.context.database, delivery_id, "read", Permission.BODIES)
-    return await run_audited(call, action, work)
+    return await run_audited(call, _reading(database, delivery_id), work)
+
+
+@router.get("/{delivery_id}/difference", responses={200: {"model": DifferenceBody}})
+async def difference(delivery_id: RowId, call: CallDep, other: Other = None) -> dict[str, Any]:
+    """
+    Return how a delivery differs from another one.
+
+    Without `other` it is the last earlier one of the same event that the receiver accepted.
+    """
+    database, access = call.context.database, Access.of(call.user.grant)
+
+    def accepted() -> int | None:
+        detail = _detail(database, delivery_id)
+        require_sites(call.user, delivery_sites(detail.orders))
+        return last_accepted(database, detail, access)
+
+    if other is None:
+        call.user.grant.require(Permission.BODIES)
+        other = await CONSOLE_THREADS.run(accepted)
+    if other is None:
+        return {"other": None, "differences": []}
+    await run_audited(call, _reading(database, other), lambda: None)
+    work = partial(_difference, database, delivery_id, other)
+    return await run_audited(call, _reading(database, delivery_id), work)
 
 
 @router.post("/{delivery_id}/retry")
@@ -99,6 +126,18 @@ async def skip(delivery_id: RowId, call: CallDep) -> dict[str, Any]:
     action = _action(call.context.database, delivery_id, "skip", Permission.OPERATE)
     await run_audited(call, action, work)
     return {}
+
+
+def _difference(database: Database, delivery_id: int, other: int) -> dict[str, Any]:
+    payloads = [_detail(database, number).payload or b"" for number in (other, delivery_id)]
+    found = differences_of_payloads(payloads[0], payloads[1])
+    return {"other": other, "differences": [asdict(difference) for difference in found]}
+
+
+def _reading(database: Database, delivery_id: int) -> AuditedAction:
+    """Return the action of reading a part of a delivery's content."""
+    action = _action(database, delivery_id, "read", Permission.BODIES)
+    return replace(action, is_reading=True)
 
 
 def _action(

@@ -165,7 +165,8 @@ class AuditedAction:
 
     `sites` returns the sites of the target, or raises NoSuchItem; None: the target has no site.
     `rule` raises if a further rule forbids the action. `fresh`: the user must have confirmed the
-    password within the last ten minutes.
+    password within the last ten minutes. `is_reading`: the action reads a part of its subject, and
+    has one event with other parts that are read within five minutes.
     """
 
     permissions: tuple[Permission, ...]
@@ -175,6 +176,7 @@ class AuditedAction:
     reason: str = ""
     rule: Callable[[], None] = lambda: None
     fresh: Callable[[], bool] = lambda: False
+    is_reading: bool = False
 
 
 def always_fresh() -> bool:
@@ -289,7 +291,11 @@ def _require_conditions(call: ConsoleCall, action: AuditedAction) -> str:
 def _event_of(call: ConsoleCall, action: AuditedAction) -> AuditEvent:
     email = call.user.grant.email
     event = _event(call.request, email, action.action, action.subject, reason=action.reason)
-    return replace(event, event_id=secrets.token_hex(16))
+    if not action.is_reading:
+        return replace(event, event_id=secrets.token_hex(16))
+    reading = (email, event.source, action.action, action.subject)
+    context = call.context
+    return replace(event, event_id=context.readings.event_id(reading, context.clock()))
 
 
 def _event(

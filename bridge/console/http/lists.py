@@ -6,7 +6,6 @@ audit event; a search for a number or name, and each call of columns, leaves one
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any, Final
@@ -16,14 +15,11 @@ from pydantic import Field
 from sqlalchemy import Connection
 
 from bridge.admin.access.permissions import Permission
-from bridge.admin.causes import cause_of
 from bridge.admin.errors import InvalidContent, NoSuchItem
 from bridge.admin.lists import attention, audit, columns, deliveries, orders
-from bridge.admin.lists.attention import AttentionRow
 from bridge.admin.lists.definitions import LISTS
-from bridge.admin.lists.deliveries import ListedDelivery
 from bridge.admin.lists.listing import MAX_ROWS, Access, ListDefinition, ListPage, ListRequest
-from bridge.admin.lists.orders import OrderRow
+from bridge.admin.lists.row_json import as_json
 from bridge.admin.search.message_index import indexed_from
 from bridge.audit import outbox
 from bridge.console.http.bodies import Body, Moment, Text
@@ -42,9 +38,7 @@ from bridge.console.http.list_models import (
 )
 from bridge.contract.requests import RowId
 from bridge.executors import CONSOLE_THREADS
-from bridge.queue.listing_rows import MessageRow
 from bridge.queue.log_tables import pull_new
-from bridge.store.records.exceptions import ExceptionSubject
 
 router = APIRouter(prefix="/api/lists", route_class=ConsoleRoute)
 
@@ -129,7 +123,7 @@ async def rows(listed: ListName, body: RowsBody, call: CallDep) -> dict[str, Any
 
     def work() -> dict[str, Any]:
         with call.context.database.read() as connection:
-            return {"rows": _as_json(definition.rows(connection, body.ids, access))}
+            return {"rows": as_json(definition.rows(connection, body.ids, access))}
 
     return await CONSOLE_THREADS.run(work)
 
@@ -195,7 +189,7 @@ def _page(call: ConsoleCall, listed: ListName, request: ListRequest) -> dict[str
         else:
             found = LISTS[listed].page(connection, request, access)
         complete_from = indexed_from(connection) if listed is ListName.MESSAGES else None
-    return {**_page_json(found, _as_json(found.rows)), "indexed_from": complete_from}
+    return {**_page_json(found, as_json(found.rows)), "indexed_from": complete_from}
 
 
 def _page_json(found: ListPage[Any], rows: Sequence[Any]) -> dict[str, Any]:
@@ -217,50 +211,3 @@ def _count(call: ConsoleCall, listed: ListName, filters: Mapping[str, Any]) -> d
     with call.context.database.read() as connection:
         number, exact = counter(connection, filters, access)
     return {"count": number, "exact": exact}
-
-
-def _as_json(rows: Sequence[Any]) -> list[dict[str, Any]]:
-    return [_JSON[type(row)](row) for row in rows]
-
-
-def _message_json(row: MessageRow) -> dict[str, Any]:
-    code = row.code or row.error_code
-    cause = cause_of(ExceptionSubject.MESSAGE, row.state, code, row.detail, row.error_place)
-    return {**asdict(row), "cause": code, "cause_text": cause.words, "action": cause.action}
-
-
-def _delivery_json(listed: ListedDelivery) -> dict[str, Any]:
-    row = listed.row
-    cause = cause_of(ExceptionSubject.DELIVERY, row.state, row.code, row.detail)
-    return {
-        **asdict(row),
-        "cause": row.code,
-        "cause_text": cause.words,
-        "action": cause.action,
-        "latency": listed.latency,
-        "waits_for": listed.waits_for,
-    }
-
-
-def _order_json(row: OrderRow) -> dict[str, Any]:
-    last = {"id": row.last_delivery, "state": row.last_delivery_state}
-    return {
-        **{name: getattr(row, name) for name in ("id", "site", "state", "first_at")},
-        "first_message": row.first_message,
-        "last_message": row.last_message,
-        "report": None if row.report is None else asdict(row.report),
-        "last_delivery": last if row.last_delivery else None,
-    }
-
-
-def _attention_json(row: AttentionRow) -> dict[str, Any]:
-    cause = cause_of(ExceptionSubject(row.subject), "", row.code)
-    return {**asdict(row), **asdict(cause)}
-
-
-_JSON: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
-    MessageRow: _message_json,
-    ListedDelivery: _delivery_json,
-    OrderRow: _order_json,
-    AttentionRow: _attention_json,
-}

@@ -1,5 +1,5 @@
 """
-Messages: search, read, replay one or many, cancel, edit and resend; merges.
+Messages: search, read, compare, replay one or many, cancel; merges.
 
 An operator undoes a wrong merge of patient numbers.
 """
@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
 from bridge.admin import merges
 from bridge.admin.access.permissions import Permission, require_fresh
@@ -19,33 +19,27 @@ from bridge.admin.definitions.trials import mapping_result
 from bridge.admin.errors import InvalidState, NoSuchItem, OperatorError
 from bridge.admin.lists.listing import Access, Filters, ListPage
 from bridge.admin.lists.messages import MessageList
+from bridge.admin.message_page import former_steps, message_content, message_page
 from bridge.admin.message_replay import StoredMessageReplay
-from bridge.admin.search import order_tracking
-from bridge.admin.search.message_content import (
-    editable_message,
-    edits_of,
-    encode_edit,
-    message_text,
-    segment_tree,
-)
-from bridge.admin.search.message_index import origin_of, read_numbers
-from bridge.admin.search.order_tracking import message_timeline
+from bridge.admin.neighbours import differences_of, neighbours, previous_of_order
+from bridge.admin.search.message_content import segment_tree
+from bridge.admin.search.message_index import origin_of
 from bridge.console.context import ConsoleContext
-from bridge.console.http.bodies import (
-    EditedMessageBody,
-    MessageSearchBody,
-    ResentMessageBody,
-    UndoneMergeBody,
-)
+from bridge.console.http.bodies import MessageSearchBody, UndoneMergeBody
 from bridge.console.http.guard import (
     AuditedAction,
     CallDep,
     ConsoleCall,
     ConsoleRoute,
-    MessageRoute,
     await_audited,
     require_sites,
     run_audited,
+)
+from bridge.console.http.models.items import (
+    DifferenceBody,
+    MessageContent,
+    MessageNeighbours,
+    MessagePage,
 )
 from bridge.contract.requests import RowId
 from bridge.errors import BridgeError
@@ -55,11 +49,11 @@ from bridge.queue.errors import IllegalTransition, NoSuchRow
 from bridge.queue.listing_rows import MessageDetail, MessageRow
 from bridge.queue.queries import ATTENTION
 from bridge.queue.states import QueueState
-from mappings.hl7.acknowledgment import read_ack
+from mappings.inbound.definition import Subjects
 
 router = APIRouter(prefix="/api/messages", route_class=ConsoleRoute)
 _MESSAGES = MessageList()
-edit_router = APIRouter(prefix="/api/messages", route_class=MessageRoute)
+Other = Annotated[RowId | None, Query()]
 
 
 @router.post("/search")
@@ -81,18 +75,43 @@ async def find(body: MessageSearchBody, call: CallDep) -> dict[str, Any]:
     return {"rows": [asdict(row) for row in page.rows], "further": page.next}
 
 
-@router.get("/{message_id}")
+@router.get("/{message_id}", responses={200: {"model": MessagePage}})
 async def read(message_id: RowId, call: CallDep) -> dict[str, Any]:
-    """Return a message with its timeline, without its content."""
+    """Return a message with its timeline, edits and orders, without its content."""
     call.user.grant.require(Permission.SEE)
-    return await CONSOLE_THREADS.run(_summary, call, message_id)
+    return await CONSOLE_THREADS.run(_page, call, message_id)
 
 
-@router.get("/{message_id}/content")
+@router.get("/{message_id}/content", responses={200: {"model": MessageContent}})
 async def content(message_id: RowId, call: CallDep) -> dict[str, Any]:
-    """Return a message's text, segments, mapping result and acknowledgment."""
-    action = _action(call.context, message_id, "read", Permission.BODIES)
-    return await run_audited(call, action, lambda: _content(call.context, message_id))
+    """Return a message's text and tree, its acknowledgment, calls and notes."""
+    work = partial(_content, call.context, message_id)
+    return await run_audited(call, reading(call.context, message_id), work)
+
+
+@router.get("/{message_id}/neighbours", responses={200: {"model": MessageNeighbours}})
+async def around(message_id: RowId, call: CallDep) -> dict[str, Any]:
+    """Return the messages before and after one, of the same patient, order and sender."""
+    call.user.grant.require(Permission.SEE)
+    return await CONSOLE_THREADS.run(_neighbours, call, message_id)
+
+
+@router.get("/{message_id}/difference", responses={200: {"model": DifferenceBody}})
+async def difference(message_id: RowId, call: CallDep, other: Other = None) -> dict[str, Any]:
+    """
+    Return what a message has changed since another one.
+
+    Without `other` it is the message before it of the same order, None if there is none.
+    """
+    context = call.context
+    if other is None:
+        call.user.grant.require(Permission.BODIES)
+        other = await CONSOLE_THREADS.run(_previous, call, message_id)
+    if other is None:
+        return {"other": None, "differences": []}
+    await run_audited(call, reading(context, other), lambda: None)
+    work = partial(_difference, context, message_id, other)
+    return await run_audited(call, reading(context, message_id), work)
 
 
 @router.post("/{message_id}/replay")
@@ -134,43 +153,57 @@ def _detail(context: ConsoleContext, message_id: int) -> MessageDetail:
         raise NoSuchItem from None
 
 
-def _summary(call: ConsoleCall, message_id: int) -> dict[str, Any]:
+def reading(context: ConsoleContext, message_id: int) -> AuditedAction:
+    """Return the action of reading a part of a message's content."""
+    sites = partial(sites_of_message, context, message_id)
+    return AuditedAction(
+        (Permission.BODIES,), "read", f"message {message_id}", sites, is_reading=True
+    )
+
+
+def _visible(call: ConsoleCall, message_id: int) -> tuple[MessageDetail, Subjects]:
+    """Return a message and what it is about. Raises NoSuchItem, also if the user may not see it."""
     detail = _detail(call.context, message_id)
     subjects = call.context.subjects_of(origin_of(detail))
     require_sites(call.user, subjects.sites)
-    numbers = read_numbers(detail.payload).with_subjects(subjects)
-    found = order_tracking.find_orders(
-        call.context.database, numbers.order, call.user.grant.visible_sites
-    )
-    orders = [order for order in found if order["mrn"] in numbers.patient]
-    reports = {order["report_id"] for order in orders} - {""}
-    deliveries = order_tracking.report_deliveries(call.context.database, reports)
-    edits = edits_of(call.context.database, message_id)
-    attempts = order_tracking.attempts_of(
-        call.context.database, deliveries, with_texts=call.user.reads_content
-    )
-    refusal = read_ack(detail.ack).text if detail.row.state is QueueState.REFUSED else ""
-    steps = message_timeline(
-        detail.row, orders, deliveries, edits, attempts=attempts, refusal=refusal
-    )
-    return {
-        "row": asdict(detail.row),
-        "timeline": steps,
-        "edits": edits,
-    }
+    return detail, subjects
+
+
+def _page(call: ConsoleCall, message_id: int) -> dict[str, Any]:
+    detail, subjects = _visible(call, message_id)
+    database, access = call.context.database, Access.of(call.user.grant)
+    former = {"steps": former_steps(database, detail, subjects, access)}
+    return {**message_page(database, detail, subjects, access), **former}
 
 
 def _content(context: ConsoleContext, message_id: int) -> dict[str, Any]:
     detail = _detail(context, message_id)
-    mapping = context.subjects_of.definition(detail.row.mapping, detail.row.mapping_version)
     charset = _charset(context, detail.row.listener)
-    return {
-        "raw": message_text(detail.payload, charset),
-        "tree": segment_tree(detail.payload, charset),
+    mapping = context.subjects_of.definition(detail.row.mapping, detail.row.mapping_version)
+    former = {
+        "segments": segment_tree(detail.payload, charset),
         "mapped": mapping_result(context.settings, context.database, mapping, detail),
-        "ack": message_text(detail.ack, charset),
-        "notes": detail.notes,
     }
+    return {**message_content(detail, charset), **former}
+
+
+def _neighbours(call: ConsoleCall, message_id: int) -> dict[str, Any]:
+    _visible(call, message_id)
+    context, sites = call.context, call.user.grant.visible_sites
+    return asdict(neighbours(context.database, context.subjects_of, message_id, sites))
+
+
+def _previous(call: ConsoleCall, message_id: int) -> int | None:
+    _visible(call, message_id)
+    context, sites = call.context, call.user.grant.visible_sites
+    return previous_of_order(context.database, context.subjects_of, message_id, sites)
+
+
+def _difference(context: ConsoleContext, message_id: int, other: int) -> dict[str, Any]:
+    detail = _detail(context, message_id)
+    charset = partial(_charset, context)
+    found = differences_of(context.database, other, detail, charset)
+    return {"other": other, "differences": [asdict(difference) for difference in found]}
 
 
 def _charset(context: ConsoleContext, listener: str) -> str:
@@ -258,70 +291,6 @@ def _replay_in_state(
 ) -> int:
     with _refusals():
         return message_replay.replay(message_id, state)
-
-
-_EDIT = (Permission.EDIT, Permission.BODIES)
-
-
-@edit_router.get("/{message_id}/sheet")
-async def editable(message_id: RowId, call: CallDep) -> dict[str, Any]:
-    """Return a message's segments as text for editing."""
-    action = _action(call.context, message_id, "read", *_EDIT)
-
-    def work() -> dict[str, Any]:
-        detail = _detail(call.context, message_id)
-        charset = _charset(call.context, detail.row.listener)
-        message = editable_message(detail.payload, charset)
-        return {"segments": list(message.segments), "charset": message.codec}
-
-    return await run_audited(call, action, work)
-
-
-@edit_router.post("/{message_id}/check")
-async def check(message_id: RowId, body: EditedMessageBody, call: CallDep) -> dict[str, Any]:
-    """Return the reasons for which an edited message would be refused."""
-    for permission in _EDIT:
-        call.user.grant.require(permission)
-
-    def work() -> dict[str, Any]:
-        require_sites(call.user, sites_of_message(call.context, message_id))
-        return {"faults": _check(call, message_id, body.segments)[0]}
-
-    return await CONSOLE_THREADS.run(work)
-
-
-@edit_router.post("/{message_id}/send-again")
-async def resend(message_id: RowId, body: ResentMessageBody, call: CallDep) -> dict[str, Any]:
-    """Store the edited message as a new one, linked to the original, and queue it."""
-    action = _action(call.context, message_id, "send again", *_EDIT, reason=body.reason.strip())
-    return await run_audited(call, action, lambda: _resend(call, message_id, body))
-
-
-def _check(
-    call: ConsoleCall, message_id: int, segments: list[str]
-) -> tuple[list[dict[str, Any]], bytes]:
-    """Return the faults of an edited message, and its bytes."""
-    detail = _detail(call.context, message_id)
-    listener = detail.row.listener
-    payload = encode_edit(detail.payload, segments, _charset(call.context, listener))
-    message_replay = _message_replay(call.context)
-    with _refusals():
-        faults = [dict(fault) for fault in message_replay.faults(listener, payload)]
-        visible = faults or call.user.grant.sees(message_replay.sites(listener, payload))
-    if not visible:
-        faults = [{"code": "", "place": "", "text": "the message belongs to another site"}]
-    return faults, payload
-
-
-def _resend(call: ConsoleCall, message_id: int, body: ResentMessageBody) -> dict[str, Any]:
-    faults, payload = _check(call, message_id, body.segments)
-    if faults:
-        texts = (f"{fault['place']} {fault['text']}".strip() for fault in faults)
-        raise InvalidState("; ".join(texts))
-    message_replay = _message_replay(call.context)
-    reason = body.reason.strip()
-    with _refusals():
-        return {"id": message_replay.resend(message_id, payload, call.user.grant.email, reason)}
 
 
 merge_router = APIRouter(prefix="/api/merges", route_class=ConsoleRoute)

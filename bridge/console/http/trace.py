@@ -6,12 +6,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from bridge.admin.access.permissions import Permission
 from bridge.admin.errors import NoSuchItem
 from bridge.admin.message_trace import trace_message
 from bridge.console.context import ConsoleContext
-from bridge.console.http.guard import AuditedAction, CallDep, ConsoleRoute, run_audited
-from bridge.console.http.messages import sites_of_message
+from bridge.console.http.guard import CallDep, ConsoleRoute, run_audited
+from bridge.console.http.messages import reading
 from bridge.console.http.models.rules import Trace
 from bridge.contract.requests import RowId
 from bridge.queue import queries
@@ -25,13 +24,8 @@ First = Annotated[int, Query(ge=0, lt=MAX_GROUPS)]
 @router.get("/{message_id}/trace", response_model=Trace)
 async def trace(message_id: RowId, call: CallDep, first: First = 0) -> Mapping[str, Any]:
     """Return the sources of each value of a message, from the n-th order or patient on."""
-    action = AuditedAction(
-        (Permission.BODIES,),
-        "read",
-        f"message {message_id}",
-        partial(sites_of_message, call.context, message_id),
-    )
-    return await run_audited(call, action, lambda: _trace(call.context, message_id, first))
+    work = partial(_trace, call.context, message_id, first)
+    return await run_audited(call, reading(call.context, message_id), work)
 
 
 def _trace(context: ConsoleContext, message_id: int, first: int) -> Mapping[str, Any]:

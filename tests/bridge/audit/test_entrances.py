@@ -77,7 +77,8 @@ WITHOUT = {
     "engine upkeep.describe_reports": "one step of a command",
     # Console routes that compute on the request, or list rows without content.
     "console deliveries.find": "lists rows without content",
-    "console messages.check": "checks what the request holds",
+    "console edits.check": "checks what the request holds",
+    "console edits.check_delivery": "checks what the request holds",
     "console connections.check": "checks what the request holds",
     "console connections.preview": "reads what the request holds",
     "console mappings.sample_messages": "reads what the request holds",

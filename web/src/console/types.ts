@@ -69,8 +69,8 @@ export interface TreeField {
 
 export interface Content {
   raw: string;
-  ack: string;
-  tree: { place: string; name: string; fields: TreeField[] }[];
+  ack: { raw: string } | null;
+  segments: { place: string; name: string; fields: TreeField[] }[];
   attempts?: DeliveryAttempt[];
   mapped?: { events: unknown[]; issues: string[]; used: string[]; unused: string[] };
 }

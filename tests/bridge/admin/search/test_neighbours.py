@@ -7,9 +7,9 @@ from sqlalchemy import text
 
 from bridge.admin.neighbours import (
     Adjacent,
-    difference_to_previous,
     differences_of,
     neighbours,
+    previous_of_order,
 )
 from bridge.admin.search.message_index import MessageIndexer, MessageOrigin
 from bridge.errors import BridgeError
@@ -103,8 +103,12 @@ def test_the_difference_to_the_message_before_of_the_same_order(store: MessageSt
     indexed(store, *MESSAGES)
 
     def found(message_id: int, sites: set[str] | None) -> tuple[int | None, list[str]]:
-        done = difference_to_previous(store.database, subjects_of, message_id, sites, charset_of)
-        return done.previous, [row.place for row in done.differences]
+        previous = previous_of_order(store.database, subjects_of, message_id, sites)
+        if previous is None:
+            return None, []
+        detail = queries.message(store.database, message_id)
+        rows = differences_of(store.database, previous, detail, charset_of)
+        return previous, [row.place for row in rows]
 
     assert found(4, None) == (1, ["MSH-10"])
     assert found(6, None) == (4, ["MSH-10", "OBR-4"])

@@ -52,6 +52,8 @@ RULES: dict[str, Rule] = {
     "GET /api/messages/{message_id}": _rule(_P.SEE, site=True),
     "GET /api/messages/{message_id}/content": _rule(_P.BODIES, site=True),
     "GET /api/messages/{message_id}/trace": _rule(_P.BODIES, site=True),
+    "GET /api/messages/{message_id}/neighbours": _rule(_P.SEE, site=True),
+    "GET /api/messages/{message_id}/difference": _rule(_P.BODIES, site=True),
     "POST /api/messages/{message_id}/replay": _rule(_P.OPERATE, site=True, body={}),
     "POST /api/messages/{message_id}/cancel": _rule(_P.OPERATE, site=True, body={}),
     "GET /api/messages/{message_id}/sheet": _rule(_P.EDIT, _P.BODIES, site=True),
@@ -62,8 +64,14 @@ RULES: dict[str, Rule] = {
     "POST /api/deliveries/search": _rule(_P.SEE, body={}),
     "GET /api/deliveries/{delivery_id}": _rule(_P.SEE, site=True),
     "GET /api/deliveries/{delivery_id}/content": _rule(_P.BODIES, site=True),
+    "GET /api/deliveries/{delivery_id}/difference": _rule(_P.BODIES, site=True),
     "POST /api/deliveries/{delivery_id}/retry": _rule(_P.OPERATE, site=True, body={}),
     "POST /api/deliveries/{delivery_id}/skip": _rule(_P.OPERATE, site=True, body={}),
+    "GET /api/deliveries/{delivery_id}/sheet": _rule(_P.EDIT, _P.BODIES, site=True),
+    "POST /api/deliveries/{delivery_id}/check": _rule(_P.EDIT, _P.BODIES, site=True, body=EDITED),
+    "POST /api/deliveries/{delivery_id}/send-again": _rule(
+        _P.EDIT, _P.BODIES, site=True, body={**EDITED, "reason": "try"}
+    ),
     "POST /api/find": _rule(_P.FIND, body={"text": "A2"}),
     "POST /api/lists/{listed}": _rule(_P.SEE, body={}),
     "POST /api/lists/{listed}/count": _rule(_P.SEE, body={}),

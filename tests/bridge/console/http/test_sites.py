@@ -184,8 +184,9 @@ def test_resending_creates_a_new_message(console: RunningConsole) -> None:
         item: console.call("viewer", "GET", f"/api/messages/{item}").json()["timeline"]
         for item in (old, new)
     }
-    assert [s["message"] for s in steps[old] if s["kind"] == "sent_again"] == [new]
-    assert [s["message"] for s in steps[new] if s["kind"] == "edited"] == [old]
+    links = [{"page": "message", "id": item} for item in (new, old)]
+    assert [s["link"] for s in steps[old] if s["kind"] == "resent"] == links[:1]
+    assert [s["link"] for s in steps[new] if s["kind"] == "edited"] == links[1:]
     events = console.call("chief", "GET", f"/api/deeds?subject=message+{old}").json()["rows"]
     found = {(e["email"], e["action"], e["outcome"], e["site"], e["reason"]) for e in events}
     who = "editor@site1.test"

@@ -249,19 +249,92 @@ export interface Node {
   end: number;
   children: Node[];
 }
-export interface Content {
+/** A reply; `places` of an error are those of nodes of the message that it answers. */
+export interface Reply {
+  raw: string;
+  code: string;
+  errors: {
+    code: string;
+    description: string;
+    severity: string;
+    place: string;
+    places: Place[];
+    field: string;
+    text: string;
+  }[];
+}
+interface ItemContent {
   raw: string;
   charset: string;
   tree: Node[];
   more: boolean;
-  ack: {
-    raw: string;
-    code: string;
-    errors: { code: string; place: string; text: string }[];
-  } | null;
-  calls: { call: string; place: string; status: number; code: string; took: number }[];
-  notes: string[];
+  ack: Reply | null;
   damaged: boolean;
+}
+export interface Content extends ItemContent {
+  /** Calls to the report engine; status 0: there was no response. */
+  calls: { call: string; place: Place; status: number; code: string; took: number }[];
+  notes: string[];
+}
+export interface DeliveryContent extends ItemContent {
+  attempts: {
+    kind: string;
+    at: number;
+    code: string;
+    detail: string;
+    retry_at: number | null;
+    errors: Omit<Reply["errors"][number], "places">[];
+    reason: string;
+    reply: string;
+  }[];
+}
+export interface Step {
+  at: number;
+  lane: "message" | "order" | "report" | "delivery" | "person";
+  kind: string;
+  text: string;
+  detail: string;
+  took: number | null;
+  since_previous: number | null;
+  /** Equal attempts that are folded into one step. */
+  count: number;
+  link: { page: "message" | "delivery"; id: number } | null;
+  tone: string;
+}
+interface ItemPage {
+  timeline: Step[];
+  orders: { id: number; site: string; report_id: string; accession?: string }[];
+}
+export interface MessagePage extends ItemPage {
+  row: MessageRow;
+  edits: { message_id: number; origin_id: number; at: number; email: string; reason: string }[];
+  may: ("replay" | "cancel" | "edit" | "content")[];
+}
+export interface DeliveryPage extends ItemPage {
+  row: DeliveryRow & { reason: string };
+  edits: { delivery_id: number; origin_id: number; at: number; email: string; reason: string }[];
+  neighbours: Adjacent;
+  may: ("retry" | "skip" | "edit" | "content")[];
+}
+export interface Adjacent {
+  previous: number | null;
+  next: number | null;
+}
+export interface Neighbours {
+  patient: Adjacent;
+  order: Adjacent;
+  sender: Adjacent;
+}
+/** `other` is the item that was compared with; null: there is none. */
+export interface Difference {
+  other: number | null;
+  differences: {
+    place: Place;
+    name: string;
+    before: string;
+    after: string;
+    kind: "changed" | "added" | "removed";
+  }[];
 }
 export type Outcome =
   | "used"
