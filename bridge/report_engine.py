@@ -1,15 +1,18 @@
 """The internal engine as an ASGI application, and the transport to the configured engine."""
 
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpx
 from fastapi import FastAPI
 
 from bridge.audit.events import operator
+from bridge.engine.documents.errors import PdfUnavailable
+from bridge.engine.documents.exports import pdf
 from bridge.engine.http.engine_application import create_application
 from bridge.engine.http.html_pages import ASSET_PATH
 from bridge.engine.http.static_files import entry
@@ -25,6 +28,7 @@ from bridge.engine.settings import (
     WritingAids,
 )
 from bridge.engine_client.client import AccessTokens, InProcess, over_http
+from bridge.errors import BridgeError
 from bridge.store.database import Database
 from config import Settings
 from config.secret_files import (
@@ -161,6 +165,25 @@ def page_assets(app: str) -> PageAssets:
     preloads = tuple(f"{ASSET_PATH}{preload}" for preload in built.preloads)
     styles = tuple(f"{ASSET_PATH}{style}" for style in built.styles)
     return PageAssets(f"{ASSET_PATH}{built.script}", preloads, styles)
+
+
+class PdfWriterMissing(BridgeError):
+    """This machine cannot write a PDF."""
+
+
+def set_pages(template: bytes, data: Mapping[str, Any]) -> bytes:
+    """
+    Return a PDF that the engine's writer sets from a template, which reads `data.json`.
+
+    `data` gets the members `fonts` and `mono`. Raises PdfWriterMissing.
+    """
+    fonts = [pdf.LATIN, f"Noto Sans CJK {pdf.FACES['ja']}"]
+    known = {**data, "fonts": fonts, "mono": [pdf.MONOSPACED, fonts[1]]}
+    content = json.dumps(known, ensure_ascii=False).encode()
+    try:
+        return pdf.set_pages({"main": template, "data.json": content})
+    except PdfUnavailable as error:
+        raise PdfWriterMissing(str(error)) from None
 
 
 def engine_tokens(settings: Settings) -> AccessTokens:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from bridge.cli.options import AsJson, Home
-from bridge.cli.output import print_rows, with_times
+from bridge.cli.output import print_line, print_rows, with_times
 
 _Name = Annotated[str, typer.Argument(metavar="NAME")]
 _COLUMNS = ("name", "address", "state", "paused_at", "paused_by", "active_at", "trouble", "tls")
@@ -86,7 +86,7 @@ def test(home: Home) -> None:
 
 
 interfaces = typer.Typer(
-    help="Interface packages: a listener or destination with its mappings, as a folder.",
+    help="A listener or destination with its mappings: as a folder, or as a document for partners.",
     no_args_is_help=True,
 )
 
@@ -102,6 +102,61 @@ def export_(
 
     for path in export(home, names, folder):
         print(f"wrote {path}")
+
+
+@interfaces.command("specification")
+def specification(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A listener or a destination.")],
+    home: Home,
+    *,
+    kind: Annotated[
+        str | None, typer.Option(help="listener | destination, if both have this name.")
+    ] = None,
+    version: Annotated[str, typer.Option(help="A version of one of its definitions.")] = "active",
+    compare: Annotated[
+        str, typer.Option(metavar="VERSION", help="Also list the changes since this version.")
+    ] = "",
+    wanted: Annotated[str, typer.Option("--format", help="html | pdf | json | text.")] = "",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: print it.")
+    ] = None,
+    address: Annotated[
+        bool, typer.Option("--address", help="With the address of the listener or destination.")
+    ] = False,
+) -> None:
+    """
+    Write the specification of a listener or destination for the partner.
+
+    It is that of the active version, without patient data: transport, messages, segments, fields,
+    codes, acknowledgments, order control, and made-up or de-identified examples. The format follows
+    from the name of the file, else it is text.
+    """
+    import json
+
+    from bridge.admin.specification.use_case import SpecificationFormat, interface_specification
+    from config.sections import ChannelKind
+
+    named = wanted or (output.suffix.removeprefix(".").lower() if output else "text")
+    named = {"txt": "text", "htm": "html"}.get(named, named)
+    try:
+        chosen = SpecificationFormat(named)
+        of = ChannelKind(kind) if kind else None
+    except ValueError:
+        raise typer.BadParameter("write html, pdf, json or text; listener or destination") from None
+    if output is None and chosen is SpecificationFormat.PDF:
+        raise typer.BadParameter("write PDF to a file: -o FILE")
+    found = interface_specification(home, name, of, chosen, version, compare, with_address=address)
+    content = (
+        found
+        if isinstance(found, bytes)
+        else json.dumps(found, ensure_ascii=False, indent=2).encode()
+    )
+    if output is not None:
+        output.write_bytes(content)
+        print(f"wrote {output}")
+        return
+    for line in content.decode().splitlines():
+        print_line(line)
 
 
 @interfaces.command("import")

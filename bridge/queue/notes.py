@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pydantic_core import to_json
+
 
 class EngineCall(NamedTuple):
     """
@@ -35,7 +37,7 @@ class MessageNotes:
 
     def to_text(self) -> str:
         """Return the text to store."""
-        return json.dumps({"codes": self.codes, "calls": self.calls}, separators=(",", ":"))
+        return to_json({"codes": self.codes, "calls": self.calls}).decode()
 
 
 def read_notes(text: str | None) -> MessageNotes:

@@ -118,6 +118,36 @@ def test_a_receiver_is_connected(house: House, tmp_path: Path) -> None:
         run(commands(guide, "When the receiver does not accept a result"), **environment)
 
 
+@pytest.mark.slow
+def test_a_partner_gets_the_specification(house: House, tmp_path: Path) -> None:
+    """The commands of the guide write the documents, also with the changes since a version."""
+    guide = f"{GUIDES}/partner-specification.md"
+    channels = """
+        [[listener]]
+        name = "ris-a"
+        bind = "127.0.0.1:1"
+        site = "SITE1"
+        [[destination]]
+        name = "his-results"
+        address = "127.0.0.1:2"
+    """
+    add_settings(house, channels)
+    house.start()
+    environment = {"BRIDGE_HOME": house.home}
+    script = commands(guide, "Write the document").replace("HOME=HOME", f"HOME={house.home}")
+    printed = run(f"cd {tmp_path}\n{script}", **environment)
+    assert "HL7 interface: listener ris-a" in printed
+    assert (tmp_path / "his-results.pdf").read_bytes().startswith(b"%PDF-")
+    assert "ORC-1" in (tmp_path / "ris-a.html").read_text("utf-8")
+    history = json.loads(
+        bridge("mapping", "history", "orders", "--home", str(house.home), "--json")
+    )
+    script = commands(guide, "Show what changes").replace("3f9a21c4", history[0]["version"][:8])
+    run(f"cd {tmp_path}\n{script}", **environment)
+    page = (tmp_path / "ris-a-changes.html").read_text("utf-8")
+    assert "Nothing changes for the partner." in page
+
+
 def test_bridge_receive(tmp_path: Path) -> None:
     """`bridge receive` acknowledges and stores a message of `bridge send`."""
     guide, port = f"{GUIDES}/connect-a-receiver.md", str(free_port())

@@ -28,6 +28,7 @@ from bridge.console.http import (
     messages,
     orders,
     site_administration,
+    specifications,
     trace,
     views,
 )
@@ -55,6 +56,7 @@ ROUTERS: Final = (
     ),
     *(find.router, lists.router, views.router),
     *(connections.channel_router, connections.router, dashboard.router),
+    specifications.router,
     # before `sites`, whose route `/sites/{site}/{what}` also matches `/sites/{site}/audit`
     audit_trail.router,
     *(

@@ -29,6 +29,7 @@ COMMANDS = {
     "destinations pause": "pause",
     "destinations resume": "resume",
     "interface import": "import",
+    "interface specification": "export",
     "listeners pause": "pause",
     "listeners resume": "resume",
     "mapping activate": "activate",

@@ -38,6 +38,7 @@ from bridge.engine.rules.text.document import (
 WRITER = "typst"
 FONTS = Path(__file__).with_name("fonts")
 LATIN = "Libertinus Serif"  # regular, bold and italic; comes with the writer
+MONOSPACED = "DejaVu Sans Mono"  # comes with the writer
 PAPERS = {PageSize.A4: "a4", PageSize.LETTER: "us-letter"}
 BREAK = "\u200b"  # a zero-width space, where a line may end
 HARD_BREAK_STEP = 60  # maximum characters of a line in a huge text without spaces
@@ -60,7 +61,15 @@ def render(exported: ExportedReport, zone: tzinfo) -> bytes:
     """
     layout = lay_out(exported, zone)
     data = json.dumps(_TemplateData(layout).to_json(), ensure_ascii=False)
-    inputs = {"main": _template(), "report.json": data.encode(), **_pictures(layout)}
+    return set_pages({"main": _template(), "report.json": data.encode(), **_pictures(layout)})
+
+
+def set_pages(inputs: dict[str, bytes]) -> bytes:
+    """
+    Return the PDF of a typst document: the template `main`, and the files that it reads.
+
+    Raises `PdfUnavailable` if typst is missing.
+    """
     pdf = _writer().compile(
         inputs,
         font_paths=[str(FONTS)],

@@ -79,6 +79,7 @@ RULES: dict[str, Rule] = {
     "POST /api/lists/{listed}/columns": _rule(
         *(_P.SEE, _P.BODIES), body={"ids": [1, 2, 3], "columns": ["patient", "name"]}
     ),
+    "GET /api/specifications/{kind}/{name}": _rule(_P.SEE, site=True),
     "GET /api/views": _rule(_P.SEE),
     "POST /api/views": _rule(_P.SEE, body=VIEW),
     "PUT /api/views/{view_id}": _rule(_P.SEE, body=VIEW, site=True),
@@ -188,7 +189,7 @@ def parameters_of(console: RunningConsole, site: str, route: str) -> dict[str, s
         "order_id": {"SITE1": "1", "SITE2": "2"}[site],
         "site": site,
     }
-    if "/channels/" in route:
+    if "/channels/" in route or "/specifications/" in route:
         own["name"] = {"SITE1": "orders", "SITE2": "north"}[site]
     if "/concerns/" in route:
         own |= {"kind": "message", "row_id": own["message_id"]}

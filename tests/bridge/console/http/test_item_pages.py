@@ -1,9 +1,13 @@
 """The pages of a message and of a delivery: facts, content, neighbours, differences, edits."""
 
+import json
+import re
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from bridge.cli.application import application
 from bridge.console.http.models.items import (
     DeliveryContent,
     DeliveryPage,
@@ -12,6 +16,7 @@ from bridge.console.http.models.items import (
     MessageNeighbours,
     MessagePage,
 )
+from bridge.console.http.models.specifications import SpecificationBody
 from bridge.queue import queries
 from tests.acceptance.orders import order
 from tests.bridge.console.http.running_console import PATIENTS, RunningConsole
@@ -170,3 +175,55 @@ def test_an_edit_of_a_delivery_that_cannot_be_encoded(console: RunningConsole) -
     assert (refused.status_code, refused.json()["code"]) == (400, "bad_edit")
     body = {"segments": ["PID|1"], "reason": "x"}
     assert console.call("editor", "POST", f"{path}/send-again", body).status_code == 400
+
+
+def shown(console: RunningConsole, *arguments: str) -> str:
+    result = CliRunner().invoke(application, [*arguments, "--home", str(console.settings.home)])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_a_command_shows_a_message_like_its_page(console: RunningConsole) -> None:
+    """Fields with names and meanings, the acknowledgment, and with --trace the rules and lines."""
+    number = str(console.messages["SITE1"])
+    text = shown(console, "messages", "show", number)
+    assert "PID  Patient identification\n" in text
+    assert "  PID-5.1      Family name: DOE\n" in text
+    assert "MSA|AA|" in text
+    assert "\ntrace\n" not in text
+    traced = shown(console, "messages", "show", number, "--trace")
+    assert "  tag:PatientName: DOE^JANE\n" in traced
+    assert re.search(r'    used: PID-5 at PID-5 "DOE\^JANE"  orders.yaml:\d+\n', traced)
+    found = json.loads(shown(console, "messages", "show", number, "--trace", "--json"))
+    page = get(console, "editor", f"messages/{number}/content")
+    assert (found["tree"], found["calls"]) == (page["tree"], page["calls"])
+    trace = get(console, "editor", f"messages/{number}/trace")
+    assert found["trace"] == json.loads(json.dumps(trace))
+
+
+def test_a_command_shows_a_delivery_like_its_page(console: RunningConsole) -> None:
+    number = str(console.deliveries["SITE1"])
+    text = shown(console, "deliveries", "show", number)
+    assert "  PID-5.1      Family name: DOE\n" in text
+    found = json.loads(shown(console, "deliveries", "show", number, "--json"))
+    assert found["tree"] == get(console, "editor", f"deliveries/{number}/content")["tree"]
+    assert (found["reply"], found["errors"], found["attempts_made"]) == ("", [], [])
+
+
+SPECIFICATION = "/api/specifications/listener/orders"
+
+
+def test_a_specification_is_exported(console: RunningConsole) -> None:
+    """Each format is a file but JSON, which matches its model; the export is audited."""
+    body = console.call("viewer1", "GET", SPECIFICATION)
+    found = SpecificationBody.model_validate(body.json())
+    assert (found.kind, found.name, found.changes) == ("listener", "orders", None)
+    kinds = {"html": "text/html", "pdf": "application/pdf", "text": "text/plain"}
+    for name, kind in kinds.items():
+        response = console.call("viewer1", "GET", f"{SPECIFICATION}?format={name}")
+        assert response.headers["content-type"].startswith(kind)
+        assert response.headers["content-disposition"].startswith("attachment; filename=")
+        assert response.headers["cache-control"] == "no-store"
+    assert ("viewer1", "export") in events(console, "specification listener orders")
+    assert console.call("viewer1", "GET", f"{SPECIFICATION}?format=doc").status_code == 400
+    assert console.call("viewer1", "GET", f"{SPECIFICATION}?version=ffffffff").status_code == 404

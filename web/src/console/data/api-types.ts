@@ -407,3 +407,44 @@ export interface BackgroundJob {
   finished_at: number | null;
   result: unknown;
 }
+
+export interface SpecificationFact {
+  name: string;
+  value: string;
+}
+/** `GET specifications/KIND/NAME`; `version` and `compare` are versions of one of its definitions. */
+export interface Specification {
+  kind: "listener" | "destination";
+  name: string;
+  definitions: { name: string; version: string; active_since: number | null }[];
+  transport: SpecificationFact[];
+  messages: { type: string; purpose: string }[];
+  segments: {
+    name: string;
+    title: string;
+    cardinality: string;
+    note: string;
+    /** The definition that writes the segment, if a destination has several. */
+    within: string;
+    fields: {
+      place: Place;
+      name: string;
+      type: string;
+      usage: "R" | "C" | "RE" | "O";
+      cardinality: string;
+      content: string;
+      condition: string;
+      codes: string;
+      example: string;
+    }[];
+  }[];
+  codes: { name: string; rows: { code: string; value: string; remark: string }[]; note: string }[];
+  acknowledgments: SpecificationFact[];
+  control: { control: string; status: string; action: string }[];
+  replies: SpecificationFact[];
+  examples: { title: string; text: string }[];
+  /** What changed since `compare`; null: nothing was compared. */
+  changes:
+    | { place: string; fact: string; before: string; after: string; kind: "added" | "changed" | "removed" }[]
+    | null;
+}

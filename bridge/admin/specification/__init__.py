@@ -1,0 +1,1 @@
+"""Partner specification: what a listener accepts or a destination sends, as a document."""
