@@ -404,7 +404,7 @@ class BackgroundJobRecord(Record, table=True):
     __table_args__ = (
         partial_index(
             *("background_job_open", "state", "id"),
-            where="state IN ('queued', 'running', 'stopping')",
+            where="state IN ('waiting', 'running', 'stopping')",
         ),
         Index("background_job_account", "account_id", "id"),
     )

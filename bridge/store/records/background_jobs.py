@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, select, update
 from bridge.store.database import Database
 from bridge.store.tables import BACKGROUND_JOB_PARTS, BACKGROUND_JOB_ROWS, BACKGROUND_JOBS
 
-OPEN_STATES: Final = ("queued", "running", "stopping")
+OPEN_STATES: Final = ("waiting", "running", "stopping")
 KEEP_MS: Final = 90 * 86_400_000
 """How long a finished job and its results by row are kept, in milliseconds."""
 _BATCH: Final = 1000
@@ -35,14 +35,15 @@ def prune(database: Database, now: int, keep_exports: int) -> None:
         ids = list(connection.scalars(ended.where(_JOB.id.in_(select(_PART.job_id)))))
         old = list(connection.scalars(select(_JOB.id).where(_JOB.finished_at < now - KEEP_MS)))
     for job_id in {*ids, *old}:
-        _delete_parts(database, job_id)
+        delete_parts(database, job_id)
     for job_id in old:
         _delete_rows(database, job_id)
         with database.delete_without_sync() as connection:
             connection.execute(delete(BACKGROUND_JOBS).where(_JOB.id == job_id))
 
 
-def _delete_parts(database: Database, job_id: int) -> None:
+def delete_parts(database: Database, job_id: int) -> None:
+    """Delete the file of an export."""
     found = True
     while found:
         with database.delete_without_sync() as connection:

@@ -46,7 +46,7 @@ def _ids(database: Database, table: str, column: str = "job_id") -> set[int]:
 
 def test_files_of_exports_are_deleted_before_their_jobs(database: Database) -> None:
     """A file a day after its end, a job and its rows after 90 days; open jobs stay."""
-    waiting = _job(database, "queued", None)
+    waiting = _job(database, "waiting", None)
     lately = _job(database, "done", NOW - DAY // 2)
     yesterday = _job(database, "done", NOW - DAY - 1)
     long_ago = _job(database, "failed", NOW - KEEP_MS - 1)

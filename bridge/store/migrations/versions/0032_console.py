@@ -34,7 +34,7 @@ _INDEXES = (
         "background_job_open",
         "background_job",
         ["state", "id"],
-        "state IN ('queued', 'running', 'stopping')",
+        "state IN ('waiting', 'running', 'stopping')",
     ),
     ("background_job_account", "background_job", ["account_id", "id"], None),
     ("saved_view_shared", "saved_view", ["shared"], "shared = 1"),
