@@ -9,7 +9,7 @@ there. Blocking: call from a worker thread.
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -33,11 +33,20 @@ _REFUSALS: Final = (BridgeError, DocumentRefused, MappingErrors, SettingsError)
 _EVENT = AUDIT_OUTBOX.c
 
 
+Also = Callable[[Connection, Exception | None], None]
+"""Writes more in the transaction that stores an event; the error is None if the action succeeds."""
+
+
+def _nothing_else(_: Connection, __: Exception | None) -> None:
+    """Write no more than the event."""
+
+
 @dataclass(slots=True)
 class Recording:
     """The event of an action in progress; the action adds members to it."""
 
     event: AuditEvent
+    also: Also = _nothing_else
 
     def describe(
         self,
@@ -58,6 +67,7 @@ class Recording:
         def enqueue(written: Database, connection: Connection) -> None:
             if written is database:
                 add(connection, self.event, now)
+                self.also(connection, None)
 
         token = _current.set(self)
         try:
@@ -70,6 +80,7 @@ class Recording:
         """Store the event of an action that has ended, unless a transaction of the action did."""
         with database.write() as connection:
             add(connection, self.event, now)
+            self.also(connection, None)
 
     def fail(self, database: Database, error: Exception, now: int) -> None:
         """Record that the action was refused or failed; its changes were rolled back."""
@@ -82,6 +93,7 @@ class Recording:
         )
         with database.write() as connection:
             add(connection, failed, now)
+            self.also(connection, error)
 
 
 _current: ContextVar[Recording | None] = ContextVar("audit_recording", default=None)
@@ -96,15 +108,20 @@ def describe(
 
 
 @contextmanager
-def recorded(database: Database, event: AuditEvent, now: int) -> Iterator[Recording]:
+def recorded(
+    database: Database, event: AuditEvent, now: int, also: Also = _nothing_else
+) -> Iterator[Recording]:
     """
     Record an action on the bridge's database: one event in the transaction of its change.
 
     Every write transaction of the action carries the event, and the first to commit stores it. If
     the action fails or is refused, a second transaction records that, with the code of the refusal.
     An action that only reads is recorded when it has ended.
+
+    `also` is called in each of these transactions, and may be called again for an event that is
+    stored already. If it raises, nothing of the transaction is stored.
     """
-    recording = Recording(replace(event, event_id=event.event_id or secrets.token_hex(16)))
+    recording = Recording(replace(event, event_id=event.event_id or secrets.token_hex(16)), also)
     try:
         with recording.enqueued(database, now):
             yield recording
