@@ -51,6 +51,16 @@ def keyed_text(digest: str) -> str:
     return blake2b(digest.encode(), digest_size=32, key=_key()).hexdigest()
 
 
+def derived_key(purpose: str, nonce: bytes) -> bytes:
+    """
+    Return a key for another purpose, of `KEY_BYTES` bytes.
+
+    The same nonce returns it again; without the index key nobody can compute it.
+    """
+    named = blake2b(purpose.encode(), digest_size=_WIDTH).digest()
+    return blake2b(named + nonce, digest_size=KEY_BYTES, key=_key(), person=b"derived key").digest()
+
+
 def fingerprint(key: bytes | None = None) -> str:
     """
     Return the fingerprint by which a database recognizes a key, by default the installed one.

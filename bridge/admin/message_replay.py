@@ -6,10 +6,9 @@ edited copy is a new message with an identity that no sender's message has. The 
 changed.
 """
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
@@ -46,38 +45,6 @@ from mappings.inbound.order_mapping import AbsentTags
 from mappings.language.diagnostics import MappingError, RuleFailed
 from mappings.language.scope import ListenerDefaults
 from mllp.framing import Frame
-
-
-@dataclass(frozen=True, slots=True)
-class RequeueResult:
-    """The result for one row; `overtaken` later messages of its patient are already applied."""
-
-    row_id: int
-    error: str = ""
-    overtaken: int = 0
-
-
-def requeue_each(
-    ids: Sequence[int],
-    requeue: Callable[[int], int | None],
-    rate: float,
-    sleep: Callable[[float], object] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
-) -> Iterator[RequeueResult]:
-    """
-    Call `requeue` for each id in order, at most `rate` times per second (0: no limit).
-
-    An error of one row does not stop the others. After a delay the calls do not exceed `rate`.
-    """
-    due = clock()
-    for row_id in ids:
-        if (wait := due - clock()) > 0:
-            sleep(wait)
-        due = max(due, clock()) + (1 / rate if rate else 0)
-        try:
-            yield RequeueResult(row_id, overtaken=requeue(row_id) or 0)
-        except BridgeError as error:
-            yield RequeueResult(row_id, str(error))
 
 
 def count_not_indexed(database: Database) -> int:
@@ -197,7 +164,7 @@ def _defaults_of(listener: ListenerSettings, origin: MessageOrigin) -> ListenerD
 
 
 FRESH_SECONDS = 2.0
-"""Seconds after which a command reads the definitions again, as a running service does."""
+"""Seconds after which a bulk replay reads the definitions again."""
 
 
 class StillRefused(BridgeError):
@@ -304,7 +271,7 @@ class StoredMessageReplay:
 
 
 class BatchReplay:
-    """Replays many messages for a command, by definitions that are at most FRESH_SECONDS old."""
+    """Replays many messages, by definitions that are at most FRESH_SECONDS old."""
 
     def __init__(self, settings: Settings, database: Database, chosen: QueueState | None) -> None:
         """`chosen` is the state for which the messages were selected, if any."""

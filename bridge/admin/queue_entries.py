@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.admin import message_replay
-from bridge.admin.audit_events import audited, recorded, relayed
+from bridge.admin.audit_events import audited
+from bridge.admin.background.commands import act
+from bridge.admin.background.jobs import JobKind, JobRow
+from bridge.admin.background.jobs import Selection as SelectedRows
 from bridge.admin.channel_operations import charset_of, require_channel, stopped_destinations
 from bridge.admin.delivery_page import delivery_content
 from bridge.admin.find import find_orders_and_messages
 from bridge.admin.lists.definitions import DELIVERIES, MESSAGES
 from bridge.admin.lists.listing import MAX_VALUES, Filters, ids_in_order, iterate
 from bridge.admin.message_page import message_content
-from bridge.admin.message_replay import BatchReplay, MessageSubjects, RequeueResult
+from bridge.admin.message_replay import MessageSubjects
 from bridge.admin.message_trace import trace_message
 from bridge.admin.search.delivery_reasons import exception_reason, with_reasons
 from bridge.admin.search.message_index import NumberKind
@@ -87,10 +90,6 @@ class Selection:
         """Whether there is any filter. Without one, a slip would select everything."""
         filters = (self.state, self.source, self.since, self.until, self.code)
         return any(value is not None for value in filters)
-
-    @property
-    def chosen_state(self) -> QueueState | None:
-        return None if self.state is None else QueueState(self.state)
 
     def filters(self, source: str) -> dict[str, Any]:
         """Return the filters of a list; `source` is the filter of the channel."""
@@ -191,16 +190,10 @@ def select_messages(home: Path, ids: Sequence[int] | None, chosen: Selection) ->
 
 def replay_messages(
     home: Path, ids: Sequence[int], chosen: Selection, rate: float
-) -> Iterator[RequeueResult]:
+) -> Iterator[JobRow]:
     """Queue messages again in the order of their ids, `rate` per second; each is audited."""
-    with bridge_database(home) as database, relayed(home, database):
-        replay = BatchReplay(load(home), database, chosen.chosen_state)
-
-        def replay_one(row_id: int) -> int:
-            with recorded(database, "replay", ("message", str(row_id))):
-                return replay(row_id)
-
-        yield from message_replay.requeue_each(ids, replay_one, rate)
+    rows = SelectedRows("messages", ids=ids)
+    return act(home, JobKind.REPLAY, rows, state=chosen.state, rate=rate)
 
 
 def list_deliveries(home: Path, query: RowQuery) -> list[dict[str, Any]]:
@@ -283,15 +276,10 @@ def select_deliveries(
 
 def retry_deliveries(
     home: Path, ids: Sequence[int], chosen: Selection, rate: float
-) -> Iterator[RequeueResult]:
+) -> Iterator[JobRow]:
     """Queue deliveries again in the order of their ids, `rate` per second; each is audited."""
-    with bridge_database(home) as database, relayed(home, database):
-
-        def retry_one(row_id: int) -> None:
-            with recorded(database, "retry", ("delivery", str(row_id))):
-                operations.retry_delivery(database, row_id, expected_state=chosen.chosen_state)
-
-        yield from message_replay.requeue_each(ids, retry_one, rate)
+    rows = SelectedRows("deliveries", ids=ids)
+    return act(home, JobKind.RETRY, rows, state=chosen.state, rate=rate)
 
 
 def skip_delivery(home: Path, delivery_id: int) -> None:

@@ -109,6 +109,11 @@ CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
     "audit_trail": {
         "verify": "verify",
     },
+    "background": {
+        "create": "create job",
+        "content": "download export",
+        "stop": "stop job",
+    },
     "connections": {
         "pause": "pause",
         "resume": "resume",

@@ -12,6 +12,7 @@ from bridge.cli import (
     audit,
     backups,
     channels,
+    jobs,
     mapping,
     mllp,
     orders,
@@ -73,6 +74,7 @@ application.add_typer(administration.users, name="user")
 application.add_typer(administration.tokens, name="token")
 application.add_typer(queues.messages, name="messages")
 application.add_typer(queues.deliveries, name="deliveries")
+application.add_typer(jobs.group, name="jobs")
 application.add_typer(channels.listeners, name="listeners")
 application.add_typer(channels.destinations, name="destinations")
 application.add_typer(channels.alerts, name="alerts")

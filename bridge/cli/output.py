@@ -15,8 +15,8 @@ import typer
 from bridge.admin.progress import NOT_SHOWN, Report
 
 if TYPE_CHECKING:
+    from bridge.admin.background.jobs import JobRow
     from bridge.admin.definitions.commands import InboundTrial, OutboundTrial, VersionComparison
-    from bridge.admin.message_replay import RequeueResult
 
 
 INTERRUPTED = 130
@@ -150,7 +150,7 @@ def _cell(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
 
 
-def print_requeue_results(results: Iterable["RequeueResult"], what: str, total: int) -> None:
+def print_requeue_results(results: Iterable["JobRow"], what: str, total: int) -> None:
     """
     Print the result of each of `total` replays or retries; exit 1 if one failed.
 
@@ -173,15 +173,15 @@ def print_requeue_results(results: Iterable["RequeueResult"], what: str, total: 
         sys.exit(1)
 
 
-def _print_requeue_result(result: "RequeueResult", what: str, counts: dict[str, int]) -> None:
-    if result.error:
+def _print_requeue_result(result: "JobRow", what: str, counts: dict[str, int]) -> None:
+    if not result.is_done:
         counts["failed"] += 1
-        print(f"{what} {result.row_id}: {result.error}", file=sys.stderr)
+        print(f"{what} {result.row_id}: {result.detail or result.outcome}", file=sys.stderr)
         return
     counts["queued"] += 1
     print(f"queued {what} {result.row_id} again")
-    if result.overtaken:
-        print(f"note: {result.overtaken} later messages of this patient are already applied")
+    if result.detail:
+        print(f"note: {result.detail}")
 
 
 def print_trials(

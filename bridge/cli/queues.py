@@ -1,7 +1,8 @@
 """`bridge messages`, `bridge deliveries`, `bridge exceptions`: queues, and what needs attention."""
 
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -25,7 +26,14 @@ from bridge.cli.options import (
     row_query,
     selection,
 )
-from bridge.cli.output import print_record, print_requeue_results, print_rows, with_times
+from bridge.cli.output import (
+    interruptible,
+    print_record,
+    print_requeue_results,
+    print_rows,
+    shown_progress,
+    with_times,
+)
 
 _Listener = Annotated[str | None, typer.Option(help="Only of this listener.")]
 _Destination = Annotated[str | None, typer.Option(help="Only to this destination.")]
@@ -127,6 +135,81 @@ def messages_replay(
         print(*ids, sep="\n", end="\n" if ids else "")
         return
     print_requeue_results(replay_messages(home, ids, chosen, rate), "message", len(ids))
+
+
+@messages.command("export")
+def messages_export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
+    home: Home,
+    *,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="ZIP: the messages as received. Contains patient data.")
+    ] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="A table of the columns.")] = False,
+    deidentify: Annotated[
+        bool, typer.Option("--deidentify", help="ZIP: the messages without patient data.")
+    ] = False,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Columns of the table, separated by commas; also accession, patient, name,"
+            " tag:Modality, path:PV1-3.1, which contain patient data.",
+        ),
+    ] = None,
+    keep_text: Annotated[
+        bool, typer.Option("--keep-text", help="De-identify: keep free text. Not safe.")
+    ] = False,
+    consistent: Annotated[
+        bool,
+        typer.Option("--consistent", help="De-identify: as other exports with this option."),
+    ] = False,
+    state: State = None,
+    listener: _Listener = None,
+    message_type: Annotated[
+        str | None, typer.Option("--type", help="Only of this type, such as ORM^O01.")
+    ] = None,
+    absent: Annotated[
+        str | None, typer.Option(metavar="TAG", help="Only with an order that lacks this tag.")
+    ] = None,
+    order: Order = None,
+    patient: Patient = None,
+    since: Since = None,
+    until: Until = None,
+    code: Code = None,
+    limit: MaxCount = None,
+) -> None:
+    """
+    Export messages, oldest first: raw, as a table, or without patient data.
+
+    The export is recorded in the audit trail.
+    """
+    from bridge.admin.background.commands import export
+    from bridge.admin.background.jobs import Selection
+
+    formats = {"raw": raw, "csv": csv, "deidentified": deidentify}
+    chosen = [name for name, is_chosen in formats.items() if is_chosen]
+    if len(chosen) != 1:
+        raise typer.BadParameter("give one of --raw, --csv and --deidentify")
+    query = row_query(
+        *(state, listener, since, None, 0),
+        control_id=None,
+        patient=patient,
+        order=order,
+        more={"type": message_type, "absent": absent, "cause": code},
+    )
+    filters = query.filters("channel") | ({} if until is None else {"until": until + 1})
+    if query.number is not None:
+        filters |= dict(zip(("kind", "number"), query.number, strict=True))
+    options: dict[str, Any] = {"format": chosen[0], "keep_text": keep_text}
+    options |= {"consistent": consistent, "limit": limit}
+    if columns:
+        options["columns"] = [name.strip() for name in columns.split(",")]
+    with interruptible("no file was written"), shown_progress() as report:
+        job = export(home, Selection("messages", filters), options, file, report)
+    print(f"{job.succeeded} messages exported to {file}")
+    if job.failed:
+        print(f"{job.failed} left out: see `bridge jobs show {job.id} --failed`", file=sys.stderr)
 
 
 deliveries = typer.Typer(help="Results sent to destinations.", no_args_is_help=True)

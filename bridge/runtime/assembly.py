@@ -5,6 +5,7 @@ All parts are created before the first one starts. A mistake in settings, mappin
 files therefore ends the start before any port is open.
 """
 
+import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -17,6 +18,7 @@ from bridge import banner
 from bridge.admin.access.access_administration import resolve_grants
 from bridge.admin.access.grants import GrantedRoles
 from bridge.admin.audit_events import AuditRelay
+from bridge.admin.background.work import JobContext
 from bridge.admin.checks.descriptors import Descriptors
 from bridge.admin.definitions.activation import activate_at_start
 from bridge.admin.message_replay import MessageSubjects
@@ -41,6 +43,7 @@ from bridge.runtime.delivery import Delivery
 from bridge.runtime.maintenance import (
     NumberIndex,
     audit_relay,
+    background_work,
     housekeeping,
 )
 from bridge.runtime.membership import Membership
@@ -92,8 +95,8 @@ def assemble(
         note = partial(metrics.handshakes.note, SERVICE, "report service")
         client = EngineClient(http, engine_tokens(settings), on_handshake_failure=note)
         if Role.CONSOLE in roles:
-            console, indexing = _console(settings, database, client, offload, schedule)
-            parts.append(indexing)
+            console, own_jobs = _console(settings, database, client, offload, schedule, node)
+            parts += own_jobs
         tally = UnmappedCodeCounter()
         process = Process(
             settings, database, metrics, schedule, reactor, node, offload, tally, tracer
@@ -133,14 +136,17 @@ def _console(
     client: EngineClient,
     offload: Offload,
     schedule: Schedule,
-) -> tuple[FastAPI, ServicePart]:
-    """Return the console, and the job that indexes the numbers of messages for it."""
+    node: str,
+) -> tuple[FastAPI, list[ServicePart]]:
+    """Return the console, and the jobs that index messages and work at background jobs for it."""
     resolve_grants(settings, database)
     subjects_of = MessageSubjects(settings, database, offload)
     index = NumberIndex(database, subjects_of, offload)
     indexing = schedule.periodic(Job.NUMBER_INDEX, index.step)
     context = ConsoleContext(settings, database, client, subjects_of, now_ms)
-    return create_application(context), indexing
+    owner = f"{node}-{secrets.token_hex(8)}"  # a restarted process waits until its lease ends
+    jobs = JobContext(settings, database, subjects_of, now_ms, owner)
+    return create_application(context), [indexing, background_work(schedule, jobs)]
 
 
 def _web(

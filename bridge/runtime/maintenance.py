@@ -1,5 +1,6 @@
 """
-Periodic jobs that serve no listener and no destination: audit relay, index, retention.
+Periodic jobs that serve no listener and no destination: audit relay, index, background jobs,
+retention.
 
 Each class runs its job once; `bridge.runtime.schedule` runs it again and again.
 """
@@ -12,6 +13,8 @@ from functools import partial
 import structlog
 
 from bridge.admin.audit_events import AuditRelay
+from bridge.admin.background.runner import BackgroundJobs
+from bridge.admin.background.work import JobContext
 from bridge.admin.lists.deliveries import add_sites
 from bridge.admin.message_replay import MessageSubjects
 from bridge.admin.retention import prune_home
@@ -51,6 +54,16 @@ def audit_relay(schedule: Schedule, relay: AuditRelay) -> ServicePart:
             relay.close()
 
     return schedule.periodic(Job.AUDIT_RELAY, move, last=end)
+
+
+def background_work(schedule: Schedule, context: JobContext) -> ServicePart:
+    """Work at background jobs in slices, with pauses between them."""
+    running = BackgroundJobs(context)
+
+    async def step() -> float:
+        return await Threads.JOBS.run(running.step)
+
+    return schedule.periodic(Job.BACKGROUND_JOBS, step)
 
 
 class NumberIndex:

@@ -6,10 +6,12 @@ Each test runs the shell blocks of a guide with `bash -euo pipefail`. Only the l
 `pip install`, and `systemctl`, `useradd` and `runuser`, which have stubs.
 """
 
+import csv
 import json
 import re
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import httpx
@@ -60,6 +62,29 @@ def test_a_backup_is_restored_and_copied(tmp_path: Path) -> None:
         assert [row["name"] for row in listed if row["state"] == "running"] == []
     finally:
         service.stop()
+
+
+def test_messages_are_exported(tmp_path: Path) -> None:
+    """The commands of the guide list jobs, and export raw, as a table, and without patient data."""
+    house = House(tmp_path / "home")
+    house.make()
+    house.start()
+    try:
+        house.send(order(1, name="CANARY^NELL"))
+        house.settle()
+    finally:
+        assert house.stop() == 0
+    for chapter in ("Background jobs", "Export", "Samples without patient data"):
+        script = commands("docs/guides/bulk-work.md", chapter)
+        run(f"cd {tmp_path}\n{script}", BRIDGE_HOME=house.home)
+    with zipfile.ZipFile(tmp_path / "messages.zip") as messages:
+        assert b"CANARY" in messages.read("1.hl7")
+    with zipfile.ZipFile(tmp_path / "samples.zip") as samples:
+        assert samples.read("000001.hl7").startswith(b"MSH|")
+        assert b"CANARY" not in samples.read("000001.hl7").upper()
+    (row,) = csv.DictReader((tmp_path / "table.csv").open(encoding="utf-8-sig"))
+    assert row["accession"]
+    assert (tmp_path / "messages.zip").stat().st_mode & 0o077 == 0
 
 
 def test_an_upgrade_and_the_rollback_of_a_mapping(tmp_path: Path) -> None:

@@ -51,12 +51,16 @@ export async function readSample({ before, limit }: Question): Promise<ListPage<
 }
 
 export const JOB: BackgroundJob = {
-  id: "1",
+  id: 1,
   kind: "replay",
   title: "Replay 3,000 messages",
   actor: "Ola N.",
+  reason: "",
   state: "running",
+  list: "messages",
+  format: "",
   expected: 3000,
+  exact: true,
   handled: 1240,
   succeeded: 1236,
   failed: 4,

@@ -56,11 +56,16 @@ class ColumnValues:
 Reader = Callable[[Message, Sequence[OrderEvent]], str]
 
 
+def permission_of(column: str) -> Permission:
+    """Return the permission that a column needs. Raises InvalidContent for an unknown one."""
+    _reader(column)
+    return Permission.FIND if column in _FOUND else Permission.BODIES
+
+
 def require(columns: Iterable[str], access: Access) -> None:
     """Require the permissions for columns. Raises PermissionDenied, InvalidContent."""
     for column in columns:
-        _reader(column)
-        access.require(Permission.FIND if column in _FOUND else Permission.BODIES)
+        access.require(permission_of(column))
 
 
 def values(
@@ -142,11 +147,30 @@ def _reader(column: str) -> Reader:
 
 
 def _path_reader(text: str) -> Reader:
+    path = _path(text)
+    return lambda message, _: _joined(message.values(path))
+
+
+def _path(text: str) -> Path:
     try:
-        path = Path.parse(text)
+        return Path.parse(text)
     except InvalidPath as error:
         raise InvalidContent(str(error)) from None
-    return lambda message, _: _joined(message.values(path))
+
+
+ValuesReader = Callable[[Message, Sequence[OrderEvent]], Sequence[str]]
+
+
+def values_reader(name: str) -> ValuesReader:
+    """
+    Return a function that reads the values of a tag, one for each order, or of a field.
+
+    A field that the message does not have has the empty text. Raises InvalidContent.
+    """
+    if name in TAGS:
+        return lambda _, events: [_tag(event, name) for event in events]
+    path = _path(name)
+    return lambda message, _: message.values(path) or [""]
 
 
 def _joined(found: Iterable[str]) -> str:

@@ -171,6 +171,14 @@ _FOUND: Final = ("accession",)
 _READ: Final = ("patient", "name")
 
 
+def permission_of(column: str) -> Permission:
+    """Return the permission that a column needs. Raises InvalidContent for an unknown one."""
+    known = column in _FOUND or column in _READ
+    if not known and column.removeprefix("tag:") not in TAGS:
+        raise InvalidContent(f"there is no column {column[:40]!r}")
+    return Permission.FIND if column in _FOUND else Permission.BODIES
+
+
 def column_values(
     database: Database, ids: Sequence[int], columns: Sequence[str], access: Access
 ) -> ColumnValues:
@@ -180,10 +188,7 @@ def column_values(
     Raises PermissionDenied, InvalidContent.
     """
     for column in columns:
-        known = column in _FOUND or column in _READ
-        if not known and column.removeprefix("tag:") not in TAGS:
-            raise InvalidContent(f"there is no column {column[:40]!r}")
-        access.require(Permission.FIND if column in _FOUND else Permission.BODIES)
+        access.require(permission_of(column))
     statement = select(DELIVERY.c.id, DELIVERY.c.orders).where(DELIVERY.c.id.in_(ids))
     with database.read() as connection:
         rows = connection.execute(statement).all()

@@ -1,15 +1,23 @@
 """The rows of lists in JSON, with their causes in words; pages of one item show the same."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any, Final
 
 from bridge.admin.causes import cause_of
 from bridge.admin.lists.attention import AttentionRow
 from bridge.admin.lists.deliveries import ListedDelivery
 from bridge.admin.lists.orders import OrderRow
-from bridge.queue.listing_rows import MessageRow
+from bridge.queue.listing_rows import DeliveryRow, MessageRow
 from bridge.store.records.exceptions import ExceptionSubject
+
+_CAUSE: Final = ("cause", "cause_text", "action")
+MESSAGE_FIELDS: Final = (*(field.name for field in fields(MessageRow)), *_CAUSE)
+DELIVERY_FIELDS: Final = (
+    *(field.name for field in fields(DeliveryRow)),
+    *_CAUSE,
+    *("latency", "waits_for"),
+)
 
 
 def as_json(rows: Sequence[Any]) -> list[dict[str, Any]]:
@@ -17,13 +25,13 @@ def as_json(rows: Sequence[Any]) -> list[dict[str, Any]]:
     return [_JSON[type(row)](row) for row in rows]
 
 
-def _message_json(row: MessageRow) -> dict[str, Any]:
+def message_json(row: MessageRow) -> dict[str, Any]:
     code = row.code or row.error_code
     cause = cause_of(ExceptionSubject.MESSAGE, row.state, code, row.detail, row.error_place)
     return {**asdict(row), "cause": code, "cause_text": cause.words, "action": cause.action}
 
 
-def _delivery_json(listed: ListedDelivery) -> dict[str, Any]:
+def delivery_json(listed: ListedDelivery) -> dict[str, Any]:
     row = listed.row
     cause = cause_of(ExceptionSubject.DELIVERY, row.state, row.code, row.detail)
     return {
@@ -53,8 +61,8 @@ def _attention_json(row: AttentionRow) -> dict[str, Any]:
 
 
 _JSON: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
-    MessageRow: _message_json,
-    ListedDelivery: _delivery_json,
+    MessageRow: message_json,
+    ListedDelivery: delivery_json,
     OrderRow: _order_json,
     AttentionRow: _attention_json,
 }

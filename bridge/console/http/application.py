@@ -18,6 +18,7 @@ from bridge.admin.errors import OperatorError
 from bridge.console.context import ConsoleContext
 from bridge.console.http import (
     audit_trail,
+    background,
     connections,
     dashboard,
     deliveries,
@@ -55,6 +56,7 @@ ROUTERS: Final = (
         messages.merge_router,
     ),
     *(find.router, lists.router, views.router),
+    background.router,
     *(connections.channel_router, connections.router, dashboard.router),
     specifications.router,
     # before `sites`, whose route `/sites/{site}/{what}` also matches `/sites/{site}/audit`

@@ -394,12 +394,18 @@ export interface Group {
   filters: Record<string, string[]>;
 }
 export interface BackgroundJob {
-  id: string;
+  id: number;
   kind: string;
   title: string;
   actor: string;
-  state: "waiting" | "running" | "done" | "stopped" | "failed";
+  reason: string;
+  state: "waiting" | "running" | "stopping" | "done" | "stopped" | "failed";
+  list: string;
+  /** Of an export: raw, csv or deidentified. */
+  format: string;
+  /** The number of rows; unless `exact`, there may be more. */
   expected: number;
+  exact: boolean;
   handled: number;
   succeeded: number;
   failed: number;

@@ -41,7 +41,7 @@ export const jobs = {
     toast({ text: t("job.started", { title: job.title }), tone: "info" });
     return job;
   },
-  async stop(id: string): Promise<void> {
-    await attempt(() => api.post(`/console/api/background-jobs/${encodeURIComponent(id)}/stop`));
+  async stop(id: number): Promise<void> {
+    await attempt(() => api.post(`/console/api/background-jobs/${id}/stop`));
   },
 };

@@ -1,0 +1,151 @@
+"""Background jobs of the console: creation, rights, progress, files, audit."""
+
+import io
+import zipfile
+from typing import Any
+
+from bridge.admin.background.runner import BackgroundJobs
+from bridge.admin.background.work import JobContext
+from bridge.admin.message_replay import MessageSubjects
+from bridge.console.http.models.background import (
+    BackgroundJobResponse,
+    BackgroundJobsResponse,
+    JobRowsResponse,
+)
+from bridge.queue import queries
+from bridge.queue.states import QueueState
+from tests.acceptance.orders import order
+from tests.bridge.console.http.running_console import RunningConsole
+from tests.bridge.console.http.test_sites import park
+
+PATH = "/api/background-jobs"
+BAD_REQUEST, FORBIDDEN, UNKNOWN, CONFLICT, INVALID = 400, 403, 404, 409, 422
+FRESH_MS = 600_000
+
+
+def create(console: RunningConsole, who: str, kind: str, selection: Any, **more: Any) -> Any:
+    body = {"kind": kind, "selection": {"list": "messages", **selection}, **more}
+    return console.call(who, "POST", PATH, body)
+
+
+def run(console: RunningConsole, job: dict[str, Any]) -> dict[str, Any]:
+    """Run jobs, as the service does, until this one has ended."""
+    subjects_of = MessageSubjects(console.settings, console.database)
+    context = JobContext(console.settings, console.database, subjects_of, console.clock, "test")
+    runner = BackgroundJobs(context)
+    while True:
+        found: dict[str, Any] = console.call("chief", "GET", f"{PATH}/{job['id']}").json()
+        if found["finished_at"] is not None:
+            return found
+        runner.step()
+
+
+def test_a_search_is_replayed(console: RunningConsole) -> None:
+    """For a limited user only messages of their sites; each leaves its result and its event."""
+    ours = [console.store("orders", order(150 + number)) for number in range(3)]
+    theirs = console.store("north", order(160))
+    for message_id in (*ours, theirs):
+        park(console, message_id, "table_locked")
+    console.index()
+    wanted = {"filters": {"state": "parked", "text": "locked"}}
+    created = create(console, "editor1", "replay", wanted, reason="codes were added")
+    assert created.status_code == 200, created.text
+    BackgroundJobResponse.model_validate(created.json())
+    assert (created.json()["state"], created.json()["expected"]) == ("waiting", 3)
+    done = run(console, created.json())
+    assert (done["state"], done["succeeded"], done["failed"]) == ("done", 3, 0)
+    states = {
+        message_id: queries.message(console.database, message_id).row.state
+        for message_id in (*ours, theirs)
+    }
+    assert states == {**dict.fromkeys(ours, QueueState.QUEUED), theirs: QueueState.PARKED}
+    rows = console.call("editor1", "GET", f"{PATH}/{done['id']}/rows").json()
+    JobRowsResponse.model_validate(rows)
+    assert [(row["row_id"], row["outcome"]) for row in rows["rows"]] == [(n, "done") for n in ours]
+    events = console.call("chief", "GET", "/api/deeds?action=replay").json()["rows"]
+    replayed = {event["subject"]: event for event in events}
+    assert {f"message {message_id}" for message_id in ours} <= replayed.keys()
+    assert replayed[f"message {ours[0]}"]["email"] == "editor1@site1.test"
+    assert replayed[f"message {ours[0]}"]["reason"] == "codes were added"
+
+
+def test_users_see_their_own_jobs(console: RunningConsole) -> None:
+    """Who grants roles sees all; others get the response for a missing job."""
+    own = console.messages["SITE1"]
+    job = create(console, "editor", "acknowledge", {"ids": [own]}).json()
+    run(console, job)
+    listed = console.call("editor", "GET", PATH).json()
+    BackgroundJobsResponse.model_validate(listed)
+    assert job["id"] in {row["id"] for row in listed["rows"]}
+    for method, path in (("GET", ""), ("GET", "/rows"), ("GET", "/content"), ("POST", "/stop")):
+        body = {} if method == "POST" else None
+        response = console.call("operator", method, f"{PATH}/{job['id']}{path}", body)
+        assert response.status_code == UNKNOWN
+    for who, sees in (("viewer", False), ("chief", True)):
+        rows = console.call(who, "GET", PATH).json()["rows"]
+        assert (job["id"] in {row["id"] for row in rows}) == sees
+
+
+def test_the_file_of_an_export(console: RunningConsole) -> None:
+    """The download is audited, and is for those who may read all that the file contains."""
+    ids = [console.messages["SITE1"], console.messages["SITE2"]]
+    options = {"format": "raw"}
+    job = create(console, "editor", "export", {"ids": ids}, options=options, reason="a defect")
+    path = f"{PATH}/{job.json()['id']}/content"
+    assert console.call("editor", "GET", path).status_code == CONFLICT
+    done = run(console, job.json())
+    assert done["result"]["name"].endswith(".zip")
+    response = console.call("editor", "GET", path)
+    assert response.headers["content-disposition"].startswith("attachment")
+    assert response.headers["cache-control"] == "no-store"
+    names = zipfile.ZipFile(io.BytesIO(response.content)).namelist()
+    assert names == [*(f"{message_id}.hl7" for message_id in ids), "index.csv"]
+    events = console.call("chief", "GET", "/api/deeds?action=download%20export").json()["rows"]
+    assert events[0]["subject"] == f"background job {done['id']}"
+    with console.limited("SITE1"):
+        assert console.call("editor", "GET", path).status_code == UNKNOWN
+
+
+def test_a_table_of_a_limited_user(console: RunningConsole) -> None:
+    """Messages of other sites are left out, and named as not found."""
+    ids = [console.messages["SITE1"], console.messages["SITE2"]]
+    options = {"format": "csv", "columns": ["id", "patient"]}
+    job = create(console, "editor1", "export", {"ids": ids}, options=options, reason="a list")
+    done = run(console, job.json())
+    assert (done["succeeded"], done["failed"]) == (1, 1)
+    text = console.call("editor1", "GET", f"{PATH}/{done['id']}/content").text
+    assert text == f"\ufeffid,patient\r\n{ids[0]},M1\r\n"
+
+
+def test_sensitive_jobs_need_a_confirmed_password(console: RunningConsole) -> None:
+    """Replay of several rows and exports with patient data; a single row or a retry does not."""
+    ids = [console.messages["SITE1"], console.messages["SITE2"]]
+    console.clock.ahead += FRESH_MS + 60_000
+    try:
+        for kind, more in (
+            ("replay", {}),
+            ("cancel", {}),
+            ("export", {"options": {"format": "raw"}, "reason": "x"}),
+        ):
+            response = create(console, "editor", kind, {"ids": ids}, **more)
+            assert response.json()["code"] == "reauthentication_required", response.text
+        for kind, more in (
+            ("acknowledge", {}),
+            ("export", {"options": {"format": "deidentified"}}),
+        ):
+            assert create(console, "editor", kind, {"ids": ids}, **more).status_code == 200
+    finally:
+        console.clock.ahead = 0
+
+
+def test_what_is_refused(console: RunningConsole) -> None:
+    """Unknown members, kinds and lists; everything without a filter; content without the right."""
+    ids = {"ids": [console.messages["SITE1"]]}
+    assert create(console, "editor", "explode", ids).status_code == BAD_REQUEST
+    assert create(console, "editor", "replay", {**ids, "hashes": [1]}).status_code == BAD_REQUEST
+    assert create(console, "editor", "retry", ids).status_code == INVALID
+    assert create(console, "editor", "replay", {"filters": {}}).status_code == INVALID
+    assert create(console, "editor", "replay", {"filters": {"shoe": "9"}}).status_code == INVALID
+    assert create(console, "operator", "search", {"filters": {}}).status_code == FORBIDDEN
+    number = {"filters": {"number": "M1", "kind": "patient"}}
+    assert create(console, "operator", "replay", number).status_code == FORBIDDEN
