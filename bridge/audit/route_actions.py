@@ -167,6 +167,10 @@ CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
         "replay_all": "replay",
         "undo": "undo merge",
     },
+    "shadow": {
+        "start": "shadow run",
+        "sample": "read",
+    },
     "site_administration": {
         "set_user": "change user",
         "remove_user": "remove user",

@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from bridge.cli.options import AsJson, Home
-from bridge.cli.output import iso, print_comparison, print_rows, print_trials
+from bridge.cli.output import (
+    interruptible,
+    iso,
+    print_comparison,
+    print_record,
+    print_rows,
+    print_trials,
+    shown_progress,
+)
 
 group = typer.Typer(help="Mapping definitions.", no_args_is_help=True)
 
@@ -186,6 +194,36 @@ def diff(
     found = compare_versions(request, before)
     print_comparison(found, as_json=as_json)
     if found.differing:
+        raise typer.Exit(1)
+
+
+@group.command()
+def shadow(
+    home: Home,
+    name: _Name,
+    *,
+    before: Annotated[str, typer.Option("--from", help=_VERSIONS)] = "active",
+    after: Annotated[str, typer.Option("--to", help=_VERSIONS)] = "files",
+    days: Annotated[float, typer.Option(min=0.01, help="Messages of the last days.")] = 7.0,
+    as_json: AsJson = False,
+) -> None:
+    """
+    Compare two versions on all stored messages of the last days, and count what differs.
+
+    Nothing is sent. Exit status 1 if any message differs. The output contains no patient data.
+    """
+    from bridge.admin.background.commands import run_shadow
+
+    with interruptible("nothing was changed"), shown_progress() as report:
+        found = run_shadow(home, name, (before, after), days, report)
+    if as_json:
+        print_record(found, {}, as_json=True)
+    else:
+        rows = [{**row, "messages": " ".join(map(str, row["ids"][:5]))} for row in found["fields"]]
+        if rows:
+            print_rows(rows, ("field", "count", "messages"), as_json=False)
+        print(f"{found['differ']} of {found['compared']} messages differ")
+    if found["differ"]:
         raise typer.Exit(1)
 
 

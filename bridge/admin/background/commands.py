@@ -21,6 +21,9 @@ from bridge.admin.background.jobs import (
 from bridge.admin.background.requests import JobRequest
 from bridge.admin.background.runner import finish, make_work, run_step
 from bridge.admin.background.work import JobContext, JobFailed
+from bridge.admin.definitions import shadow
+from bridge.admin.definitions.drafts import sources_of
+from bridge.admin.definitions.shadow import ShadowRequest
 from bridge.admin.lists.listing import UNLIMITED
 from bridge.admin.message_replay import MessageSubjects
 from bridge.admin.progress import NOT_SHOWN, Report
@@ -105,6 +108,33 @@ def export(
                 written.write(exports.unpacked(done, part))
         delete_parts(database, job.id)
         return done
+
+
+def run_shadow(
+    home: Path,
+    name: str,
+    versions: tuple[str, str],
+    days: float,
+    report: Report = NOT_SHOWN,
+) -> Mapping[str, Any]:
+    """
+    Compare two versions, named as in `sources_of`, on the messages of some days; audited.
+
+    Return the result of the shadow run. Raises JobFailed, InvalidContent, NoSuchVersion.
+    """
+    with bridge_database(home) as database, relayed(home, database):
+        context = _context(home, database)
+        before, after = (
+            sources_of(context.settings, database, name, version) for version in versions
+        )
+        request = ShadowRequest(name, before, after, days)
+        requester = Requester(operator(), owner=context.owner)
+        with audited(home, database, "shadow run", ("mapping", name)):
+            job = shadow.start(context.settings, database, request, requester, _now_ms())
+        done = _run(context, job, report)
+    if done.state is not JobState.DONE:
+        raise JobFailed(str(done.result.get("error", "")), _failure_of(done))
+    return done.result
 
 
 def _context(home: Path, database: Database) -> JobContext:

@@ -19,6 +19,7 @@ from bridge.admin.background.deep_search import DeepSearch
 from bridge.admin.background.exports import Export
 from bridge.admin.background.jobs import BackgroundJob, JobKind, JobState, LeaseLost
 from bridge.admin.background.work import JobContext, JobWork, log_failure
+from bridge.admin.definitions.shadow import ShadowRun
 from bridge.admin.lists.definitions import MESSAGES
 from bridge.admin.lists.listing import UNLIMITED, Access
 from bridge.admin.search.message_index import ArrivalSample, arrival_rate
@@ -33,6 +34,7 @@ WORKS: Final[Mapping[JobKind, Callable[[JobContext, BackgroundJob], JobWork]]] =
     ),
     JobKind.EXPORT: Export,
     JobKind.SEARCH: DeepSearch,
+    JobKind.SHADOW: ShadowRun,
 }
 """The kinds that a runner works at."""
 AT_ONCE: Final = 4

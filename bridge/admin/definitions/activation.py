@@ -6,7 +6,7 @@ with it. All nodes of an installation follow the activations in the database.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from sqlalchemy import Connection
@@ -71,11 +71,16 @@ class ActivationBusy(BridgeError):
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """The author of an activation, its time (ms), and its reason."""
+    """
+    The author of an activation, its time (ms), and its reason.
+
+    `evidence` has, by definition, what a shadow run has proved for the version, as JSON.
+    """
 
     actor: str
     at: int
     reason: str = ""
+    evidence: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +195,8 @@ def _store(
         done.append(ActivationResult(version.name, version.version, active))
         if active != version.version or before[version.name].origin is ActivationOrigin.START:
             mapping_versions.activate(
-                connection, version, author.at, author.actor, author.reason, origin
+                *(connection, version, author.at, author.actor, author.reason, origin),
+                evidence=author.evidence.get(version.name),
             )
     outbox.describe(
         before={change.name: change.before for change in done},

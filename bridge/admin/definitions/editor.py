@@ -5,8 +5,9 @@ Activations go through `bridge.admin.definitions.activation`, which checks the d
 with the listeners and destinations that use it.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +15,9 @@ from sqlalchemy import Connection
 
 from bridge import active_settings
 from bridge.active_settings import all_sources, file_sources
+from bridge.admin.background import jobs
 from bridge.admin.definitions import drafts as drafting
+from bridge.admin.definitions import shadow
 from bridge.admin.definitions.activation import (
     Author,
     activate,
@@ -54,6 +57,7 @@ def activation_json(found: Activation) -> dict[str, Any]:
         "actor": found.actor,
         "reason": found.reason,
         "origin": found.origin.value,
+        "evidence": json.loads(found.evidence) if found.evidence else None,
     }
 
 
@@ -177,6 +181,7 @@ class ActivationRequest:
 
     If another version than `begun_on` is active, the activation is refused. `revision` is that of
     the draft. `listeners` then use the definition before their others. `code` as in `DraftEdit`.
+    `shadow_job` is the shadow run of this version, which may still run.
     """
 
     name: str
@@ -187,6 +192,7 @@ class ActivationRequest:
     version: str = ""
     listeners: Sequence[str] = ()
     code: bool = False
+    shadow_job: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,11 +311,12 @@ class DefinitionEditor:
             self._require_code(request, sources, draft.sources)
             chosen = [(name, sources)]
             begun_on, records = {name: request.begun_on}, self._definition_lists(request)
+            author = self._author(request)
             (done,) = activate(
                 self._settings,
                 self._database,
                 chosen,
-                self._author(request),
+                replace(author, evidence=self._evidence(request, sources)),
                 begun_on=begun_on,
                 records=records,
             )
@@ -432,6 +439,16 @@ class DefinitionEditor:
         require_code_permission(
             self._settings, self._database, by.name, sources, written, code=by.code
         )
+
+    def _evidence(self, request: ActivationRequest, sources: Sources) -> Mapping[str, str]:
+        """Return what the shadow run of a draft has proved. Raises NoSuchItem, InvalidContent."""
+        if request.shadow_job is None:
+            return {}
+        job = jobs.find(self._database, request.shadow_job)
+        compiled = check_cached(sources, request.name).compiled
+        if compiled is None or not shadow.is_of(job, request.name):
+            raise NoSuchItem("there is no such shadow run")
+        return {request.name: json.dumps(shadow.evidence_of(job, compiled.version))}
 
     def _author(self, request: ActivationRequest) -> Author:
         return Author(request.actor, self._clock(), request.reason)

@@ -659,7 +659,7 @@ class DefinitionTrials:
         InvalidContent, InvalidState.
         """
         with as_operator_errors():
-            sources = await CONSOLE_THREADS.run(self._sources, name, actor, version, code=code)
+            sources = await CONSOLE_THREADS.run(self.sources, name, actor, version, code=code)
             previews = await self._previews.compose(name, sources, destination, last)
             users = await CONSOLE_THREADS.run(self._previews.destinations, name)
         return {
@@ -717,14 +717,14 @@ class DefinitionTrials:
         )
 
     def _compile(self, name: str, actor: str, version: str, *, code: bool) -> Compiled:
-        found = check_cached(self._sources(name, actor, version, code=code), name)
+        found = check_cached(self.sources(name, actor, version, code=code), name)
         if found.compiled is None:
             raise InvalidContent(
                 "the definition has mistakes", issues=[issue_json(issue) for issue in found.issues]
             )
         return found.compiled
 
-    def _sources(self, name: str, actor: str, version: str, *, code: bool) -> Sources:
+    def sources(self, name: str, actor: str, version: str, *, code: bool) -> Sources:
         """Return the sources of a version; without a draft, `draft` is the active version."""
         try:
             sources = sources_of(self._settings, self._database, name, version, actor)

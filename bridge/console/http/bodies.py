@@ -368,6 +368,15 @@ class CompareBody(Body):
     last: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
+class ShadowBody(Body):
+    """Two versions to compare on the messages of some days, also only of some listeners."""
+
+    version: VersionName = "draft"
+    before: VersionName = "active"
+    days: Annotated[float, Field(gt=0, le=400)] = 7
+    listeners: Annotated[list[Text], Field(max_length=50)] = Field(default_factory=list)
+
+
 class ActivateBody(Body):
     """The draft to activate, the reason, and the listeners that use the definition from then on."""
 
@@ -375,6 +384,8 @@ class ActivateBody(Body):
     begun_on: Version
     revision: Annotated[int, Field(ge=1, lt=2**53)]
     listeners: Annotated[list[str], Field(max_length=50)] = Field(default_factory=list)
+    shadow_job: RowId | None = None
+    """The shadow run that proves this draft."""
 
     @field_validator("reason")
     @classmethod

@@ -148,6 +148,7 @@ async def activate(name: Name, body: ActivateBody, call: CallDep) -> Mapping[str
         body.revision,
         listeners=tuple(body.listeners),
         code=Permission.CODE in call.user.grant.permissions,
+        shadow_job=body.shadow_job,
     )
     action = AuditedAction(
         (Permission.AUTHOR,),

@@ -40,7 +40,7 @@ class MappingVersion:
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """The activation of a version: `at` in ms, who, and why."""
+    """The activation of a version: `at` in ms, who, why, and what was proved before, as JSON."""
 
     id: int
     name: str
@@ -49,6 +49,7 @@ class Activation:
     actor: str
     reason: str
     origin: ActivationOrigin
+    evidence: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ def activate(
     actor: str,
     reason: str,
     origin: ActivationOrigin,
+    *,
+    evidence: str | None = None,
 ) -> int:
     """Activate a version; return the id of the activation."""
     store(connection, version_, now)
@@ -105,6 +108,7 @@ def activate(
         "actor": actor,
         "reason": reason,
         "origin": origin.value,
+        "evidence": evidence,
     }
     activation = insert(MAPPING_ACTIVATIONS).values(row).returning(_ACTIVATION.id)
     return int(connection.execute(activation).scalar_one())

@@ -37,6 +37,7 @@ COMMANDS = {
     "mapping diff": "compare",
     "mapping read-with": "read with",
     "mapping rollback": "roll back",
+    "mapping shadow": "shadow run",
     "mapping try": "read",
     "merges undo": "undo merge",
     "orders show": "search",

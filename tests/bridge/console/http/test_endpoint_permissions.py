@@ -154,6 +154,8 @@ RULES: dict[str, Rule] = {
     "GET /api/mappings/{name}/versions/{version}": _rule(_P.AUTHOR),
     "POST /api/mappings/{name}/activate": _rule(_P.AUTHOR, body={}),
     "POST /api/mappings/{name}/rollback": _rule(_P.AUTHOR, body={}),
+    "POST /api/mappings/{name}/shadow": _rule(_P.AUTHOR, body={}),
+    "GET /api/mappings/{name}/shadow/{job_id}/sample/{message_id}": _rule(_P.AUTHOR, _P.BODIES),
     "PUT /api/reading/{listener}": _rule(_P.AUTHOR, body={}),
     "POST /api/mappings/{name}/stored": _rule(_P.AUTHOR, _P.BODIES, body={}),
     "POST /api/mappings/{name}/releases": _rule(_P.AUTHOR, _P.BODIES, body={}),
