@@ -12,7 +12,6 @@ import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache, partial
 from typing import Any, Final, Protocol
@@ -46,7 +45,14 @@ from bridge.admin.lists.columns import MAX_COLUMNS, MAX_IDS, ColumnValues
 from bridge.admin.lists.definitions import LISTS
 from bridge.admin.lists.deliveries import ListedDelivery
 from bridge.admin.lists.listing import Access
-from bridge.admin.lists.row_json import DELIVERY_FIELDS, MESSAGE_FIELDS, delivery_json, message_json
+from bridge.admin.lists.row_json import (
+    DELIVERY_FIELDS,
+    MESSAGE_FIELDS,
+    cell,
+    columns_of,
+    delivery_json,
+    message_json,
+)
 from bridge.admin.search.message_index import origin_of
 from bridge.audit import outbox
 from bridge.errors import BridgeError
@@ -93,13 +99,14 @@ def require_space(connection: Connection) -> None:
 
 
 def fields_of(list_name: str) -> Sequence[str]:
-    """Return the columns of an export that contain no patient data."""
+    """Return the columns of a table without a choice: none contains patient data."""
     return {"messages": MESSAGE_FIELDS, "deliveries": DELIVERY_FIELDS}[list_name]
 
 
 def content_of(list_name: str, columns: Sequence[str]) -> list[str]:
     """Return those columns that are read from the content of the rows."""
-    return [column for column in columns if column not in fields_of(list_name)]
+    known = columns_of(list_name)
+    return [column for column in columns if column not in known]
 
 
 def permissions_of(list_name: str, columns: Sequence[str]) -> frozenset[Permission]:
@@ -282,6 +289,7 @@ class _FilesWriter:
         known = {field: state[field] for field in ZipState.__slots__ if field in state}
         self._zip = ZipParts(ZipState(**known))
         self._after = ZipState(**known)
+        self._list = job.selection.list
         self._read = read
         self._columns = columns
         self._name = name
@@ -305,7 +313,7 @@ class _FilesWriter:
                 continue
             name = self._name(row_id, self._zip.files + 1)
             self._zip.add(name, content.payload)
-            cells = [_cell(column, content.row.get(column)) for column in self._columns]
+            cells = [cell(self._list, content.row, column, 0) for column in self._columns]
             self._zip.add_to_index(_csv_line([name, *cells]))
         return failures
 
@@ -428,6 +436,7 @@ class _TableWriter:
         self._context = context
         self._list = job.selection.list
         self._columns: list[str] = list(job.options["columns"])
+        self._own = columns_of(self._list)
         self._parts = state.get("parts", 0)
         self._text = "" if state else "\ufeff" + _csv_line(self._columns)
 
@@ -440,9 +449,14 @@ class _TableWriter:
             rows = LISTS[self._list].rows(connection, ids, access)
         to_json: Any = message_json if self._list == "messages" else delivery_json
         content = self._content([row.id for row in rows], access)
+        now = self._context.clock()
         for row in reversed(rows):
-            cells = {**to_json(row), **content.get(row.id, {})}
-            self._text += _csv_line([_cell(name, cells.get(name)) for name in self._columns])
+            values, read = to_json(row), content.get(row.id, {})
+            cells = (
+                cell(self._list, values, name, now) if name in self._own else read.get(name, "")
+                for name in self._columns
+            )
+            self._text += _csv_line(list(cells))
         written = {row.id for row in rows}
         return [JobRow(row_id, "not_found", "") for row_id in ids if row_id not in written]
 
@@ -472,17 +486,6 @@ class _TableWriter:
             return delivery_columns.column_values(database, ids, columns, access)
         subjects_of = self._context.subjects_of
         return message_columns.values(database, subjects_of, ids, columns, access, _CELL_SECONDS)
-
-
-def _cell(name: str, value: Any) -> str:
-    """Return a value as text; times are in ISO 8601 and UTC."""
-    if value is None:
-        return ""
-    if isinstance(value, int) and (name.endswith("_at") or name == "not_before"):
-        if not value:
-            return ""
-        return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")
-    return str(value)
 
 
 def _csv_line(cells: Sequence[str]) -> str:

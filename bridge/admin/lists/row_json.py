@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from bridge.admin.causes import cause_of
@@ -18,6 +19,59 @@ DELIVERY_FIELDS: Final = (
     *_CAUSE,
     *("latency", "waits_for"),
 )
+_COLUMNS: Final[Mapping[str, Mapping[str, str]]] = {
+    "messages": {
+        "time": "received_at",
+        "channel": "listener",
+        "type": "message_type",
+        "ack": "ack_code",
+        "definition": "mapping",
+        "version": "mapping_version",
+    },
+    "deliveries": {
+        "time": "created_at",
+        "report": "report_id",
+        "sent": "sent_at",
+        "accepted": "acknowledged_at",
+    },
+}
+"""Columns that the lists call by other names than their rows."""
+_SPANS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
+    "messages": {"took": ("received_at", "settled_at"), "age": ("received_at", "")},
+    "deliveries": {"waited": ("created_at", "acknowledged_at"), "age": ("created_at", "")},
+}
+"""Columns with the time between two others; '': until now."""
+
+
+def columns_of(list_name: str) -> frozenset[str]:
+    """Return the columns of a list that are not read from content."""
+    known = {"messages": MESSAGE_FIELDS, "deliveries": DELIVERY_FIELDS}[list_name]
+    return frozenset({*known, *_COLUMNS[list_name], *_SPANS[list_name]})
+
+
+def cell(list_name: str, row: Mapping[str, Any], column: str, now: int) -> str:
+    """
+    Return a column of a row as text: times in ISO 8601 and UTC, spans in seconds, causes in words.
+
+    `row` is that of `message_json` or `delivery_json`; `now` is in ms.
+    """
+    if column in _SPANS[list_name]:
+        begin, end = _SPANS[list_name][column]
+        until = now if not end else row[end]
+        return "" if until is None else f"{max(0, until - row[begin]) / 1000:.3f}"
+    if column == "cause":
+        return str(row["cause_text"] or row["cause"])
+    name = _COLUMNS[list_name].get(column, column)
+    value = row.get(name)
+    if isinstance(value, int) and (name.endswith("_at") or name == "not_before"):
+        return _iso(value)
+    return "" if value is None else str(value)
+
+
+def _iso(moment: int) -> str:
+    if not moment:
+        return ""
+    return datetime.fromtimestamp(moment / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def as_json(rows: Sequence[Any]) -> list[dict[str, Any]]:

@@ -91,7 +91,7 @@ def test_two_de_identified_exports_differ_unless_they_are_to_be_consistent(runs:
 
 def test_a_table_has_the_chosen_columns(runs: JobRuns, lists: FilledLists) -> None:
     """Also those from the content; a spreadsheet finds no formula in a value."""
-    columns = ["id", "received_at", "state", "control_id", "patient", "path:PID-5.1"]
+    columns = ["id", "time", "age", "received_at", "state", "control_id", "patient", "path:PID-5.1"]
     with runs.database.write() as connection:
         connection.exec_driver_sql("UPDATE message SET detail = '=1+1' WHERE id = 3")
     job = runs.finish(
@@ -103,6 +103,8 @@ def test_a_table_has_the_chosen_columns(runs: JobRuns, lists: FilledLists) -> No
     assert [row["control_id"] for row in rows] == [f"C{item.n}" for item in parked]
     assert {row["path:PID-5.1"] for row in rows} == {"Müller", "ROSSI", "Miller"}
     assert not any(row["detail"].startswith("=") for row in rows)
+    assert [row["time"] for row in rows] == [row["received_at"] for row in rows]
+    assert all(float(row["age"]) > 0 for row in rows)
     assert table_bytes(runs, job).startswith("\ufeff".encode())
 
 
