@@ -144,7 +144,7 @@ def _console(
     index = NumberIndex(database, subjects_of, offload)
     indexing = schedule.periodic(Job.NUMBER_INDEX, index.step)
     context = ConsoleContext(settings, database, client, subjects_of, now_ms)
-    owner = f"{node}-{secrets.token_hex(8)}"  # a restarted process waits until its lease ends
+    owner = f"{node}-{secrets.token_hex(8)}"  # of this process, not of the one before a restart
     jobs = JobContext(settings, database, subjects_of, now_ms, owner)
     return create_application(context), [indexing, background_work(schedule, jobs)]
 

@@ -63,7 +63,10 @@ def background_work(schedule: Schedule, context: JobContext) -> ServicePart:
     async def step() -> float:
         return await Threads.JOBS.run(running.step)
 
-    return schedule.periodic(Job.BACKGROUND_JOBS, step)
+    async def end() -> None:
+        await Threads.JOBS.run(running.close)
+
+    return schedule.periodic(Job.BACKGROUND_JOBS, step, last=end)
 
 
 class NumberIndex:

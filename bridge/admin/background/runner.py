@@ -73,6 +73,11 @@ class BackgroundJobs:
             self._held.append(held)
         return pace.pause_seconds(self._measured_rate(), time.monotonic() - began)
 
+    def close(self) -> None:
+        """Leave the jobs to other processes; what was stored stays."""
+        self._held.clear()
+        jobs.release(self._context.database, self._context.owner)
+
     def _claim(self, now: float) -> None:
         """Claim a job, if it is time to look for one and this process may hold another."""
         if len(self._held) >= AT_ONCE or now - self._claimed_at < _CLAIM_SECONDS:

@@ -140,6 +140,15 @@ def test_a_second_process_does_not_run_a_claimed_job(runs: JobRuns) -> None:
     runs.finish(job, first)
 
 
+def test_a_process_that_ends_leaves_its_jobs_to_others(runs: JobRuns) -> None:
+    job = runs.create(JobKind.CANCEL, PARKED)
+    first, second = runs.runner("first"), runs.runner("second")
+    while not runs.rows(job):
+        first.step()
+    first.close()
+    assert runs.finish(job, second).state is JobState.DONE
+
+
 def test_a_process_that_lost_its_lease_changes_nothing(runs: JobRuns, lists: FilledLists) -> None:
     """A process that was suspended while another one continued: each row is changed once."""
     job = runs.create(JobKind.CANCEL, PARKED)
