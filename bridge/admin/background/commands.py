@@ -37,6 +37,7 @@ from config import load
 
 _STEP_SECONDS: Final = 0.2
 _RENEW_SECONDS: Final = 10.0
+_READ_SECONDS: Final = 1.0
 _SHOWN_ROWS: Final = 1000
 
 
@@ -68,14 +69,13 @@ def act(
 
 def _results(context: JobContext, job: BackgroundJob) -> Iterator[JobRow]:
     action, state = BulkAction(context, job), JobState.STOPPED
-    lease = _Lease(context, job)
+    hold = _Hold(context, job)
     try:
-        while not action.is_complete:
-            lease.renew()
+        while not action.is_complete and hold.is_kept():
             result = action.act(UNLIMITED, time.monotonic() + _STEP_SECONDS)
             if result is not None:
                 yield result
-        state = JobState.DONE
+        state = JobState.DONE if action.is_complete else JobState.STOPPED
     finally:
         with suppress(StoreError):
             finish(context, job, action, state)
@@ -148,20 +148,25 @@ def _create(context: JobContext, request: JobRequest) -> BackgroundJob:
     return requests.create(context.database, request, UNLIMITED, requester, _now_ms())
 
 
-class _Lease:
-    """The lease of a job in the foreground, renewed in time."""
+class _Hold:
+    """The lease of a job in the foreground: renewed in time, until somebody stops the job."""
 
     def __init__(self, context: JobContext, job: BackgroundJob) -> None:
         self._context = context
         self._job = job
-        self._renewed_at = time.monotonic()
+        self._renewed_at = self._read_at = time.monotonic()
 
-    def renew(self) -> None:
-        """Extend the lease if it is time. Raises LeaseLost."""
-        if time.monotonic() - self._renewed_at > _RENEW_SECONDS:
-            context = self._context
+    def is_kept(self) -> bool:
+        """Extend the lease if it is time; False if the job is to stop. Raises LeaseLost."""
+        context, now = self._context, time.monotonic()
+        if now - self._renewed_at > _RENEW_SECONDS:
             jobs.renew(context.database, self._job.id, context.owner, context.clock())
-            self._renewed_at = time.monotonic()
+            self._renewed_at = now
+        if now - self._read_at < _READ_SECONDS:
+            return True
+        self._read_at = now
+        state = jobs.held_state(context.database, self._job.id, context.owner)
+        return state is not JobState.STOPPING
 
 
 def _failure_of(job: BackgroundJob) -> str:
@@ -170,11 +175,10 @@ def _failure_of(job: BackgroundJob) -> str:
 
 def _run(context: JobContext, job: BackgroundJob, report: Report) -> BackgroundJob:
     """Work at a job of this command until its end; if it is interrupted, stop the job."""
-    work, lease = make_work(context, job), _Lease(context, job)
+    work, hold = make_work(context, job), _Hold(context, job)
     try:
         while not run_step(context, job, work, UNLIMITED, time.monotonic() + _STEP_SECONDS):
-            lease.renew()
-            if jobs.held_state(context.database, job.id, context.owner) is JobState.STOPPING:
+            if not hold.is_kept():
                 finish(context, job, work, JobState.STOPPED)
                 break
             current = jobs.find(context.database, job.id)

@@ -138,6 +138,7 @@ def create(
             most = _most_rows(request.kind)
             found, exact = listed.count(connection, selection.filters, access, most + 1)
             expected = max(0, found - len(set(selection.except_ids)))
+        expected, exact = _limited(request, expected, exact=exact)
         if request.kind is JobKind.EXPORT:
             exports.require_space(connection)
     _require_few(request.kind, expected, request.options)
@@ -171,6 +172,12 @@ def _checked(request: JobRequest, access: Access) -> Selection:
     if selection.list == MESSAGES.name:
         filters = MESSAGES.sealed(filters, access)
     return Selection(selection.list, filters, (), selection.except_ids)
+
+
+def _limited(request: JobRequest, expected: int, *, exact: bool) -> tuple[int, bool]:
+    """Return how many rows are handled with the limit of the request, and whether that is exact."""
+    limit = request.options.get("limit")
+    return (expected, exact) if limit is None or expected < limit else (int(limit), True)
 
 
 def _most_rows(kind: JobKind) -> int:
