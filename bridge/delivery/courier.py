@@ -48,6 +48,7 @@ from bridge.queue.deliveries import (
     current_delivery,
 )
 from bridge.queue.outbox import Outbox
+from bridge.queue.states import QueueEvent
 from bridge.queue.wakeup import PollTimer
 from bridge.redaction import describe, stack_frames
 from bridge.store.errors import Conflict, StoreError, StoreUnavailable
@@ -303,6 +304,7 @@ class Courier:
             self._next = asyncio.create_task(self._prepare())
         for delivery, payload in batch:
             if isinstance(payload, DeliveryOutcome):
+                self._count_unsent(payload)
                 await self._outcomes.add(payload)
                 continue
             if self._stopping or self._is_on_hold() or not self._holds_lease(delivery):
@@ -334,6 +336,7 @@ class Courier:
             delivery.control_id or control_id(self.destination.name, delivery.release_key),
             delivery.delivery_id,
         )
+        began = self._timer()
         try:
             reply = await self._sender.send(payload).asFuture(asyncio.get_running_loop())
         except NotConnected as failure:
@@ -358,9 +361,17 @@ class Courier:
                 delivery, ReplyKind.HTTP, str(response.status), None, sent_at
             )
         except Unframeable:
-            return give_up(delivery, "unframeable")
+            outcome = give_up(delivery, "unframeable")
+            self._count_unsent(outcome)
+            return outcome
+        self._metrics.reply_seconds.labels(self.destination.name).observe(self._timer() - began)
         kind, error = read_reply(reply, self.destination.replies)
         return self._outcome_policy.after_reply(delivery, kind, error, reply, sent_at)
+
+    def _count_unsent(self, outcome: DeliveryOutcome) -> None:
+        """Count a delivery that was parked because there is no message to send."""
+        if outcome.event is QueueEvent.GIVEN_UP:
+            self._metrics.deliveries.labels(self.destination.name, "", outcome.event.value).inc()
 
     def _note_handshake(self, reason: str) -> None:
         name = self.destination.name

@@ -253,14 +253,19 @@ class OrderProcessor:
             self._patient_locks.release(ready, begun)
             if prepared is not None:
                 self._repository.release(prepared)
-        for outcome in outcomes:
-            self._metrics.applied.labels(outcome.event.value, outcome.code).inc()
+        self._count(claimed, outcomes)
         self._waiting.notify(outcomes)
         if deferred:  # read again: their orders have changed
             await self._patient_locks.wait(deferred)
             async with aclosing(self.apply([job.claimed for job in deferred])) as batches:
                 async for batch in batches:
                     yield batch
+
+    def _count(self, claimed: Sequence[ClaimedMessage], outcomes: Sequence[MessageOutcome]) -> None:
+        listeners = {message.message_id: message.listener for message in claimed}
+        for outcome in outcomes:
+            labels = listeners[outcome.message_id], outcome.event.value, outcome.code
+            self._metrics.applied.labels(*labels).inc()
 
     async def _apply_jobs(
         self, jobs: Sequence[MessageJob], prepared: PreparedBatch

@@ -29,6 +29,10 @@ class AckCounter:
         # Both labels come from HL7 tables: the cache stays small.
         self._acks = cache(partial(metrics.acks.labels, listener))
         self._acks(AckCode.ACCEPT.value, "")  # exported from the start, as 0
+        received = metrics.received.labels
+        self._accepted = received(listener, "accepted")
+        self._negative = received(listener, "refused")
+        self._retransmits = received(listener, "retransmit")
         self._duplicates = metrics.duplicates.labels(listener)
         self._reused = metrics.reused_ids.labels(listener)
         self._suspects = metrics.charset_suspects.labels(listener)
@@ -39,12 +43,16 @@ class AckCounter:
         self._acks(receipt.ack_code, error).inc()
         if receipt.duplicate:
             self._duplicates.inc()
+            self._retransmits.inc()
+        else:
+            (self._negative if verdict.refusals else self._accepted).inc()
         if receipt.reused:
             self._reused.inc()
         if verdict.charset_suspect:
             self._suspects.inc()
 
     def refused(self, refusal: MessageRefusal) -> None:
+        self._negative.inc()
         self._acks(refusal.ack_code.value, refusal.error_code.value).inc()
 
 
