@@ -33,6 +33,7 @@ from bridge.roles import Role
 from bridge.runtime.applying import Applying
 from bridge.runtime.context import (
     Process,
+    channel_statistics,
     checkpoints,
     divide_descriptors,
     handshake_failures,
@@ -120,7 +121,8 @@ def _queue_parts(
     owners = (f"{process.node}-intake", f"{process.node}-delivery")
     may_lead = Role.DELIVERY in roles
     membership = Membership(process.database, owners, process.schedule, jobs=may_lead)
-    parts = [membership.part(), unknown_code_counts(process), handshake_failures(process)]
+    counts = [unknown_code_counts(process), handshake_failures(process)]
+    parts = [membership.part(), *counts, channel_statistics(process)]
     if intake is not None:
         applying = Applying(process, client, membership)
         intake.connect(applying.more, applying.completions)

@@ -1,5 +1,6 @@
 """What the parts of a process share, and the parts that both processes have."""
 
+import os
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ from bridge.admin.checks.descriptors import Descriptors, allocate_descriptors, r
 from bridge.executors import Threads
 from bridge.metrics import Metrics
 from bridge.monitoring.channels import store_handshakes
+from bridge.monitoring.statistics import StatisticsRecorder
 from bridge.monitoring.tracing import Tracer, open_tracer
 from bridge.runtime.schedule import Job, Schedule, ServicePart, do_nothing, now_ms
 from bridge.store.checkpoints import WalCheckpointer
@@ -87,3 +89,14 @@ def handshake_failures(process: Process) -> ServicePart:
                 raise
 
     return process.schedule.periodic(Job.HANDSHAKES, store, last=store)
+
+
+def channel_statistics(process: Process) -> ServicePart:
+    """Store what this process has counted for each listener and destination."""
+    source = f"{process.node} {os.getpid()} {now_ms()}"
+    recorder = StatisticsRecorder(process.metrics, process.database, source)
+
+    async def store() -> None:
+        await Threads.LEASES.run(recorder.store, now_ms())
+
+    return process.schedule.periodic(Job.STATISTICS, store, last=store)

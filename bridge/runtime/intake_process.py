@@ -8,6 +8,7 @@ from bridge.metrics import Metrics
 from bridge.queue.message_log import MessageLog
 from bridge.runtime.context import (
     Process,
+    channel_statistics,
     checkpoints,
     divide_descriptors,
     handshake_failures,
@@ -65,6 +66,7 @@ def assemble_intake(
         ServicePart("service process", service.start, service.stop),
         unknown_code_counts(process),
         handshake_failures(process),
+        channel_statistics(process),
         *Receiving(process, log, service, limit).parts(),
         ServicePart("readiness", service.listen, service.close),
     ]

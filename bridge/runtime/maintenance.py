@@ -28,6 +28,7 @@ from bridge.admin.search.message_index import (
 from bridge.executors import Threads
 from bridge.monitoring.alert_settings import make_alert_monitor, own_files_recorder
 from bridge.monitoring.node_files import NodeAddress
+from bridge.monitoring.statistics import read_backlogs, roll_up, store_backlogs
 from bridge.runtime.context import Process
 from bridge.runtime.membership import Membership
 from bridge.runtime.schedule import Job, Run, Schedule, ServicePart, now_ms
@@ -104,8 +105,9 @@ def housekeeping(process: Process, membership: Membership) -> list[ServicePart]:
     """
     Return the jobs for a database that several processes share.
 
-    The leader runs the alerts, creates the next partition, and runs retention, also of background
-    jobs. Each other process stores the disk space and certificates of its node for the leader.
+    The leader runs the alerts, stores the lengths of the queues, sums up statistics, creates the
+    next partition, and runs retention, also of background jobs. Each other process stores the disk
+    space and certificates of its node for the leader.
     """
     settings, database, schedule = process.settings, process.database, process.schedule
     every, leads = settings.alerts.every, membership.leads
@@ -120,6 +122,9 @@ def housekeeping(process: Process, membership: Membership) -> list[ServicePart]:
         schedule.periodic(Job.ALERTS, _only_if(leads, check), every=every),
         schedule.periodic(Job.PARTITIONS, _only_if(leads, partial(create_ahead, database))),
     ]
+    queues, sums = partial(_store_backlogs, database), lambda: roll_up(database, now_ms())
+    parts.append(schedule.periodic(Job.QUEUE_STATISTICS, _only_if(leads, queues)))
+    parts.append(schedule.periodic(Job.STATISTICS_SUMS, _only_if(leads, sums)))
     keep = round(settings.console.keep_exports * 1000)
     tidy = _only_if(leads, lambda: background_jobs.prune(database, now_ms(), keep))
     parts.append(schedule.periodic(Job.OLD_JOBS, tidy))
@@ -129,6 +134,10 @@ def housekeeping(process: Process, membership: Membership) -> list[ServicePart]:
         prune = _only_if(leads, partial(_prune, settings))
         parts.append(schedule.periodic(Job.RETENTION, prune, every=retention.every))
     return parts
+
+
+def _store_backlogs(database: Database) -> None:
+    store_backlogs(database, read_backlogs(database), now_ms())
 
 
 _ALL_HAVE_SITES = 3600.0  # seconds
