@@ -459,6 +459,11 @@ class Alerts(Section):
     )
     parked: int = Field(1, ge=0, description="parked messages or results")
     refused: int = Field(50, ge=0, description="messages that a listener refused within an hour")
+    rejecting: int = Field(3, ge=0, description="refusals of a destination in a row")
+    quiet: int = Field(
+        12, ge=0, description="messages that a silent listener usually receives meanwhile"
+    )
+    growing: int = Field(50, ge=0, description="entries in a queue that does not get shorter")
     disk_free: Bytes = Field(2**30, description="free space on the disk of HOME, at least")
     certificate_before: Seconds = Field(
         14 * 86400.0, description="time before a certificate expires"

@@ -56,6 +56,7 @@ def make_alert_monitor(
         _ms(settings.alerts.hold_down),
         address.host,
         lambda moment: node_files.files_of_other_nodes(database, address.node, moment - fresh),
+        lambda: {listener.name: listener.time_zone for listener in active().listener},
     )
 
 
@@ -81,6 +82,9 @@ def thresholds(settings: Settings) -> AlertThresholds:
         parked=alerts.parked,
         certificate=_ms(alerts.certificate_before),
         refused=alerts.refused,
+        rejecting=alerts.rejecting,
+        quiet=alerts.quiet,
+        growing=alerts.growing,
         disk_free=alerts.disk_free,
         silence={
             listener.name: _ms(listener.alert_after)

@@ -23,20 +23,31 @@ from sqlalchemy.dialects.postgresql import insert
 
 from bridge.handshake_counts import SERVICE
 from bridge.metrics import Metrics
-from bridge.monitoring.channels import HOUR, read_channels, read_handshakes
+from bridge.monitoring.baseline import MINUTE
+from bridge.monitoring.channels import (
+    HOUR,
+    read_channels,
+    read_handshakes,
+    read_start_failures,
+)
 from bridge.monitoring.conditions import (
     AlertCondition,
     AlertSeverity,
     AlertThresholds,
     NodeFiles,
-    QueueBacklog,
     SystemSnapshot,
     Validity,
     find_conditions,
 )
+from bridge.monitoring.statistics import (
+    ALL_LISTENERS,
+    backlog_of,
+    read_backlogs,
+    read_expected,
+    refusing_since,
+    waiting_before,
+)
 from bridge.queue import queries
-from bridge.queue.listing_rows import Depth
-from bridge.queue.states import QueueState
 from bridge.redaction import describe
 from bridge.store.database import Database
 from bridge.store.records import unmapped_codes
@@ -110,9 +121,17 @@ def _store_raised(
     connection: Connection, condition: AlertCondition, now: int, hold_down: int
 ) -> None:
     severity = condition.severity.value
+    kind, name = condition.channel or ("", "")
     is_active = _ALERT.cleared_at.is_(None)
     is_milder = or_(_ALERT.severity == severity, literal(severity) == AlertSeverity.WARNING.value)
-    current = {"severity": severity, "text": condition.text, "seen_at": now}
+    current = {
+        "severity": severity,
+        "text": condition.text,
+        "seen_at": now,
+        "kind": str(kind),
+        "name": name,
+        "action": condition.action,
+    }
     connection.execute(
         insert(ALERTS)
         .values(key=condition.key, raised_at=now, **current)
@@ -164,6 +183,42 @@ def list_alerts(database: Database) -> list[dict[str, Any]]:
         newest_first = (_ALERT.cleared_at.is_not(None), _ALERT.raised_at.desc())
         rows = connection.execute(select(ALERTS).order_by(*newest_first)).mappings()
         return [dict(row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveAlert:
+    """An active alert as pages show it; `raised_at` in ms."""
+
+    key: str
+    severity: AlertSeverity
+    text: str
+    action: str
+    channel: tuple[str, str] | None
+    """Kind and name of the listener or destination that it is about."""
+    raised_at: int
+
+    @property
+    def subject(self) -> str:
+        """The kind of the condition, such as `parked`."""
+        return self.key.partition(":")[0]
+
+
+def active_alerts(database: Database) -> list[ActiveAlert]:
+    """List the active alerts: critical ones first, then by age."""
+    with database.read() as connection:
+        rows = connection.execute(_ACTIVE.order_by(_ALERT.raised_at, _ALERT.key)).all()
+    found = [
+        ActiveAlert(
+            row.key,
+            AlertSeverity(row.severity),
+            row.text,
+            row.action,
+            (row.kind, row.name) if row.kind else None,
+            row.raised_at,
+        )
+        for row in rows
+    ]
+    return sorted(found, key=lambda alert: alert.severity is not AlertSeverity.CRITICAL)
 
 
 def _condition_to_raise(row: Row[Any]) -> AlertCondition:
@@ -295,6 +350,8 @@ class AlertMonitor:
     """The host name of this process."""
     other_nodes: Callable[[int], Sequence[NodeFiles]] = no_other_nodes
     """Returns the files of other nodes that are valid at a time (ms)."""
+    zones: Callable[[], Mapping[str, str]] = dict
+    """Returns the time zones of the listeners, by name."""
     unsent: dict[str, dict[str, AlertNotice]] = field(default_factory=dict)
     """Notices that could not be sent, by way and condition; kept in this process only."""
 
@@ -338,35 +395,37 @@ class AlertMonitor:
 
     def _snapshot(self, now: int) -> SystemSnapshot:
         names = self.names()
-        listeners = read_channels(self.database, ChannelKind.LISTENER)
-        destinations = read_channels(self.database, ChannelKind.DESTINATION)
-        paused = {
-            f"{kind} {channel.name}": channel.paused_at
-            for kind, found in (
-                (ChannelKind.LISTENER, listeners),
-                (ChannelKind.DESTINATION, destinations),
-            )
-            for channel in found.values()
-            if channel.paused_at is not None and f"{kind} {channel.name}" in names
+        found = {kind: read_channels(self.database, kind) for kind in ChannelKind}
+        # Channels that were removed keep their state in the database.
+        channels = {
+            kind: {name: channel for name, channel in own.items() if f"{kind} {name}" in names}
+            for kind, own in found.items()
         }
-        queues = {
-            "the inbox": queries.open_messages(self.database),
-            **{
-                f"destination {name}": found
-                for name, found in queries.open_deliveries(self.database).items()
-            },
-        }
-        return SystemSnapshot(
+        destinations = channels[ChannelKind.DESTINATION]
+        snapshot = SystemSnapshot(
             now=now,
             started_at=self.started_at,
-            queues={name: _queue(depths) for name, depths in queues.items()},
-            last_message={listener.name: listener.active_at for listener in listeners.values()},
-            paused=paused,
+            queues={
+                "the inbox": backlog_of(queries.open_messages(self.database)),
+                **{
+                    f"destination {name}": backlog_of(depths)
+                    for name, depths in queries.open_deliveries(self.database).items()
+                },
+            },
+            last_message={
+                name: channel.active_at for name, channel in found[ChannelKind.LISTENER].items()
+            },
+            paused={
+                f"{kind} {name}": channel.paused_at
+                for kind, own in channels.items()
+                for name, channel in own.items()
+                if channel.paused_at is not None
+            },
             certificates=self.certificates(),
             circuits={
-                destination.name: destination.problem
-                for destination in destinations.values()
-                if destination.open_until is not None and f"destination {destination.name}" in names
+                name: channel.problem
+                for name, channel in destinations.items()
+                if channel.open_until is not None
             },
             handshakes=[
                 failure
@@ -375,10 +434,9 @@ class AlertMonitor:
                 and (failure.kind == SERVICE or f"{failure.kind} {failure.name}" in names)
             ],
             unframed={
-                channel.name: channel.problem
-                for channel in destinations.values()
+                name: channel.problem
+                for name, channel in destinations.items()
                 if channel.problem_code == LossReason.UNFRAMED
-                and f"destination {channel.name}" in names
             },
             exceptions=list_unseen(self.database, MAX_EXCEPTIONS),
             refused=queries.refused_since(self.database, now - HOUR),
@@ -386,16 +444,39 @@ class AlertMonitor:
             unknown_codes=unmapped_codes.list_active(self.database, MAX_UNMAPPED_CODES),
             host=self.host,
             other_nodes=self.other_nodes(now),
+            refusals={
+                name: channel.refused
+                for name, channel in destinations.items()
+                if channel.refused and channel.open_until is None
+            },
+            start_failures={
+                f"{kind} {name}": reason
+                for kind in ChannelKind
+                for name, reason in read_start_failures(self.database, kind, now).items()
+                if f"{kind} {name}" in names
+            },
         )
+        return self._with_statistics(snapshot, names)
 
-
-def _queue(depths: Mapping[QueueState, Depth]) -> QueueBacklog:
-    waiting = [
-        depths[state] for state in (QueueState.QUEUED, QueueState.CLAIMED) if state in depths
-    ]
-    parked = depths.get(QueueState.PARKED)
-    return QueueBacklog(
-        waiting=sum(depth.count for depth in waiting),
-        parked=0 if parked is None else parked.count,
-        oldest=min((depth.oldest for depth in waiting if depth.count), default=None),
-    )
+    def _with_statistics(self, snapshot: SystemSnapshot, names: frozenset[str]) -> SystemSnapshot:
+        """Add what the statistics of the last hour and of earlier weeks tell."""
+        now, database = snapshot.now, self.database
+        backlogs = {
+            key: backlog
+            for key, backlog in read_backlogs(database).items()
+            if key == ALL_LISTENERS or " ".join(key) in names
+        }
+        listeners = [name for kind, name in map(str.split, names) if kind == ChannelKind.LISTENER]
+        silent = {
+            name: since
+            for name in listeners
+            if f"listener {name}" not in snapshot.paused
+            and now - (since := snapshot.quiet_since(name)) >= MINUTE
+        }
+        return replace(
+            snapshot,
+            backlogs=backlogs,
+            waiting_before=waiting_before(database, backlogs, now),
+            refusing_since=refusing_since(database, snapshot.refusals, now),
+            expected=read_expected(database, silent, self.zones(), now),
+        )

@@ -5,14 +5,18 @@ The key of a condition stays the same while it lasts, so that operators get one 
 contain configured names, counts and durations, and no values of messages.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
+from bridge.monitoring.baseline import MINUTE
 from bridge.monitoring.channels import StoredHandshake
 from bridge.store.records.exceptions import MERGE_UNDONE, ExceptionSubject, ProcessingException
 from bridge.store.records.unmapped_codes import UnmappedCodeRecord
+from config.sections import ChannelKind
 
 DAY = 86_400_000  # ms
 
@@ -29,6 +33,20 @@ class AlertCondition:
     key: str
     severity: AlertSeverity
     text: str
+
+    @property
+    def channel(self) -> tuple[ChannelKind, str] | None:
+        """Kind and name of the listener or destination that the condition is about."""
+        subject, _, about = self.key.partition(":")
+        if subject == _SILENCE:
+            return ChannelKind.LISTENER, about
+        found = _CHANNEL.fullmatch(about)
+        return None if found is None else (ChannelKind(found[1]), found[2])
+
+    @property
+    def action(self) -> str:
+        """What a person can do, as a sentence."""
+        return _ACTIONS.get(self.key) or _ACTIONS.get(self.key.partition(":")[0], "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +76,12 @@ class AlertThresholds:
     certificate: int = 14 * DAY
     refused: int = 50
     """Refused messages of one listener within an hour."""
+    rejecting: int = 3
+    """Refusals of a destination in a row."""
+    quiet: int = 12
+    """Messages that a silent listener usually has received since its last one."""
+    growing: int = 50
+    """Items in a queue that does not get shorter."""
     disk_free: int = 0
     silence: Mapping[str, int] = field(default_factory=dict)
     """The longest time without a message, by listener."""
@@ -100,6 +124,27 @@ class SystemSnapshot:
     """The host of `certificates` and `disk_free`."""
     other_nodes: Sequence[NodeFiles] = ()
     """The files of other nodes."""
+    refusals: Mapping[str, int] = field(default_factory=dict)
+    """Refusals of each destination since its last accepted message."""
+    refusing_since: Mapping[str, int] = field(default_factory=dict)
+    """When each of these destinations began to refuse, as far as it is known."""
+    expected: Mapping[str, float] = field(default_factory=dict)
+    """How many messages silent listeners usually have received since their last one."""
+    backlogs: Mapping[tuple[str, str], QueueBacklog] = field(default_factory=dict)
+    """The queue of each channel by kind and name; if it is long, of all listeners together."""
+    waiting_before: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """The most that waited in these queues in the minute before."""
+    start_failures: Mapping[str, str] = field(default_factory=dict)
+    """Why channels did not start, such as `listener orders`."""
+
+    def silent_since(self, listener: str) -> int:
+        """Return when a listener received its last message, or when this process started."""
+        last = self.last_message.get(listener)
+        return max(last or 0, 0 if last else self.started_at)
+
+    def quiet_since(self, listener: str) -> int:
+        """As `silent_since`, but after a start senders get time to connect again."""
+        return max(self.last_message.get(listener) or 0, self.started_at)
 
     @property
     def files(self) -> Sequence[NodeFiles]:
@@ -114,16 +159,48 @@ MAX_SINGLE_MESSAGES = 20
 def find_conditions(snapshot: SystemSnapshot, limits: AlertThresholds) -> list[AlertCondition]:
     return [
         *_queues(snapshot, limits),
+        *_growing(snapshot, limits),
         *_silence(snapshot, limits),
+        *_quiet(snapshot, limits),
         *_paused(snapshot),
+        *_not_started(snapshot),
         *_certificates(snapshot, limits),
         *_circuits(snapshot),
+        *_rejecting(snapshot, limits),
         *_handshakes(snapshot),
         *_refused(snapshot, limits),
         *_disk(snapshot, limits),
         *_exceptions(snapshot),
         *_codes(snapshot),
     ]
+
+
+_CHANNEL: Final = re.compile(r"(?:.* of )?(listener|destination) (.+)")
+_SILENCE: Final = "silence"
+_ACTIONS: Final[Mapping[str, str]] = {
+    "depth": "Check whether it is paused, and whether it replies.",
+    "depth:the inbox": "Check whether the report service answers.",
+    "age": "Check whether it is paused, and whether it replies.",
+    "age:the inbox": "Check whether the report service answers.",
+    "growing": "Find out what the oldest one waits for.",
+    "parked": "Read the reply, correct the receiver or the mapping, and retry them.",
+    "parked:the inbox": "Read the cause, correct it, and replay the messages.",
+    "silence": "Check the connection to the sender, and ask the sender.",
+    "quiet": "Check the connection to the sender, and ask the sender.",
+    "paused": "Resume it when the work is done.",
+    "start": "Correct the reason: the service tries again every few seconds.",
+    "certificate": "Replace the file: new connections use it at once.",
+    "circuit": "Test the connection, and ask the receiver.",
+    "unframed": "Read the bytes that came: the receiver must reply with an MLLP frame.",
+    "rejecting": "Read the last reply, and correct the receiver or the mapping.",
+    "tls": "Compare the certificates of both sides.",
+    "refused": "Read the cause, correct the sender or the mapping, and replay the messages.",
+    "disk": "Delete old messages, or give the disk more space.",
+    "concern": "Check the order, and mark it as reviewed.",
+    "concern:feed": "Compare reports and results since the backup.",
+    "differs": "Compare the orders with the report service.",
+    "codes": "Add the codes to the table, or ignore them.",
+}
 
 
 def _queues(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[AlertCondition]:
@@ -144,11 +221,81 @@ def _silence(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[Aler
     for name, limit in limits.silence.items():
         if not limit or f"listener {name}" in snapshot.paused:
             continue
-        last = snapshot.last_message.get(name)
-        quiet = snapshot.now - max(last or 0, 0 if last else snapshot.started_at)
-        if quiet >= limit:
+        if _is_silent(snapshot, limits, name):
+            quiet = snapshot.now - snapshot.silent_since(name)
             text = f"listener {name} has received no message for {format_duration(quiet)}"
             yield AlertCondition(f"silence:{name}", AlertSeverity.WARNING, text)
+
+
+def _is_silent(snapshot: SystemSnapshot, limits: AlertThresholds, name: str) -> bool:
+    limit = limits.silence.get(name, 0)
+    return bool(limit) and snapshot.now - snapshot.silent_since(name) >= limit
+
+
+MUCH_EXPECTED = 40
+LONG_SILENCE = 300_000
+"""After this time (ms) without `MUCH_EXPECTED` messages, silence is critical."""
+
+
+def _quiet(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[AlertCondition]:
+    """Return a condition for each listener that usually has received messages by now."""
+    for name, expected in snapshot.expected.items():
+        silence = snapshot.now - snapshot.quiet_since(name)
+        if (
+            not limits.quiet
+            or expected < limits.quiet
+            or f"listener {name}" in snapshot.paused
+            or _is_silent(snapshot, limits, name)
+        ):
+            continue
+        is_critical = expected >= MUCH_EXPECTED and silence >= LONG_SILENCE
+        text = (
+            f"listener {name} has received nothing for {format_duration(silence)};"
+            f" it usually has {expected:.0f} messages or more in this time"
+        )
+        severity = AlertSeverity.CRITICAL if is_critical else AlertSeverity.WARNING
+        yield AlertCondition(f"quiet:listener {name}", severity, text)
+
+
+GROWING_AGE = 30_000
+"""Age (ms) of the oldest item before which a queue is a burst that is being worked off."""
+
+
+def _growing(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[AlertCondition]:
+    """Return a condition for each queue that is long and does not get shorter."""
+    for (kind, name), queue in snapshot.backlogs.items():
+        owner = f"{kind} {name}" if name else "the inbox"
+        age = 0 if queue.oldest is None else snapshot.now - queue.oldest
+        is_growing = queue.waiting >= snapshot.waiting_before.get((kind, name), 0)
+        is_long = limits.growing and queue.waiting >= limits.growing and age >= GROWING_AGE
+        if is_long and is_growing and owner not in snapshot.paused:
+            text = f"{queue.waiting} entries wait at {owner}, and the queue does not get shorter"
+            yield AlertCondition(f"growing:{owner}", AlertSeverity.WARNING, text)
+
+
+MANY_REFUSALS = 10
+LONG_REFUSAL = 600_000
+"""After this time (ms), or after `MANY_REFUSALS`, a destination that refuses is critical."""
+
+
+def _rejecting(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[AlertCondition]:
+    for name, count in snapshot.refusals.items():
+        if not limits.rejecting or count < limits.rejecting:
+            continue
+        since = snapshot.refusing_since.get(name)
+        lasts = 0 if since is None else snapshot.now - since
+        text = f"destination {name} refuses everything: the last {count} messages"
+        if lasts >= MINUTE:
+            text += f", for {format_duration(lasts)}"
+        is_critical = count >= MANY_REFUSALS or lasts >= LONG_REFUSAL
+        severity = AlertSeverity.CRITICAL if is_critical else AlertSeverity.WARNING
+        yield AlertCondition(f"rejecting:destination {name}", severity, text)
+
+
+def _not_started(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
+    for name, reason in snapshot.start_failures.items():
+        text = f"{name} did not start: {reason}"
+        yield AlertCondition(f"start:{name}", AlertSeverity.CRITICAL, text)
 
 
 def _paused(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
