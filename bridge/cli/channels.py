@@ -1,19 +1,56 @@
-"""`bridge listeners`, `bridge destinations`, `bridge alerts`, `bridge interface`."""
+"""`bridge channels`, `listeners`, `destinations`, `alerts`, `interface`."""
 
+import json
 import sys
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from bridge.cli.options import AsJson, Home
-from bridge.cli.output import print_line, print_rows, with_times
+from bridge.cli.output import iso, print_line, print_rows, with_times
 
 _Name = Annotated[str, typer.Argument(metavar="NAME")]
 _COLUMNS = ("name", "address", "state", "paused_at", "paused_by", "active_at", "trouble", "tls")
 _ALERT_COLUMNS = ("key", "severity", "text", "raised_at", "notified_at", "cleared_at")
 _FORMER_NAMES = {"told_at": "notified_at", "returns": "recurrences"}
 """Names of columns in JSON before migration 0029, for scripts that use them."""
+
+
+_OVERVIEW_COLUMNS = (
+    *("channel", "state", "rate", "errors", "share", "waiting", "oldest", "p50", "p99"),
+    "last activity",
+)
+
+
+def overview(home: Home, as_json: AsJson = False) -> None:
+    """
+    Print what needs a person, and the figures of each listener and destination, problems first.
+
+    Messages in the last minute; errors and their share, and the latencies p50 and p99 in
+    milliseconds, of the last hour; what waits, and since when.
+    """
+    from bridge.admin.overview import read_overview
+
+    found = read_overview(home, time.time_ns() // 1_000_000)
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False, indent=2))
+        return
+    for need in found["needs"]:
+        print_line(f"{need['severity']:<5}  {need['text']}. {need['action']}".rstrip())
+    print_rows([_overview_row(row) for row in found["channels"]], _OVERVIEW_COLUMNS, as_json=False)
+
+
+def _overview_row(row: dict[str, Any]) -> dict[str, Any]:
+    share = None if row["share"] is None else f"{row['share']:.1%}"
+    return {
+        **row,
+        "channel": f"{row['kind']} {row['name']}",
+        "share": share,
+        "oldest": iso(row["oldest"]),
+        "last activity": iso(row["active_at"]),
+    }
 
 
 def _with_handshake_times(channel: dict[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from bridge.console.http import (
     mappings,
     messages,
     orders,
+    overview,
     shadow,
     site_administration,
     specifications,
@@ -58,8 +59,8 @@ ROUTERS: Final = (
     ),
     *(find.router, lists.router, views.router),
     background.router,
-    *(connections.channel_router, connections.router, dashboard.router),
     specifications.router,
+    *(connections.channel_router, connections.router, dashboard.router, overview.router),
     # before `sites`, whose route `/sites/{site}/{what}` also matches `/sites/{site}/audit`
     audit_trail.router,
     *(

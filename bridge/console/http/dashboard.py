@@ -41,14 +41,14 @@ async def me(call: CallDep) -> dict[str, Any]:
     }
 
 
-@router.get("/overview")
-async def overview(call: CallDep) -> dict[str, Any]:
-    """Return the figures of the dashboard, limited to the user's listeners and destinations."""
+@router.get("/dashboard")
+async def figures(call: CallDep) -> dict[str, Any]:
+    """Return the figures of the former dashboard, limited to the user's connections."""
     call.user.grant.require(Permission.SEE)
-    return await CONSOLE_THREADS.run(_overview, call)
+    return await CONSOLE_THREADS.run(_figures, call)
 
 
-def _overview(call: ConsoleCall) -> dict[str, Any]:
+def _figures(call: ConsoleCall) -> dict[str, Any]:
     channels = visible_channels(call)
     names = {
         kind: {str(channel["name"]) for channel in listed if not channel["shared"]}

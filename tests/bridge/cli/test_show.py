@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from bridge.cli.application import application
 from bridge.cli.output import print_record, print_rows
+from bridge.metrics import Metrics
 from bridge.monitoring.alerts import update_alerts
 from bridge.monitoring.channels import (
     LOADED_VALID_MS,
@@ -20,6 +21,7 @@ from bridge.monitoring.channels import (
     store_start_failures,
 )
 from bridge.monitoring.conditions import AlertCondition, AlertSeverity
+from bridge.monitoring.statistics import StatisticsRecorder
 from bridge.store.databases import bridge_database
 from config.sections import ChannelKind
 from config.settings import FILE_NAME
@@ -174,3 +176,25 @@ def test_former_names_in_json(tmp_path: Path) -> None:
     values = ("1970-01-01T00:00:03.000+00:00", 1)
     assert (alert["notified_at"], alert["recurrences"]) == values
     assert (alert["told_at"], alert["returns"]) == values
+
+
+def test_the_overview_of_channels(tmp_path: Path) -> None:
+    """What needs a person, then a line for each channel; `--json` has all members."""
+    home = Home(tmp_path / "home")
+    home.init()
+    (home.folder / FILE_NAME).write_text(SETTINGS, "utf-8")
+    metrics = Metrics()
+    metrics.received.labels("in", "accepted").inc(3)
+    metrics.received.labels("in", "refused").inc(1)
+    now = time.time_ns() // 1_000_000
+    with bridge_database(home.folder) as database:
+        StatisticsRecorder(metrics, database, "test").store(now)
+        quiet = AlertCondition("quiet:listener in", AlertSeverity.WARNING, "it is silent")
+        update_alerts(database, [quiet], now, 0)
+    first, head, row = home.ok("channels").splitlines()
+    assert first == ("amber  it is silent. Check the connection to the sender, and ask the sender.")
+    assert head.split()[:4] == ["channel", "state", "rate", "errors"]
+    assert row.split()[:2] == ["listener", "in"]
+    assert "25.0%" in row.split()
+    (channel,) = json.loads(home.ok("channels", "--json"))["channels"]
+    assert (channel["errors"], channel["share"], channel["sites"]) == (1, 0.25, ["SITE1"])

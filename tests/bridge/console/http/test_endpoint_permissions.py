@@ -44,8 +44,11 @@ RULES: dict[str, Rule] = {
     "GET /api/background-jobs/{job_id}/rows": _rule(_P.SEE),
     "GET /api/background-jobs/{job_id}/content": _rule(_P.OPERATE),
     "POST /api/background-jobs/{job_id}/stop": _rule(_P.SEE),
+    "GET /api/dashboard": _rule(_P.SEE),
     "GET /api/overview": _rule(_P.SEE),
     "GET /api/channels": _rule(_P.SEE),
+    "GET /api/channels/{kind}/{name}": _rule(_P.SEE, site=True),
+    "GET /api/channels/{kind}/{name}/series": _rule(_P.SEE, site=True),
     "POST /api/channels/{kind}/{name}/pause": _rule(_P.OPERATE, site=True, body={}),
     "POST /api/channels/{kind}/{name}/resume": _rule(_P.OPERATE, site=True, body={}),
     "POST /api/channels/{kind}/{name}/test": _rule(_P.OPERATE, site=True, body={}),
@@ -273,7 +276,7 @@ def test_lists_contain_nothing_of_another_site(console: RunningConsole, who: str
 def test_a_shared_destination_is_visible_but_read_only(console: RunningConsole) -> None:
     """Limited users see its state, but no counts."""
     for who in ("viewer1", "editor1", "admin1"):
-        overview = console.call(who, "GET", "/api/overview").json()
+        overview = console.call(who, "GET", "/api/dashboard").json()
         shared = {
             destination["name"]: destination["shared"] for destination in overview["destinations"]
         }
@@ -294,9 +297,9 @@ def test_alerts_of_a_shared_destination_reveal_no_counts(console: RunningConsole
         for about in ("paused", "circuit", "depth", "age", "parked")
     ]
     update_alerts(console.database, found, now_ms(), 0)
-    visible = console.call("viewer1", "GET", "/api/overview").json()["alerts"]
+    visible = console.call("viewer1", "GET", "/api/dashboard").json()["alerts"]
     assert {row["text"] for row in visible} == {"paused", "circuit"}
-    all_alerts = console.call("editor", "GET", "/api/overview").json()["alerts"]
+    all_alerts = console.call("editor", "GET", "/api/dashboard").json()["alerts"]
     assert len(all_alerts) == len(found)
 
 

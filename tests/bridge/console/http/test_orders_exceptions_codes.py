@@ -40,8 +40,8 @@ def test_exceptions_are_listed_reviewed_and_audited(console: RunningConsole) -> 
     assert rows[1]["orders"] == [{"accession": "A1", "report_id": "R1"}]
     assert rows[0]["message"] == ours
     assert len(console.call("editor", "GET", "/api/concerns").json()["rows"]) == 3
-    assert console.call("viewer1", "GET", "/api/overview").json()["concerns"] == 2
-    assert console.call("viewer", "GET", "/api/overview").json()["concerns"] == 3
+    assert console.call("viewer1", "GET", "/api/dashboard").json()["concerns"] == 2
+    assert console.call("viewer", "GET", "/api/dashboard").json()["concerns"] == 3
 
     path = f"/api/concerns/message/{ours}/seen"
     assert console.call("viewer1", "POST", path, {}).status_code == 403
@@ -51,7 +51,7 @@ def test_exceptions_are_listed_reviewed_and_audited(console: RunningConsole) -> 
     after = console.call("editor1", "GET", "/api/concerns").json()["rows"]
     assert {row["seen_by"] for row in after} == {"editor1@site1.test"}
     assert all(row["seen_at"] for row in after)
-    assert console.call("viewer1", "GET", "/api/overview").json()["concerns"] == 0
+    assert console.call("viewer1", "GET", "/api/dashboard").json()["concerns"] == 0
     events = console.call("chief", "GET", "/api/deeds?action=acknowledge").json()["rows"]
     assert {(event["subject"], event["outcome"]) for event in events} >= {
         (f"message {ours}", "done"),

@@ -7,7 +7,7 @@ const parkedIn = (queues: DashboardData["inbox"]) =>
   Object.values(queues).reduce((sum, queue) => sum + queue.parked, 0);
 
 export async function legacyHeads(signal: AbortSignal): Promise<Heads> {
-  const data = await poll<DashboardData>("/console/api/overview", signal);
+  const data = await poll<DashboardData>("/console/api/dashboard", signal);
   const all = [...data.listeners, ...data.destinations].filter((one) => one.enabled);
   const isRed = all.some((one) => one.trouble || one.open_until !== null || one.refused > 0);
   const isAmber = data.alerts.length > 0 || all.some((one) => one.paused_at !== null);
