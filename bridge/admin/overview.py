@@ -37,7 +37,7 @@ from bridge.store.records import mapping_versions
 from config import Settings, load
 from config.forms import to_table
 from config.listeners import ListenerSettings
-from config.sections import ChannelKind
+from config.sections import ChannelKind, DestinationSettings
 
 ChannelState = Mapping[str, Any]
 """A channel as `channel_states` lists it; `shared`: the user does not see all of its sites."""
@@ -332,10 +332,6 @@ def channel_page(
     section = find_connection(active, kind, str(channel["name"]))
     key, shared = (kind.value, str(channel["name"])), bool(channel.get("shared"))
     present = _read_present(database, now)
-    definitions: Sequence[str] = ()
-    if section is not None:
-        is_listener = isinstance(section, ListenerSettings)
-        definitions = section.mappings if is_listener else [section.mapping]
     return {
         "summary": _summary(kind, channel, present),
         "address": channel["address"],
@@ -345,7 +341,7 @@ def channel_page(
         "open_until": channel["open_until"],
         "problem": channel["problem"],
         "settings": to_table(section) if with_settings and section is not None else {},
-        "definitions": _definitions(database, definitions),
+        "definitions": _definitions(database, section),
         "conditions": [
             {
                 "key": alert.key,
@@ -367,8 +363,13 @@ def channel_page(
 _HANDSHAKE: Final = ("peer", "reason", "subject", "is_trouble", "count", "last_at")
 
 
-def _definitions(database: Database, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the active versions of these definitions, with their last activation."""
+def _definitions(
+    database: Database, section: ListenerSettings | DestinationSettings | None
+) -> list[dict[str, Any]]:
+    """Return the active versions of a channel's definitions, with their last activation."""
+    if section is None:
+        return []
+    names = section.mappings if isinstance(section, ListenerSettings) else [section.mapping]
     with database.read() as connection:
         active = mapping_versions.active_versions(connection)
     return [

@@ -26,10 +26,10 @@ _OVERVIEW_COLUMNS = (
 
 def overview(home: Home, as_json: AsJson = False) -> None:
     """
-    Print what needs a person, and the figures of each listener and destination, problems first.
+    Show all listeners and destinations, and what needs a person.
 
-    Messages in the last minute; errors and their share, and the latencies p50 and p99 in
-    milliseconds, of the last hour; what waits, and since when.
+    The columns: messages of the last minute; errors of the last hour and their share; what waits,
+    and since when; the latencies p50 and p99 of the last hour in milliseconds. Problems are first.
     """
     from bridge.admin.overview import read_overview
 

@@ -329,12 +329,14 @@ def roll_up(database: Database, now: int) -> None:
 
 
 def _newest(connection: Connection, span: int) -> int | None:
-    return connection.scalar(select(func.max(_ROW.at)).where(_ROW.span == span))
+    found: int | None = connection.scalar(select(func.max(_ROW.at)).where(_ROW.span == span))
+    return found
 
 
 def _oldest(connection: Connection, span: int, since: int) -> int | None:
     first = select(func.min(_ROW.at)).where(_ROW.span == span, _ROW.at >= since)
-    return connection.scalar(first)
+    found: int | None = connection.scalar(first)
+    return found
 
 
 def _sum_up(database: Database, span: int, at: int) -> None:
