@@ -75,8 +75,8 @@ def _values(node: ast.AST) -> Iterator[ast.expr]:
         place = _CODE_PLACES.get(name)
         if place is not None and len(node.args) > place:
             yield node.args[place]
-    is_table = isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "_CODES"
-    if is_table and isinstance(node.value, ast.Dict):
+    if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "_CODES":
+        assert isinstance(node.value, ast.Dict)
         yield from node.value.values
 
 
@@ -97,7 +97,9 @@ def test_codes_of_messages_have_words() -> None:
 def test_codes_of_deliveries_have_words() -> None:
     """Codes that a courier stores, kinds of replies, and results that cannot be composed."""
     errors = {
-        member.code for _, member in getmembers(composition, isclass) if "code" in vars(member)
+        vars(member)["code"]
+        for _, member in getmembers(composition, isclass)
+        if "code" in vars(member)
     }
     codes = codes_in("delivery", composition) | errors | {INTERRUPTED, NOT_CONNECTED, "tls"}
     codes |= {kind.value for kind in ReplyKind} - {"AA", "CA"}

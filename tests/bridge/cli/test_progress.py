@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from bridge.admin.message_replay import RequeueResult
+from bridge.admin.background.jobs import DONE, JobRow
 from bridge.cli.application import application
 from bridge.cli.output import print_requeue_results
 from tests.bridge.cli.home import Home
@@ -107,10 +107,10 @@ def test_ctrl_c(
 def test_ctrl_c_during_a_replay_of_many(capsys: pytest.CaptureFixture[str]) -> None:
     """The counts of what was queued, of what failed, and of the rest."""
 
-    def results() -> Iterator[RequeueResult]:
-        yield RequeueResult(1)
-        yield RequeueResult(2, error="it is not parked")
-        yield RequeueResult(3)
+    def results() -> Iterator[JobRow]:
+        yield JobRow(1, DONE, "")
+        yield JobRow(2, "not_parked", "it is not parked")
+        yield JobRow(3, DONE, "")
         raise KeyboardInterrupt
 
     with pytest.raises(typer.Exit) as left:

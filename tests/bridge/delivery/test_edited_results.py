@@ -89,8 +89,9 @@ async def delivered(hospital: Hospital, number: int) -> Message:
 async def test_a_refused_result_is_replaced_by_its_copy(tmp_path: Path, database: Database) -> None:
     """The copy has a new MSH-10 and is linked; the original, which blocked its lane, is skipped."""
     ris = destination(replies={"AR": "park"})
-    receiver = {"ris": refusing(b"Report.")}
-    async with open_hospital(tmp_path, database, ris, reply_with=receiver) as hospital:
+    async with open_hospital(
+        tmp_path, database, ris, reply_with={"ris": refusing(b"Report.")}
+    ) as hospital:
         number = await parked_final(hospital)
         original = delivery(hospital, tmp_path / "home", number)
         copy = resend(original)

@@ -78,7 +78,7 @@ def test_users_see_their_own_jobs(console: RunningConsole) -> None:
     BackgroundJobsResponse.model_validate(listed)
     assert job["id"] in {row["id"] for row in listed["rows"]}
     for method, path in (("GET", ""), ("GET", "/rows"), ("GET", "/content"), ("POST", "/stop")):
-        body = {} if method == "POST" else None
+        body: Any = {} if method == "POST" else None
         response = console.call("operator", method, f"{PATH}/{job['id']}{path}", body)
         assert response.status_code == UNKNOWN
     for who, sees in (("viewer", False), ("chief", True)):
@@ -122,11 +122,12 @@ def test_sensitive_jobs_need_a_confirmed_password(console: RunningConsole) -> No
     ids = [console.messages["SITE1"], console.messages["SITE2"]]
     console.clock.ahead += FRESH_MS + 60_000
     try:
-        for kind, more in (
-            ("replay", {}),
-            ("cancel", {}),
-            ("export", {"options": {"format": "raw"}, "reason": "x"}),
-        ):
+        sensitive: dict[str, dict[str, Any]] = {
+            "replay": {},
+            "cancel": {},
+            "export": {"options": {"format": "raw"}, "reason": "x"},
+        }
+        for kind, more in sensitive.items():
             response = create(console, "editor", kind, {"ids": ids}, **more)
             assert response.json()["code"] == "reauthentication_required", response.text
         for kind, more in (

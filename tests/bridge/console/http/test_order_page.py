@@ -54,8 +54,13 @@ def told(console: RunningConsole) -> RunningConsole:
             connection,
             [
                 Attempt(
-                    *(console.deliveries["SITE1"], AttemptKind.ATTEMPT),
-                    *(begun + 720_100 + number * 1_000, "AE", "103", None, REPLY),
+                    console.deliveries["SITE1"],
+                    AttemptKind.ATTEMPT,
+                    begun + 720_100 + number * 1_000,
+                    "AE",
+                    "103",
+                    None,
+                    REPLY,
                 )
                 for number in range(3)
             ],
