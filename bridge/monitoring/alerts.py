@@ -31,17 +31,20 @@ from bridge.monitoring.channels import (
     read_start_failures,
 )
 from bridge.monitoring.conditions import (
+    THE_INBOX,
     AlertCondition,
     AlertSeverity,
     AlertThresholds,
     NodeFiles,
+    QueueBacklog,
     SystemSnapshot,
     Validity,
     find_conditions,
 )
 from bridge.monitoring.statistics import (
-    ALL_LISTENERS,
-    backlog_of,
+    DESTINATION,
+    LISTENER,
+    ChannelKey,
     read_backlogs,
     read_expected,
     refusing_since,
@@ -402,16 +405,12 @@ class AlertMonitor:
             for kind, own in found.items()
         }
         destinations = channels[ChannelKind.DESTINATION]
+        backlogs = read_backlogs(self.database)
         snapshot = SystemSnapshot(
             now=now,
             started_at=self.started_at,
-            queues={
-                "the inbox": backlog_of(queries.open_messages(self.database)),
-                **{
-                    f"destination {name}": backlog_of(depths)
-                    for name, depths in queries.open_deliveries(self.database).items()
-                },
-            },
+            queues=_queues(backlogs),
+            backlogs=backlogs,
             last_message={
                 name: channel.active_at for name, channel in found[ChannelKind.LISTENER].items()
             },
@@ -461,11 +460,6 @@ class AlertMonitor:
     def _with_statistics(self, snapshot: SystemSnapshot, names: frozenset[str]) -> SystemSnapshot:
         """Add what the statistics of the last hour and of earlier weeks tell."""
         now, database = snapshot.now, self.database
-        backlogs = {
-            key: backlog
-            for key, backlog in read_backlogs(database).items()
-            if key == ALL_LISTENERS or " ".join(key) in names
-        }
         listeners = [name for kind, name in map(str.split, names) if kind == ChannelKind.LISTENER]
         silent = {
             name: since
@@ -475,8 +469,19 @@ class AlertMonitor:
         }
         return replace(
             snapshot,
-            backlogs=backlogs,
-            waiting_before=waiting_before(database, backlogs, now),
+            waiting_before=waiting_before(database, snapshot.backlogs, now),
             refusing_since=refusing_since(database, snapshot.refusals, now),
             expected=read_expected(database, silent, self.zones(), now),
         )
+
+
+def _queues(backlogs: Mapping[ChannelKey, QueueBacklog]) -> dict[str, QueueBacklog]:
+    """Return the inbox of all listeners together, and the queue of each destination."""
+    inbox = [backlog for (kind, _), backlog in backlogs.items() if kind == LISTENER]
+    total = QueueBacklog(
+        sum(backlog.waiting for backlog in inbox),
+        sum(backlog.parked for backlog in inbox),
+        min((backlog.oldest for backlog in inbox if backlog.oldest is not None), default=None),
+    )
+    outbox = {" ".join(key): backlog for key, backlog in backlogs.items() if key[0] == DESTINATION}
+    return {THE_INBOX: total, **outbox}

@@ -152,6 +152,8 @@ class SystemSnapshot:
 
 
 KEEP_POLICY = "keep"
+THE_INBOX = "the inbox"
+"""The name of the queue of all listeners."""
 MAX_SINGLE_MESSAGES = 20
 """Number of messages with a separate alert; further messages share one alert."""
 
@@ -159,6 +161,7 @@ MAX_SINGLE_MESSAGES = 20
 def find_conditions(snapshot: SystemSnapshot, limits: AlertThresholds) -> list[AlertCondition]:
     return [
         *_queues(snapshot, limits),
+        *_parked(snapshot, limits),
         *_growing(snapshot, limits),
         *_silence(snapshot, limits),
         *_quiet(snapshot, limits),
@@ -183,8 +186,7 @@ _ACTIONS: Final[Mapping[str, str]] = {
     "age": "Check whether it is paused, and whether it replies.",
     "age:the inbox": "Check whether the report service answers.",
     "growing": "Find out what the oldest one waits for.",
-    "parked": "Read the reply, correct the receiver or the mapping, and retry them.",
-    "parked:the inbox": "Read the cause, correct it, and replay the messages.",
+    "parked": "Read the cause, correct it, and replay or retry them.",
     "silence": "Check the connection to the sender, and ask the sender.",
     "quiet": "Check the connection to the sender, and ask the sender.",
     "paused": "Resume it when the work is done.",
@@ -212,9 +214,16 @@ def _queues(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[Alert
         if limits.queue_age and age >= limits.queue_age:
             text = f"the oldest entry in {name} has waited for {format_duration(age)}"
             yield AlertCondition(f"age:{name}", AlertSeverity.CRITICAL, text)
-        if limits.parked and queue.parked >= limits.parked:
-            text = f"{queue.parked} parked in {name} need attention"
-            yield AlertCondition(f"parked:{name}", AlertSeverity.WARNING, text)
+
+
+def _parked(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[AlertCondition]:
+    for (kind, name), queue in snapshot.backlogs.items():
+        if not limits.parked or queue.parked < limits.parked:
+            continue
+        owner = f"{kind} {name}" if name else THE_INBOX
+        noun = "entry" if queue.parked == 1 else "entries"
+        text = f"{queue.parked} parked {noun} of {owner} need attention"
+        yield AlertCondition(f"parked:{owner}", AlertSeverity.WARNING, text)
 
 
 def _silence(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[AlertCondition]:
@@ -264,7 +273,7 @@ GROWING_AGE = 30_000
 def _growing(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[AlertCondition]:
     """Return a condition for each queue that is long and does not get shorter."""
     for (kind, name), queue in snapshot.backlogs.items():
-        owner = f"{kind} {name}" if name else "the inbox"
+        owner = f"{kind} {name}" if name else THE_INBOX
         age = 0 if queue.oldest is None else snapshot.now - queue.oldest
         is_growing = queue.waiting >= snapshot.waiting_before.get((kind, name), 0)
         is_long = limits.growing and queue.waiting >= limits.growing and age >= GROWING_AGE

@@ -260,13 +260,12 @@ def read_backlogs(database: Database) -> dict[ChannelKey, QueueBacklog]:
         inbox = queries.open_by_listener(database)
     outbox = queries.open_deliveries(database)
     return {
-        **{(LISTENER, name): backlog_of(depths) for name, depths in inbox.items()},
-        **{(DESTINATION, name): backlog_of(depths) for name, depths in outbox.items()},
+        **{(LISTENER, name): _backlog(depths) for name, depths in inbox.items()},
+        **{(DESTINATION, name): _backlog(depths) for name, depths in outbox.items()},
     }
 
 
-def backlog_of(depths: Mapping[QueueState, Depth]) -> QueueBacklog:
-    """Return the backlog of a queue from the numbers of its open states."""
+def _backlog(depths: Mapping[QueueState, Depth]) -> QueueBacklog:
     waiting = [
         depths[state] for state in (QueueState.QUEUED, QueueState.CLAIMED) if state in depths
     ]

@@ -61,6 +61,7 @@ QUIET = SystemSnapshot(NOW, NOW - DAY, {}, {}, {}, {})
 KEPT = ProcessingException(ExceptionSubject.MESSAGE, 7, "report_kept", NOW)
 DIFFERS = ProcessingException(ExceptionSubject.ORDER, 7, "not_queued ris", NOW)
 CODE = UnmappedCodeRecord("orders", "sex", "Q", "PID-8.1", "empty", False, "v", 3, 1, 2, None, "")
+PARKED = QueueBacklog(0, 1, None)
 TROUBLE = AlertCondition("parked:x", AlertSeverity.WARNING, "1 parked")
 
 
@@ -71,8 +72,9 @@ TROUBLE = AlertCondition("parked:x", AlertSeverity.WARNING, "1 parked")
         ({"queues": {"q": QueueBacklog(10, 0, NOW)}}, {"queue_depth": 10}, ["depth:q"]),
         ({"queues": {"q": QueueBacklog(10, 0, NOW)}}, {"queue_depth": 0}, []),
         ({"queues": {"q": QueueBacklog(1, 0, NOW - 600_000)}}, {}, ["age:q"]),
-        ({"queues": {"q": QueueBacklog(0, 1, None)}}, {}, ["parked:q"]),
-        ({"queues": {"q": QueueBacklog(0, 1, None)}}, {"parked": 2}, []),
+        ({"backlogs": {("listener", "a"): PARKED}}, {}, ["parked:listener a"]),
+        ({"backlogs": {("listener", ""): PARKED}}, {}, ["parked:the inbox"]),
+        ({"backlogs": {("listener", "a"): PARKED}}, {"parked": 2}, []),
         ({"last_message": {"a": NOW - 5000}}, {"silence": {"a": 5000}}, ["silence:a"]),
         ({"last_message": {"a": NOW - 4999}}, {"silence": {"a": 5000}}, []),
         ({"last_message": {}}, {"silence": {"a": DAY}}, ["silence:a"]),

@@ -238,3 +238,14 @@ def test_the_channel_of_a_condition(key: str, channel: tuple[str, str] | None) -
     condition = AlertCondition(key, AlertSeverity.WARNING, "")
     assert condition.channel == channel
     assert condition.action
+
+
+def test_parked_messages_are_of_their_listener(leader: Leader, database: Database) -> None:
+    """The inbox is one queue, but each listener is amber for its own parked messages."""
+    MessageStore(database).fill(1, 5, state="parked")
+    leader.monitor.check()
+    found = {alert.channel: alert.text for alert in active_alerts(database)}
+    assert found == {
+        ("listener", "odd"): "3 parked entries of listener odd need attention",
+        ("listener", "even"): "2 parked entries of listener even need attention",
+    }
