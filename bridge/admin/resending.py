@@ -172,21 +172,15 @@ class SentDelivery:
     def sheet(self) -> EditableMessage:
         return editable_message(self._detail.payload or b"", _CHARSET)
 
-    def faults(
-        self, segments: Sequence[str], sees: Sees
-    ) -> Sequence[Fault]:  # its sites do not change
+    def faults(self, segments: Sequence[str], sees: Sees) -> Sequence[Fault]:
+        """Return the faults; the sites of a result do not change, so `sees` is not asked."""
         found = self._obstacles()
         if not found:
             self._encoded(segments)
         return found
 
-    def resend(
-        self,
-        segments: Sequence[str],
-        sees: Sees,  # its sites do not change
-        email: str,
-        reason: str,
-    ) -> int:
+    def resend(self, segments: Sequence[str], sees: Sees, email: str, reason: str) -> int:
+        """Send the copy, in place of an original that waits or is parked."""
         _require_none(self._obstacles())
         now = time.time_ns() // 1_000_000
         payload, own_id, key = self._encoded(segments)
@@ -204,13 +198,14 @@ class SentDelivery:
     def _obstacles(self) -> list[Fault]:
         row = self._detail.row
         with self.database.read() as connection:
-            texts = [
-                "its message was not composed yet" if self._detail.payload is None else "",
-                "its stored content has changed" if self._detail.is_damaged else "",
-                "it is being sent now" if row.state is QueueState.CLAIMED else "",
-                "" if self._has_destination() else "its destination is no longer in the settings",
-                _newer(connection, row),
-            ]
+            newer = _newer(connection, row)
+        texts = [
+            "its message was not composed yet" if self._detail.payload is None else "",
+            "its stored content has changed" if self._detail.is_damaged else "",
+            "it is being sent now" if row.state is QueueState.CLAIMED else "",
+            "" if self._has_destination() else "its destination is no longer in the settings",
+            newer,
+        ]
         return [Fault("", "", text) for text in texts if text]
 
     def _has_destination(self) -> bool:

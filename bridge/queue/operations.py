@@ -184,7 +184,7 @@ def send_edited_delivery(
         row = _lock_row(connection, DELIVERY, delivery_id)
         execute_all(connection, serialize_report(database, row.destination, row.report_id))
         check(connection, row)
-        if QueueState(row.state) not in (QueueState.DONE, QueueState.CANCELLED):
+        if QueueState(row.state) not in _FINISHED:
             _cancel_row(connection, queue, DELIVERY, OUTBOX, row)
         known = {name: getattr(row, name) for name in _COPIED}
         copy = NewDelivery(
@@ -211,6 +211,7 @@ def send_edited_delivery(
         return copy_id
 
 
+_FINISHED = frozenset({QueueState.DONE, QueueState.IGNORED, QueueState.CANCELLED})
 _COPIED = ("destination", "lane", "report_id", "event", "orders", "release_at", "sites_hash")
 
 
