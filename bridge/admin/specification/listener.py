@@ -7,6 +7,7 @@ from typing import Final
 from bridge.admin.specification.made_up import (
     SEGMENT_ORDER,
     MadeUpMessage,
+    header_names,
     made_up_message,
     message_types,
 )
@@ -277,6 +278,7 @@ class _Segments:
     def __init__(self) -> None:
         self._uses: dict[tuple[str, int], _Use] = {}
         self._versions: dict[str, None] = {}
+        self._example: MadeUpMessage | None = None
 
     def add(self, known: Outline, example: MadeUpMessage | None) -> None:
         for rule in known.rules:
@@ -287,6 +289,7 @@ class _Segments:
                 )
         if example is None:
             return
+        self._example = self._example or example
         for place, use in self._uses.items():
             use.example = use.example or example.draft.value(*place)
             if place in example.required and not use.alternatives:
@@ -314,11 +317,42 @@ class _Segments:
                 use.is_required |= len(names) == 1
                 use.alternatives = names if len(names) > 1 else use.alternatives
 
+    def _header(
+        self, section: ListenerSettings, definitions: Sequence[DefinitionSources]
+    ) -> Iterator[FieldSpecification]:
+        contents = {
+            _PROCESSING: f"processing id: {' or '.join(section.processing_ids)}",
+            _VERSION_ID: f"version: {', '.join(self._versions) or 'any'}",
+        }
+        for number, usual, content in _HEADER:
+            usage = _sequence_usage(section) if number == _SEQUENCE_NUMBER else usual
+            if usage is None:
+                continue
+            words = contents.get(number, content)
+            demanded = [header_names(item.mapping).get(number, "") for item in definitions]
+            if patterns := list(dict.fromkeys(filter(None, demanded))):
+                words, usage = f"{words}: {' or '.join(patterns)}", Usage.REQUIRED
+            info = dictionary.names(_VERSION).field("MSH", number)
+            yield FieldSpecification(
+                f"MSH-{number}",
+                info.name,
+                info.type,
+                usage.value,
+                f"{int(usage is Usage.REQUIRED)}..1",
+                words,
+                example=self._header_example(number),
+            )
+
+    def _header_example(self, number: int) -> str:
+        if number == 1:
+            return "|"
+        return "" if self._example is None else self._example.draft.value("MSH", number)
+
     def result(
         self, section: ListenerSettings, definitions: Sequence[DefinitionSources]
     ) -> list[SegmentSpecification]:
         by_segment: dict[str, list[FieldSpecification]] = {
-            "MSH": list(_header(section, definitions, tuple(self._versions)))
+            "MSH": list(self._header(section, definitions))
         }
         for (segment, number), use in sorted(self._uses.items(), key=lambda item: item[0][1]):
             if segment != "MSH":
@@ -392,22 +426,24 @@ def _segment(name: str, found: Sequence[FieldSpecification]) -> SegmentSpecifica
 
 
 _HEADER: Final = (
-    (1, Usage.REQUIRED, "field separator", "|"),
-    (2, Usage.REQUIRED, "delimiters", "^~\\&"),
-    (3, Usage.IF_KNOWN, "the sender; it identifies retransmissions", "SENDER"),
-    (4, Usage.IF_KNOWN, "the hospital of the sender", "HOSPITAL"),
-    (7, Usage.IF_KNOWN, "time of the message: decides which of two messages is newer", ""),
-    (9, Usage.REQUIRED, "message type: see Messages", ""),
-    (10, Usage.REQUIRED, "number of the message, unique for the sender", "MSG00001"),
-    (11, Usage.REQUIRED, "processing id", ""),
-    (12, Usage.IF_KNOWN, "version", ""),
-    (13, Usage.OPTIONAL, "sequence number", ""),
-    (15, Usage.OPTIONAL, "accept acknowledgment: AL, NE, ER or SU", ""),
-    (16, Usage.OPTIONAL, "application acknowledgment: AL, NE, ER or SU", ""),
-    (18, Usage.IF_KNOWN, "character set", "UNICODE UTF-8"),
+    (1, Usage.REQUIRED, "field separator"),
+    (2, Usage.REQUIRED, "delimiters"),
+    (3, Usage.IF_KNOWN, "the sender; it identifies retransmissions"),
+    (4, Usage.IF_KNOWN, "the hospital of the sender"),
+    (5, Usage.OPTIONAL, "the receiving application"),
+    (6, Usage.OPTIONAL, "the receiving facility"),
+    (7, Usage.IF_KNOWN, "time of the message: decides which of two messages is newer"),
+    (9, Usage.REQUIRED, "message type: see Messages"),
+    (10, Usage.REQUIRED, "number of the message, unique for the sender"),
+    (11, Usage.REQUIRED, "processing id"),
+    (12, Usage.IF_KNOWN, "version"),
+    (13, Usage.OPTIONAL, "sequence number"),
+    (15, Usage.OPTIONAL, "accept acknowledgment: AL, NE, ER or SU"),
+    (16, Usage.OPTIONAL, "application acknowledgment: AL, NE, ER or SU"),
+    (18, Usage.IF_KNOWN, "character set, such as UNICODE UTF-8"),
 )
-
-
+_PROCESSING: Final = 11
+_VERSION_ID: Final = 12
 _SEQUENCE_NUMBER: Final = 13
 
 
@@ -417,32 +453,3 @@ def _sequence_usage(section: ListenerSettings) -> Usage | None:
         SequenceNumbers.CHECK: Usage.OPTIONAL,
         SequenceNumbers.REQUIRE: Usage.REQUIRED,
     }[section.sequence_numbers]
-
-
-def _header(
-    section: ListenerSettings,
-    definitions: Sequence[DefinitionSources],
-    versions: Sequence[str],
-) -> Iterator[FieldSpecification]:
-    types = [kind for item in definitions for kind in message_types(item.mapping)]
-    texts = {
-        11: ("processing id: " + " or ".join(section.processing_ids), section.processing_ids[0]),
-        12: ("version: " + (", ".join(versions) or "any"), _VERSION),
-        9: ("message type: see Messages", types[0] if types else ""),
-        7: ("", "20260105083000"),
-    }
-    for number, usual, content, example in _HEADER:
-        usage = _sequence_usage(section) if number == _SEQUENCE_NUMBER else usual
-        if usage is None:
-            continue
-        info = dictionary.names(_VERSION).field("MSH", number)
-        words, shown = texts.get(number, (content, example))
-        yield FieldSpecification(
-            f"MSH-{number}",
-            info.name,
-            info.type,
-            usage.value,
-            f"{int(usage is Usage.REQUIRED)}..1",
-            words or content,
-            example=shown,
-        )

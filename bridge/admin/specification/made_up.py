@@ -187,13 +187,39 @@ def made_up_message(
         return try_message(mapping, draft.encoded(charset), defaults, charset).accepted
 
     for kind in message_types(mapping):
-        for version in ("2.5.1", "2.3.1", "2.3", "2.2"):
+        for version in _versions(mapping):
             base = _base(kind, version, processing_id)
+            for number, name in header_names(mapping).items():
+                base.set(Path("MSH", number), name.replace("*", "").replace("?", "1"))
             filled = _filled(base, outline, codes, names(version))
             for draft in (filled, base):
                 if is_accepted(draft):
                     return MadeUpMessage(draft, _required(mapping, draft, is_accepted))
     return None
+
+
+def header_names(mapping: InboundMapping) -> dict[int, str]:
+    """Return the patterns of MSH-3 to MSH-6 that a definition demands, of its first sender."""
+    pattern = next(iter(mapping.acceptance.senders), None)
+    if pattern is None:
+        return {}
+    names = (
+        pattern.application,
+        pattern.facility,
+        pattern.receiving_application,
+        pattern.receiving_facility,
+    )
+    return {number: name for number, name in enumerate(names, start=3) if name}
+
+
+_USUAL_VERSIONS: Final = ("2.5.1", "2.3.1", "2.3", "2.2")
+
+
+def _versions(mapping: InboundMapping) -> list[str]:
+    """Return the versions to try: usual ones, or others if the definition accepts no usual one."""
+    accepted = mapping.acceptance.versions
+    usual = [version for version in _USUAL_VERSIONS if not accepted or version in accepted]
+    return usual or sorted(accepted, reverse=True)
 
 
 def message_types(mapping: InboundMapping) -> list[str]:

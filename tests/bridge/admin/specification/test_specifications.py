@@ -83,6 +83,10 @@ tags:
   Accession: {from: ZAC-3.2, required: true}
   Modality: {from: ZAC-4, codes: machines, unknown: refuse}
 order_control: {unknown: ignore}
+accept:
+  messages: [ORM^O01]
+  versions: ["2.4"]
+  senders: [{application: "CT-*", facility: NORTH}]
 """
 MACHINES = "code,value,remark\nCT1,CT,first scanner\nMR7,MR,\n"
 
@@ -214,6 +218,10 @@ def test_an_odd_listener(settings: Settings, database: Database) -> None:
     assert (known["ZAC-4"].codes, known["ZAC-4"].example) == ("machines", "CT1")
     assert known["MSH-11"].content == "processing id: T or P"
     assert known["MSH-13"].usage == "R"
+    assert known["MSH-3"].content.endswith(": CT-*")
+    assert (known["MSH-4"].usage, known["MSH-12"].content) == ("R", "version: 2.4")
+    header = found.examples[0].text.splitlines()[0].split("|")
+    assert (header[2:4], header[11]) == (["CT-", "NORTH"], "2.4")
     (machines,) = (table for table in found.codes if table.name == "machines")
     assert machines.note == "A message with another code is refused."
     assert facts(found)["Character set"].startswith("that of MSH-18; iso8859-1")
