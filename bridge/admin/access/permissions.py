@@ -23,7 +23,7 @@ class Permission(StrEnum):
     SEE = "see"  # states, counts and codes; no patient data
     FIND = "find"  # search by order number and patient id
     OPERATE = "operate"  # replay, retry, skip, pause, test
-    EDIT = "edit"  # edit and resend a message; also requires BODIES
+    EDIT = "edit"  # edit and resend a message or a result; also requires BODIES
     ADMINISTER = "administer"  # sites, users, tokens, prelim groups, templates
     GRANT = "grant"  # roles and accounts
     AUTHOR = "author"  # definitions: draft, try, activate, roll back
