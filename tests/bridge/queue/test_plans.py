@@ -233,12 +233,15 @@ def test_deduplication_without_statistics(store: Database) -> None:
 _SETTLED = [(n, "done", 0, "", "", "", NOW) for n in range(1, 101)]
 STEPS = {
     f"{name} {step}": (getattr(line, step), rows)
-    for name, line in (("inbox", sql.INBOX), ("outbox", sql.OUTBOX))
+    for name, line, settled in (
+        ("inbox", sql.INBOX, [(*row, '{"codes":[],"calls":[]}') for row in _SETTLED]),
+        ("outbox", sql.OUTBOX, _SETTLED),
+    )
     for step, rows in (
         ("claim_lane", [(n, n) for n in range(100)]),
         ("leave", [(n, n) for n in range(100)]),
         ("free_lane", [(n, n) for n in range(100)]),
-        ("settle", _SETTLED),
+        ("settle", settled),
     )
 }
 
