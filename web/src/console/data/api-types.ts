@@ -451,6 +451,12 @@ export interface Specification {
   examples: { title: string; text: string }[];
   /** What changed since `compare`; null: nothing was compared. */
   changes:
-    | { place: string; fact: string; before: string; after: string; kind: "added" | "changed" | "removed" }[]
+    | {
+        place: string;
+        fact: string;
+        before: string;
+        after: string;
+        kind: "added" | "changed" | "removed";
+      }[]
     | null;
 }
