@@ -20,7 +20,13 @@ from bridge.admin.background.jobs import (
     LeaseLost,
     Progress,
 )
-from bridge.admin.background.work import JobContext, SelectedRow, SelectedRows, log_failure
+from bridge.admin.background.work import (
+    MAX_ACTION_ROWS,
+    JobContext,
+    SelectedRow,
+    SelectedRows,
+    log_failure,
+)
 from bridge.admin.errors import NoSuchItem
 from bridge.admin.lists.listing import Access
 from bridge.admin.message_replay import BatchReplay
@@ -84,10 +90,12 @@ class BulkAction:
         self._change = _change_of(context, job)
         self._rate = RowRate(float(job.options.get("rate", RATE)))
         self._stored = job.cursor
+        self._left = MAX_ACTION_ROWS - job.handled
 
     @property
     def is_complete(self) -> bool:
-        return self._rows.is_complete
+        """True after the last row, or after as many as an action may change."""
+        return self._rows.is_complete or self._left <= 0
 
     def step(self, access: Access, until: float) -> bool:
         while self.act(access, until) is not None and time.monotonic() < until:
@@ -96,18 +104,19 @@ class BulkAction:
 
     def act(self, access: Access, until: float) -> JobRow | None:
         """Change the next row, and return its result; None if none is due before `until`."""
-        if not self._rate.wait(until):
+        if self._left <= 0 or not self._rate.wait(until):
             return None
         row = self._rows.next(access, until)
         if row is None:
             self._pass_over()
             return None
         self._rate.begin()
+        self._left -= 1
         self._stored = self._rows.cursor
         return self._result_of(row)
 
     def result(self) -> dict[str, object]:
-        return {}
+        return {"more": True} if self._left <= 0 and not self._rows.is_complete else {}
 
     def _pass_over(self) -> None:
         """Store that rows which do not match were examined."""

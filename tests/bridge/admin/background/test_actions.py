@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from bridge.admin.access.grants import remove_grant
 from bridge.admin.access.permissions import ConsoleRole
-from bridge.admin.background import jobs
+from bridge.admin.background import actions, jobs
 from bridge.admin.background.jobs import JobKind, JobState, TooManyJobs
 from bridge.admin.errors import InvalidContent, PermissionDenied
 from bridge.queue import queries
@@ -127,6 +127,14 @@ def test_all_that_match_but_some(lists: FilledLists, runs: JobRuns) -> None:
     done = runs.finish(job)
     assert [row.row_id for row in runs.rows(job)] == parked[2:]
     assert done.expected == done.handled == len(parked) - 2
+
+
+def test_an_action_has_a_limit(runs: JobRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More rows than a count has found are changed up to the limit; the job says so."""
+    job = runs.create(JobKind.CANCEL, PARKED)
+    monkeypatch.setattr(actions, "MAX_ACTION_ROWS", 4)
+    done = runs.finish(job)
+    assert (done.state, done.handled, done.result) == (JobState.DONE, 4, {"more": True})
 
 
 def test_a_second_process_does_not_run_a_claimed_job(runs: JobRuns) -> None:
