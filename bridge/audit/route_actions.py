@@ -134,6 +134,10 @@ CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
         "resend": "send again",
         "resend_delivery": "send again",
     },
+    "examples": {
+        "accept": "accept examples",
+        "remove": "remove example",
+    },
     "find": {
         "anything": "search",
     },

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bridge.cli.options import AsJson, Home
+from bridge.cli.options import AsJson, Home, Ids
 from bridge.cli.output import (
     interruptible,
     iso,
@@ -225,6 +225,46 @@ def shadow(
         print(f"{found['differ']} of {found['compared']} messages differ")
     if found["differ"]:
         raise typer.Exit(1)
+
+
+examples = typer.Typer(
+    help="De-identified messages that a definition must go on reading as it does.",
+    no_args_is_help=True,
+)
+group.add_typer(examples, name="examples")
+_Version = Annotated[str, typer.Option("--version", help=_VERSIONS)]
+
+
+@examples.command("list")
+def examples_list(
+    home: Home, name: _Name, version: _Version = "files", as_json: AsJson = False
+) -> None:
+    """List the examples of a definition, and the fields that differ with a version."""
+    from bridge.admin.definitions.commands import list_examples
+
+    rows = [
+        {**row, "fields": " ".join(item["field"] for item in row["differences"][:5])}
+        for row in list_examples(home, name, version)
+    ]
+    print_rows(rows, ("id", "label", "added_by", "state", "fields"), as_json=as_json)
+
+
+@examples.command("accept")
+def examples_accept(home: Home, name: _Name, ids: Ids = None, version: _Version = "files") -> None:
+    """Make the results of a version the expected ones; without ID, of all that differ."""
+    from bridge.admin.definitions.commands import accept_examples
+
+    print(f"accepted: {accept_examples(home, name, version, ids or ())}")
+
+
+@examples.command("remove")
+def examples_remove(
+    home: Home, name: _Name, ids: Annotated[list[int], typer.Argument(metavar="ID…")]
+) -> None:
+    """Remove examples of a definition."""
+    from bridge.admin.definitions.commands import remove_examples
+
+    print(f"removed: {remove_examples(home, name, ids)}")
 
 
 @group.command()

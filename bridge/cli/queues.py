@@ -139,8 +139,8 @@ def messages_replay(
 
 @messages.command("export")
 def messages_export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
     home: Home,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A new file.")] = None,
     *,
     raw: Annotated[
         bool, typer.Option("--raw", help="ZIP: the messages as received. Contains patient data.")
@@ -164,6 +164,13 @@ def messages_export(
         bool,
         typer.Option("--consistent", help="De-identify: as other exports with this option."),
     ] = False,
+    as_examples: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="De-identify: add them to the examples of this definition, without FILE.",
+        ),
+    ] = None,
     state: State = None,
     listener: _Listener = None,
     message_type: Annotated[
@@ -191,6 +198,8 @@ def messages_export(
     chosen = [name for name, is_chosen in formats.items() if is_chosen]
     if len(chosen) != 1:
         raise typer.BadParameter("give one of --raw, --csv and --deidentify")
+    if (file is None) == (as_examples is None):
+        raise typer.BadParameter("give a FILE, or --as-examples NAME")
     query = row_query(
         *(state, listener, since, None, 0),
         control_id=None,
@@ -202,12 +211,12 @@ def messages_export(
     if query.number is not None:
         filters |= dict(zip(("kind", "number"), query.number, strict=True))
     options: dict[str, Any] = {"format": chosen[0], "keep_text": keep_text}
-    options |= {"consistent": consistent, "limit": limit}
+    options |= {"consistent": consistent, "limit": limit, "as_examples": as_examples}
     if columns:
         options["columns"] = [name.strip() for name in columns.split(",")]
     with interruptible("no file was written"), shown_progress() as report:
         job = export(home, Selection("messages", filters), options, file, report)
-    print(f"{job.succeeded} messages exported to {file}")
+    print(f"{job.succeeded} messages exported to {file or f'the examples of {as_examples}'}")
     if job.failed:
         print(f"{job.failed} left out: see `bridge jobs show {job.id} --failed`", file=sys.stderr)
 

@@ -367,13 +367,22 @@ def compare(
     """Return the differences between the results of two versions for a message."""
     old = dict(_flat(try_message(before, raw, defaults, charset)))
     new = dict(_flat(try_message(after, raw, defaults, charset)))
-    return _differences(old, new)
+    return text_differences(old, new)
 
 
-def _differences(old: dict[str, str], new: dict[str, str]) -> list[FieldDifference]:
+def mapped_texts(
+    mapping: InboundMapping, raw: bytes, defaults: ListenerDefaults, charset: str = "utf-8"
+) -> dict[str, str]:
+    """Return what a definition makes of a message, as texts by field, without issues and lanes."""
+    found = dict(_flat(try_message(mapping, raw, defaults, charset)))
+    return {field: text for field, text in found.items() if field not in {"issues", "lanes"}}
+
+
+def text_differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[FieldDifference]:
+    """Return the fields whose texts differ."""
     return [
         FieldDifference(field, old.get(field, ""), new.get(field, ""))
-        for field in old | new
+        for field in {**old, **new}
         if old.get(field, "") != new.get(field, "")
     ]
 

@@ -85,15 +85,16 @@ def export(
     home: Path,
     selection: Selection,
     options: Mapping[str, Any],
-    file: Path,
+    file: Path | None,
     report: Report = NOT_SHOWN,
 ) -> BackgroundJob:
     """
     Export messages or deliveries to a new file; audited.
 
-    `options` as in `JobRequest`. Raises FileExists, JobFailed, InvalidContent.
+    `options` as in `JobRequest`; without a file they name the definition whose examples the
+    messages become. Raises FileExists, JobFailed, InvalidContent.
     """
-    if file.exists():
+    if file is not None and file.exists():
         raise FileExists(file)
     request = JobRequest(JobKind.EXPORT, selection, options)
     with bridge_database(home) as database, relayed(home, database):
@@ -103,9 +104,10 @@ def export(
         done = _run(context, job, report)
         if done.state is not JobState.DONE:
             raise JobFailed(str(done.result.get("error", "")), _failure_of(done))
-        with file.open("xb") as written:
-            for part in jobs.parts(database, job.id):
-                written.write(exports.unpacked(done, part))
+        if file is not None:
+            with file.open("xb") as written:
+                for part in jobs.parts(database, job.id):
+                    written.write(exports.unpacked(done, part))
         delete_parts(database, job.id)
         return done
 

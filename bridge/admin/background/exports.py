@@ -12,6 +12,7 @@ import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache, partial
 from typing import Any, Final, Protocol
@@ -38,7 +39,10 @@ from bridge.admin.background.zip_parts import (
     end_parts,
 )
 from bridge.admin.channel_operations import charset_of
-from bridge.admin.errors import InvalidState
+from bridge.admin.definitions import examples
+from bridge.admin.definitions.drafts import check_cached
+from bridge.admin.definitions.examples import NewExample
+from bridge.admin.errors import InvalidContent, InvalidState
 from bridge.admin.lists import columns as message_columns
 from bridge.admin.lists import deliveries as delivery_columns
 from bridge.admin.lists.columns import MAX_COLUMNS, MAX_IDS, ColumnValues
@@ -59,8 +63,12 @@ from bridge.errors import BridgeError
 from bridge.index_key import derived_key
 from bridge.queue import queries
 from bridge.queue.errors import NoSuchRow
+from bridge.store.database import Database
 from bridge.store.tables import BACKGROUND_JOB_PARTS
+from config import Settings
 from mappings.authoring.deidentification import Deidentifier, NotDeidentified, Options, options_for
+from mappings.inbound.definition import InboundMapping
+from mappings.language.scope import ListenerDefaults
 
 MAX_FILE: Final = 256 * 2**20
 """Bytes of the file of one export."""
@@ -136,6 +144,9 @@ class _Writer(Protocol):
     def end(self) -> list[NumberedPart]:
         """Return the parts that complete the file."""
 
+    def store(self, connection: Connection) -> None:
+        """Store what is no part of the file. Raises InvalidContent."""
+
 
 class Export:
     """The work of an export."""
@@ -166,7 +177,10 @@ class Export:
     def result(self) -> dict[str, object]:
         with self._context.database.read() as connection:
             size = jobs.file_bytes(connection, self._job.id)
-        return {"name": file_name(self._job), "bytes": size, "more": bool(self._state.get("more"))}
+        more = bool(self._state.get("more"))
+        if name := self._job.options.get("as_examples"):
+            return {"definition": name, "more": more}
+        return {"name": file_name(self._job), "bytes": size, "more": more}
 
     def _next_rows(self, access: Access, until: float) -> list[SelectedRow]:
         rows: list[SelectedRow] = []
@@ -204,6 +218,7 @@ class Export:
             *(len(self._ids) - len(self._failures), len(self._failures)),
         )
         with context.database.write_without_sync() as connection:
+            self._writer.store(connection)
             _add_parts(connection, job.id, numbered)
             for failure in self._failures:
                 jobs.store_row(connection, job.id, failure)
@@ -248,6 +263,8 @@ def _make_writer(context: JobContext, job: BackgroundJob, state: Mapping[str, in
             return _TableWriter(context, job, state)
         case ExportFormat.RAW:
             return _make_files_writer(context, job, state, deidentified=False)
+        case ExportFormat.DEIDENTIFIED if job.options.get("as_examples"):
+            return _ExampleWriter(context, job)
         case ExportFormat.DEIDENTIFIED:
             return _make_files_writer(context, job, state, deidentified=True)
 
@@ -323,6 +340,9 @@ class _FilesWriter:
 
     def end(self) -> list[NumberedPart]:
         return end_parts(self._after)
+
+    def store(self, connection: Connection) -> None:
+        """Store nothing else."""
 
 
 _INDEX: Final = {
@@ -415,6 +435,68 @@ class _Deidentifiers:
         return Deidentifier(self._key, options_for(sources, self._options))
 
 
+class _ExampleWriter:
+    """Stores de-identified messages as examples of a definition, in place of a file."""
+
+    at_once = 1
+
+    def __init__(self, context: JobContext, job: BackgroundJob) -> None:
+        self._context = context
+        self._job = job
+        name = job.options["as_examples"]
+        self._mapping = active_mapping(context.settings, context.database, name)
+        settings = current(context.settings, context.database)
+        self._listeners = {entry.name: entry for entry in settings.listener}
+        self._read = _Deidentifiers(context, job).message
+        self._new: list[NewExample] = []
+
+    @property
+    def size(self) -> int:
+        return sum(len(example.payload) for example in self._new)
+
+    def add(self, ids: Sequence[int], access: Access) -> list[JobRow]:
+        failures = []
+        for row_id in ids:
+            try:
+                self._new.append(self._example(row_id))
+            except NoSuchRow:
+                failures.append(JobRow(row_id, "not_found", ""))
+            except _NotWritten as reason:
+                failures.append(JobRow(row_id, reason.code, str(reason)))
+        return failures
+
+    def take(self) -> tuple[list[NumberedPart], dict[str, int]]:
+        return [], {}
+
+    def end(self) -> list[NumberedPart]:
+        return []
+
+    def store(self, connection: Connection) -> None:
+        now = self._context.clock()
+        examples.add(connection, self._mapping, self._new, self._job.actor, now)
+        self._new = []
+
+    def _example(self, row_id: int) -> NewExample:
+        content = self._read(row_id)
+        listener = self._listeners.get(str(content.row["listener"]))
+        if listener is None:
+            raise _NotWritten("not_found", "its listener was removed")
+        # The time of receipt would lead back to the original.
+        moment = datetime.fromtimestamp(self._context.clock() / 1000, UTC)
+        defaults = ListenerDefaults(listener.site, listener.time_zone, moment)
+        label = f"{content.row['message_type']} of {listener.name}"
+        return NewExample(label, listener.name, content.payload, listener.charset, defaults)
+
+
+def active_mapping(settings: Settings, database: Database, name: str) -> InboundMapping:
+    """Return the active version of a definition. Raises InvalidContent if it reads no messages."""
+    sources = active_sources(settings, database)(name)
+    compiled = check_cached(sources, name).compiled if f"{name}.yaml" in sources else None
+    if not isinstance(compiled, InboundMapping):
+        raise InvalidContent(f"no active definition {name} reads messages")
+    return compiled
+
+
 def _require_small(payload: bytes) -> None:
     if len(payload) > MAX_DEIDENTIFIED:
         raise _NotWritten("too_large", f"it has more than {MAX_DEIDENTIFIED >> 20} MiB")
@@ -469,6 +551,9 @@ class _TableWriter:
 
     def end(self) -> list[NumberedPart]:
         return []
+
+    def store(self, connection: Connection) -> None:
+        """Store nothing else."""
 
     def _content(self, ids: list[int], access: Access) -> dict[int, dict[str, str]]:
         """Return the values of the columns that are read from content."""

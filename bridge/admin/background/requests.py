@@ -51,7 +51,8 @@ class JobRequest:
     What a user asks for.
 
     Options of an export: `format`, of CSV `columns`, of a de-identified one `keep_text`,
-    `keep_sites` and `consistent`, of all `limit`; of a search: `where`; of an action: `rate`, and
+    `keep_sites`, `consistent`, and `as_examples`: the definition whose examples the messages
+    become, in place of a file; of all `limit`; of a search: `where`; of an action: `rate`, and
     the `state` for which rows with ids were selected.
     """
 
@@ -84,6 +85,9 @@ class JobRequest:
             return frozenset({Permission.FIND, Permission.BODIES})
         if self.kind is not JobKind.EXPORT:
             return frozenset({Permission.OPERATE})
+        if self.options.get("as_examples"):
+            self._require_examples()
+            return frozenset({Permission.AUTHOR, Permission.BODIES})
         if self.format is not ExportFormat.CSV:
             return frozenset({Permission.OPERATE, Permission.BODIES})
         read = exports.permissions_of(self.selection.list, self.columns)
@@ -103,6 +107,10 @@ class JobRequest:
         if self.kind is not JobKind.EXPORT or self.format is ExportFormat.DEIDENTIFIED:
             return False
         return Permission.BODIES in self.permissions
+
+    def _require_examples(self) -> None:
+        if self.format is not ExportFormat.DEIDENTIFIED or self.selection.list != MESSAGES.name:
+            raise InvalidContent("only de-identified messages become examples")
 
     def _require_known(self) -> None:
         listed = self.selection.list

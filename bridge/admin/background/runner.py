@@ -94,8 +94,10 @@ class BackgroundJobs:
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001  # other jobs continue
-            log_failure("job failed", job, error)
-            result = {"error": code_of(error), "detail": ""}
+            known = isinstance(error, BridgeError)
+            if not known:
+                log_failure("job failed", job, error)
+            result = {"error": code_of(error), "detail": str(error) if known else ""}
             jobs.finish(database, job, self._context.owner, JobState.FAILED, moment, result)
             return
         self._held.append(_Held(job, work, now))

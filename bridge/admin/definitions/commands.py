@@ -13,11 +13,12 @@ from bridge import active_settings
 from bridge.admin.audit_events import audited
 from bridge.admin.checks.checks import is_missing
 from bridge.admin.checks.connection_checks import used_definitions
-from bridge.admin.definitions import activation, drafts
+from bridge.admin.definitions import activation, drafts, examples
 from bridge.admin.definitions.activation import ActivationResult, Author
 from bridge.admin.definitions.result_previews import ResultPreviews
 from bridge.admin.definitions.trials import (
     MessageSample,
+    NotAnOrderReader,
     OrderReader,
     compare_samples,
     file_order_reader,
@@ -44,6 +45,7 @@ from mappings import compiler
 from mappings.authoring.inference import infer_definition
 from mappings.authoring.trial import FieldDifference, Trial, render_samples, try_message
 from mappings.compiler import Compiled
+from mappings.inbound.definition import InboundMapping
 from mappings.language.diagnostics import (
     Issue,
     IssueSeverity,
@@ -62,14 +64,31 @@ def check_files(home: Path, name: str | None) -> tuple[list[Issue], bool]:
     """
     Return the issues of one or all definitions of HOME, and whether one is an error.
 
-    They are those of the files, and those that were made in the console.
+    They are those of the files, and those that were made in the console; also of their examples.
     """
     in_console = _made_in_console(home)
     issues = [] if name in in_console else list(compiler.check(home / "mappings", name))
     for made, sources in in_console.items():
         if name in (None, made):
             issues += drafts.check(sources, made).issues
+    issues += _example_issues(home, name)
     return issues, any(issue.severity is IssueSeverity.ERROR for issue in issues)
+
+
+def _example_issues(home: Path, chosen: str | None) -> list[Issue]:
+    """Return warnings about examples with another result; none without settings or database."""
+    if not (home / FILE_NAME).exists():
+        return []
+    settings = load_settings(home)
+    if is_missing(settings.database_url()):
+        return []
+    issues = list[Issue]()
+    with bridge_database(home) as database:
+        for name in examples.names(database):
+            if chosen in (None, name):
+                sources = drafts.sources_of(settings, database, name, drafts.FILES)
+                issues += examples.issues_of(database, drafts.check(sources, name).compiled)
+    return issues
 
 
 def _made_in_console(home: Path) -> Mapping[str, Sources]:
@@ -82,6 +101,35 @@ def _made_in_console(home: Path) -> Mapping[str, Sources]:
     with bridge_database(home) as database:
         names = drafts.console_definitions(settings, database)
         return {name: drafts.sources_of(settings, database, name, drafts.FILES) for name in names}
+
+
+def list_examples(home: Path, name: str, version: str) -> list[dict[str, Any]]:
+    """List the examples of a definition, each with what differs with a version."""
+    settings = load_settings(home)
+    with bridge_database(home) as database:
+        sources = drafts.sources_of(settings, database, name, version)
+        return examples.list_json(database, name, drafts.check(sources, name).compiled)
+
+
+def accept_examples(home: Path, name: str, version: str, ids: Sequence[int]) -> int:
+    """Make the results of a version the expected ones; audited. Raises NotAnOrderReader."""
+    settings = load_settings(home)
+    with bridge_database(home) as database:
+        sources = drafts.sources_of(settings, database, name, version)
+        compiled = compiler.compile_sources(sources, name)
+        if not isinstance(compiled, InboundMapping):
+            raise NotAnOrderReader(name)
+        with audited(home, database, "accept examples", ("mapping", name)):
+            return examples.accept(database, compiled, ids)
+
+
+def remove_examples(home: Path, name: str, ids: Sequence[int]) -> int:
+    """Remove examples; audited. Raises NoSuchItem."""
+    with (
+        bridge_database(home) as database,
+        audited(home, database, "remove example", ("mapping", name)),
+    ):
+        return examples.remove(database, name, ids)
 
 
 def propose(files: Sequence[Path]) -> str:

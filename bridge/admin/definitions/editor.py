@@ -17,7 +17,7 @@ from bridge import active_settings
 from bridge.active_settings import all_sources, file_sources
 from bridge.admin.background import jobs
 from bridge.admin.definitions import drafts as drafting
-from bridge.admin.definitions import shadow
+from bridge.admin.definitions import examples, shadow
 from bridge.admin.definitions.activation import (
     Author,
     activate,
@@ -422,7 +422,10 @@ class DefinitionEditor:
             "kind": kind_of(found.compiled),
             "version": found.version,
             "needed": list(found.compiled.files) if found.compiled else [],
-            "issues": [issue_json(issue) for issue in found.issues],
+            "issues": [
+                issue_json(issue)
+                for issue in (*found.issues, *examples.issues_of(self._database, found.compiled))
+            ],
         }
 
     def _older(self, connection: Connection, request: ActivationRequest) -> MappingVersion:

@@ -377,6 +377,13 @@ class ShadowBody(Body):
     listeners: Annotated[list[Text], Field(max_length=50)] = Field(default_factory=list)
 
 
+class AcceptedExamplesBody(Body):
+    """Examples whose result with a version is right; no ids: all that differ."""
+
+    version: VersionName = "draft"
+    ids: Annotated[list[RowId], Field(max_length=500)] = Field(default_factory=list)
+
+
 class ActivateBody(Body):
     """The draft to activate, the reason, and the listeners that use the definition from then on."""
 

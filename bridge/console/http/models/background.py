@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 from bridge.admin.background.exports import ExportFormat
 from bridge.admin.background.jobs import JobKind, JobState, Selection
 from bridge.admin.background.requests import MAX_EXCEPT_IDS, MAX_EXPORT_COLUMNS, MAX_IDS, JobRequest
-from bridge.console.http.bodies import Body, Text
+from bridge.console.http.bodies import NAME, Body, Text
 from bridge.console.http.lists import Filters
 from bridge.contract.requests import Model, RowId
 
@@ -32,6 +32,7 @@ class OptionsBody(Body):
     keep_text: bool | None = None
     keep_sites: bool | None = None
     consistent: bool | None = None
+    as_examples: Annotated[str, Field(pattern=NAME)] | None = None
     where: Annotated[dict[Text, Any], Field(max_length=20)] | None = None
     rate: Annotated[float, Field(gt=0, le=100)] | None = None
 
