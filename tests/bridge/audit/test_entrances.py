@@ -130,6 +130,7 @@ WITHOUT = {
     "cli audit verify": "reads hashes",
     "cli audit head": "reads hashes",
     "cli merges list": "identifiers without names",
+    "cli channels": "no patient data",
     "cli console list": "no patient data",
 }
 
