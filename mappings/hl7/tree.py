@@ -71,7 +71,6 @@ class MessageTree:
     segments: tuple[Node, ...]
     more: bool
 
-
     def nearest(self, path: Path) -> str:
         """
         Return the place of the node that a path names, or of the smallest one around it.
