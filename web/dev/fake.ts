@@ -1,10 +1,11 @@
-// Serves the console without the Python service: /console with the answers of dev/fixtures.
+// Serves the console without the Python service: /console with the answers of answers.ts and dev/fixtures.
 //
 // `?slow=800` delays the answers of a page, `?fail=messages` refuses those whose path contains the word,
 // `?theme=light` chooses a theme. The values come from the address of the page (Referer).
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Plugin } from "vite";
+import { answerOf } from "./answers";
 
 const HERE = import.meta.dirname;
 
@@ -21,13 +22,11 @@ export function fakeService(): Plugin {
           url.pathname.startsWith("/console/api/") ||
           url.pathname.startsWith("/reporting/")
         )
-          void answer(url.pathname, String(request.headers.referer ?? "")).then(
-            ({ status, body }) => {
-              response.statusCode = status;
-              response.setHeader("Content-Type", "application/json");
-              response.end(body);
-            },
-          );
+          void answer(url, String(request.headers.referer ?? "")).then(({ status, body }) => {
+            response.statusCode = status;
+            response.setHeader("Content-Type", "application/json");
+            response.end(body);
+          });
         else if (url.pathname === "/console" || url.pathname.startsWith("/console/")) {
           const page = readFileSync(join(HERE, "console.html"), "utf8");
           const theme = url.searchParams.get("theme") ?? "dark";
@@ -43,7 +42,8 @@ export function fakeService(): Plugin {
   };
 }
 
-async function answer(path: string, page: string): Promise<{ status: number; body: string }> {
+async function answer(url: URL, page: string): Promise<{ status: number; body: string }> {
+  const path = url.pathname;
   const query = page ? new URL(page).searchParams : new URLSearchParams();
   await new Promise((resolve) => setTimeout(resolve, Number(query.get("slow") ?? 0)));
   const fail = query.get("fail");
@@ -52,6 +52,8 @@ async function answer(path: string, page: string): Promise<{ status: number; bod
       status: 500,
       body: JSON.stringify({ code: "internal_error", detail: "The database is locked." }),
     };
+  const made = answerOf(path.replace(/^\/console\/api\//, ""), url.searchParams);
+  if (made !== undefined) return { status: 200, body: JSON.stringify(made) };
   const name = path.replace(/^\/(?:console\/api|reporting)\//, "").replaceAll("/", "_");
   for (const file of [name, name.replace(/_\d+(?=_|$)/g, "_ID")]) {
     const known = join(HERE, "fixtures", `${file}.json`);

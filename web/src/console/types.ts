@@ -133,15 +133,6 @@ export interface HandshakeFailure {
   last_at: number;
 }
 
-/** One step of a connection test. */
-export interface TestStep {
-  name: string;
-  ok: boolean;
-  code: string;
-  took: number;
-  expires: number | null;
-}
-
 export interface ConnectionList {
   listeners: ConnectionStatus[];
   destinations: ConnectionStatus[];
@@ -159,27 +150,6 @@ export interface ExceptionRow {
   orders: { accession: string; report_id: string }[];
   /** What the receiver wrote about a result that it refused later. */
   reason: string;
-}
-
-export interface Queue {
-  waiting: number;
-  parked: number;
-  oldest: number | null;
-}
-
-export interface DashboardData extends ConnectionList {
-  now: number;
-  inbox: Record<string, Queue>;
-  outbox: Record<string, Queue>;
-  received: Record<string, Record<string, number>>;
-  sent: Record<string, Record<string, number>>;
-  /** Attempts of the last minute that a receiver did not accept, by destination. */
-  failed: Record<string, number>;
-  /** Counts for each 5 minutes of the last hour; null for users limited to sites. */
-  hour: { received: number[]; sent: number[] } | null;
-  /** The number of unreviewed exceptions. */
-  concerns: number;
-  alerts: { key: string; severity: string; text: string; raised_at: number }[];
 }
 
 export interface Order {
@@ -295,18 +265,4 @@ export interface WorklistRow {
 export interface WorklistPage {
   rows: WorklistRow[];
   next: string;
-}
-
-export interface Grant {
-  /** Empty if the e-mail address of an old grant has no account. */
-  accountId: string;
-  email: string;
-  role: string;
-  bodies: boolean;
-  /** The sites that the user is limited to; null permits all sites. */
-  sites: string[] | null;
-  /** The user has not enrolled yet. */
-  pending: boolean;
-  secondFactor: boolean;
-  disabled: boolean;
 }

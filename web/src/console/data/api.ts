@@ -25,10 +25,18 @@ export const api: Api & { download(path: string): Promise<Blob> } = {
   },
 };
 
-/** Requests data for an automatic refresh. The header keeps it from extending the session. */
-export async function poll<T>(path: string, signal?: AbortSignal): Promise<T> {
-  const headers = { "X-Unattended": "1" };
-  const response = await api.raw(path, { headers, ...(signal ? { signal } : {}) });
+/**
+ * Requests data for an automatic refresh. The header keeps it from extending the session.
+ *
+ * With a `body` the request is a POST, as lists are read.
+ */
+export async function poll<T>(path: string, signal?: AbortSignal, body?: unknown): Promise<T> {
+  const headers = { "X-Unattended": "1", "Content-Type": "application/json" };
+  const response = await api.raw(path, {
+    headers,
+    ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body) }),
+    ...(signal ? { signal } : {}),
+  });
   if (!response.ok) throw new ApiProblem(response.status, "refused", "");
   return (await response.json()) as T;
 }

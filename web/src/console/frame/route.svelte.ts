@@ -71,7 +71,8 @@ const INTENT_MS = 50;
 /**
  * Makes a link follow without loading the document: `<a href={href(…)} {@attach link(…)}>`.
  *
- * The browser opens new tabs and windows. Hovering or focusing loads the chunk of the page.
+ * The query is that of the address. The browser opens new tabs and windows. Hovering or focusing
+ * loads the chunk of the page.
  */
 export function link(page: PageName, params: Params = {}, seeded?: unknown) {
   return (node: HTMLElement): (() => void) => {
@@ -84,7 +85,9 @@ export function link(page: PageName, params: Params = {}, seeded?: unknown) {
       if (event.defaultPrevented || event.button !== 0) return;
       if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
       event.preventDefault();
-      route.to(page, params, { seed: seeded });
+      const address = (node as HTMLAnchorElement).href;
+      const query = address ? new URL(address).searchParams : undefined;
+      route.to(page, params, { seed: seeded, query });
     };
     node.addEventListener("pointerenter", intend);
     node.addEventListener("pointerleave", leave);

@@ -1,4 +1,9 @@
 // The pages of sites, roles and the audit trail: one chunk.
-export { default as Access } from "../administration/Access.svelte";
+import { addTexts } from "../texts";
+import administer from "../texts/administer.json";
+
+addTexts(administer);
+export { default as Access } from "./administration/Access.svelte";
 export { default as Audit } from "../administration/AuditTrail.svelte";
-export { default as Sites } from "../administration/Sites.svelte";
+export { default as Site } from "./administration/Site.svelte";
+export { default as Sites } from "./administration/Sites.svelte";

@@ -1,2 +1,10 @@
 // The pages of connections: one chunk.
-export { default as Connections } from "../connections/Connections.svelte";
+import { addTexts } from "../texts";
+import configure from "../texts/configure.json";
+import connections from "../texts/connections.json";
+
+addTexts(connections);
+addTexts(configure);
+export { default as Connection } from "./connections/Connection.svelte";
+export { default as Connections } from "./connections/Connections.svelte";
+export { default as NewConnection } from "./connections/NewConnection.svelte";

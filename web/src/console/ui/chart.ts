@@ -1,5 +1,5 @@
 // What a time chart draws, and the same as words and as a table.
-import { clockTime, exactTime } from "./time";
+import { clockTime, exactTime, fullTime } from "./time";
 import { groupedNumber } from "./number";
 import { durationText } from "./time";
 
@@ -12,6 +12,8 @@ export interface ChartSeries {
   dash?: boolean;
   /** A filled area, stacked on the areas before it. */
   area?: boolean;
+  /** Behind the name in the legend, such as the sum. */
+  note?: string;
 }
 export type ChartUnit = "count" | "ms";
 
@@ -80,3 +82,7 @@ export function mixed(color: string, ground: string, share: number): string {
   );
   return `rgb(${sum.join(" ")})`;
 }
+
+/** "Sat 28 Nov 19:30": the time of the point under the cursor. */
+export const tipTime = (at: number, zone: string): string =>
+  fullTime(at, zone).split(" ").slice(0, 5).join(" ").replace(/ \d{4} /, " ").slice(0, -7);

@@ -1,0 +1,102 @@
+// Converts between the values of the connection form and the settings table of bridge.toml.
+
+export interface FieldSpec {
+  /** The key in bridge.toml; keys of the table `tls` start with "tls.". */
+  name: string;
+  kind: "text" | "number" | "seconds" | "yes" | "choice" | "several" | "words" | "pairs" | "file";
+  choices: string[];
+  default: unknown;
+  required: boolean;
+  help: string;
+}
+
+export type Table = Record<string, unknown>;
+export type Value = string | boolean | string[];
+export type Values = Record<string, Value>;
+export type Transport = "mllp" | "web" | "folder";
+
+const TLS = "tls.";
+const FOLDER = "folder:";
+
+/** Returns the transport of an address. */
+export function transportOf(address: string): Transport {
+  if (address.startsWith(FOLDER)) return "folder";
+  return /^https?:\/\//.test(address) ? "web" : "mllp";
+}
+
+/** Returns the part of an address that the user types. */
+export const typed = (address: string): string =>
+  address.startsWith(FOLDER) ? address.slice(FOLDER.length) : address;
+
+/** Returns the address for a typed text. */
+export function addressOf(transport: Transport, text: string): string {
+  const bare = text.trim();
+  if (transport === "folder") return bare ? FOLDER + bare : "";
+  return transport === "web" && bare && !/^https?:\/\//.test(bare) ? `http://${bare}` : bare;
+}
+
+/** Returns the form values of a settings table; missing settings have their defaults. */
+export function valuesOf(fields: readonly FieldSpec[], table: Table): Values {
+  const inner = (table["tls"] ?? {}) as Table;
+  return Object.fromEntries(
+    fields.map((field) => {
+      const own = field.name.startsWith(TLS)
+        ? inner[field.name.slice(TLS.length)]
+        : table[field.name];
+      return [field.name, shown(field, own ?? field.default)];
+    }),
+  );
+}
+
+/** Returns the settings table of a form without defaults. `secure`: it has a table for TLS. */
+export function tableOf(fields: readonly FieldSpec[], values: Values, secure: boolean): Table {
+  const table: Table = {};
+  const inner: Table = {};
+  for (const field of fields) {
+    const value = values[field.name] ?? "";
+    if (isDefault(field, value) && !field.required) continue;
+    if (field.name.startsWith(TLS)) inner[field.name.slice(TLS.length)] = plain(field, value);
+    else table[field.name] = plain(field, value);
+  }
+  return secure ? { ...table, tls: inner } : table;
+}
+
+/** The form value of a field that is not set. */
+export const defaultOf = (field: FieldSpec): Value => shown(field, field.default);
+export const isDefault = (field: FieldSpec, value: Value): boolean =>
+  JSON.stringify(value) === JSON.stringify(defaultOf(field));
+
+/** The items of a field that takes several words. */
+export const wordsOf = (value: Value): string[] =>
+  Array.isArray(value)
+    ? value
+    : String(value)
+        .split(/[\s,]+/)
+        .filter(Boolean);
+
+function shown(field: FieldSpec, value: unknown): Value {
+  if (field.kind === "yes") return value === true;
+  if (field.kind === "several") return Array.isArray(value) ? value.map(String) : [];
+  if (value === null || value === undefined) return "";
+  if (field.kind === "words") return (value as unknown[]).join(", ");
+  if (field.kind === "pairs")
+    return Object.entries(value as Table)
+      .map(([key, text]) => `${key} = ${String(text)}`)
+      .join("\n");
+  return field.kind === "seconds" && typeof value === "number" ? `${value}s` : String(value);
+}
+
+function plain(field: FieldSpec, value: Value): unknown {
+  if (typeof value !== "string") return value;
+  const text = value.trim();
+  if (field.kind === "words") return text.split(/[\s,]+/).filter(Boolean);
+  if (field.kind === "pairs") return Object.fromEntries(text.split("\n").flatMap(pair));
+  const number = /^\d+(\.\d+)?$/.test(text) && ["number", "seconds"].includes(field.kind);
+  return number ? Number(text) : text;
+}
+
+function pair(line: string): [string, string][] {
+  const at = line.lastIndexOf("=");
+  if (!line.trim()) return [];
+  return [[(at < 0 ? line : line.slice(0, at)).trim(), at < 0 ? "" : line.slice(at + 1).trim()]];
+}
