@@ -55,7 +55,7 @@ def test_pages_are_reached_by_keys_and_back(service: ServiceHarness, page: Page)
 def test_a_number_is_searched_from_any_page(service: ServiceHarness, page: Page) -> None:
     """`/`, an accession and Enter show its order; the number is in no address and no title."""
     enter(page, service, OPERATOR, "connections")
-    expect(page.get_by_role("table", name="Listeners")).to_be_visible()
+    expect(page.get_by_role("grid", name="Connections")).to_be_visible()
     page.keyboard.press("/")
     search = page.get_by_role("combobox", name="Search")
     expect(search).to_be_focused()

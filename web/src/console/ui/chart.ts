@@ -33,7 +33,7 @@ export const valueText = (value: number | null | undefined, unit: ChartUnit): st
     ? "–"
     : unit === "ms"
       ? durationText(value)
-      : groupedNumber(value);
+      : groupedNumber(value < 10 ? Math.round(10 * value) / 10 : Math.round(value));
 
 /** "19:30: applied 41, parked 2": what a reader hears at one point. */
 export function pointText(

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { pointText, stacked, tickText } from "./chart";
+import { pointText, stacked, tickText, tipTime, valueText } from "./chart";
 import { difference, folded, takenOver, withChanges } from "./difference";
 import { placeOf } from "./float";
 import { highlight } from "./highlight";
@@ -95,4 +95,11 @@ it("a chart stacks its areas and says each point in words", () => {
   );
   expect(tickText(at, 3_600_000, "Europe/Berlin")).toBe("19:30");
   expect(tickText(Date.parse("2026-11-28T23:00:00Z"), 3_600_000, "Europe/Berlin")).toBe("29 Nov");
+});
+
+it("the box at the cursor has the day and the time, and counts of a week before are rounded", () => {
+  expect(tipTime(Date.UTC(2026, 10, 28, 18, 30), "Europe/Berlin")).toBe("Sat 28 Nov 19:30");
+  expect([0, 2.34, 41.6, null].map((value) => valueText(value, "count"))).toEqual([
+    ...["0", "2.3", "42", "–"],
+  ]);
 });
