@@ -239,7 +239,7 @@ def test_10_disable_and_rollback(console: MappingConsole, window: Page) -> None:
     form.get_by_role("checkbox", name="Enabled").uncheck()
     form.get_by_label("Reason for the audit trail").fill("They move house")
     form.get_by_role("button", name="Save and activate").click()
-    expect(form.get_by_text("off", exact=True).first).to_be_visible()
+    expect(window.locator("main header").get_by_text("off", exact=True)).to_be_visible()
     logged(console, "disconnected", 1)
     form.get_by_role("tab", name="History").click()
     past = form.get_by_role("table", name="Settings history")
