@@ -14,7 +14,7 @@ from bridge.audit.events import operator
 from bridge.engine.documents.errors import PdfUnavailable
 from bridge.engine.documents.exports import pdf
 from bridge.engine.http.engine_application import create_application
-from bridge.engine.http.html_pages import ASSET_PATH
+from bridge.engine.http.html_pages import ASSET_PATH, font_link
 from bridge.engine.http.static_files import entry
 from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.settings import (
@@ -152,11 +152,12 @@ def operator_application(
 
 @dataclass(frozen=True, slots=True)
 class PageAssets:
-    """The URLs of the files that a page loads."""
+    """The URLs of the files that a page loads, and the elements that load its fonts."""
 
     script: str
     preloads: tuple[str, ...]
     styles: tuple[str, ...]
+    fonts: tuple[str, ...]
 
 
 def page_assets(app: str) -> PageAssets:
@@ -164,7 +165,8 @@ def page_assets(app: str) -> PageAssets:
     built = entry(app)
     preloads = tuple(f"{ASSET_PATH}{preload}" for preload in built.preloads)
     styles = tuple(f"{ASSET_PATH}{style}" for style in built.styles)
-    return PageAssets(f"{ASSET_PATH}{built.script}", preloads, styles)
+    fonts = tuple(map(font_link, built.fonts))
+    return PageAssets(f"{ASSET_PATH}{built.script}", preloads, styles, fonts)
 
 
 class PdfWriterMissing(BridgeError):

@@ -1,5 +1,6 @@
-"""The web apps' unit tests, their languages, locked packages and documented codes."""
+"""The web apps' unit tests, their languages, sizes, locked packages and documented codes."""
 
+import gzip
 import json
 import re
 import subprocess
@@ -9,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from bridge.contract.errors import ErrorCode
+from bridge.engine.http import static_files
 from bridge.engine.launch import LANGUAGES
+from mappings.language.rules import TAGS
 
 WEB = Path(__file__).resolve().parents[2] / "web"
+CONSOLE = "src/console/main.ts"
 
 
 @pytest.mark.slow
@@ -26,6 +30,63 @@ def test_the_web_apps_pass() -> None:
 def test_the_app_speaks_the_languages_that_the_engine_knows() -> None:
     """The codes that a launch may ask for are those that there is a catalogue for."""
     assert {path.stem for path in (WEB / "locales").glob("*.json")} == set(LANGUAGES)
+
+
+def scripts_of(chunks: dict[str, dict[str, list[str]]], *sources: str, lazy: bool) -> set[str]:
+    """
+    Return the scripts that entries import; `lazy`: also those that are loaded later.
+
+    Without the languages of the report app, of which a page loads one.
+    """
+    found: set[str] = set()
+    waiting = [*sources]
+    while waiting:
+        name = waiting.pop()
+        if name not in found and not name.startswith("locales/"):
+            found.add(name)
+            waiting += chunks[name].get("imports", [])
+            waiting += chunks[name].get("dynamicImports", []) if lazy else []
+    return found
+
+
+def test_the_scripts_of_the_console_keep_their_budget() -> None:
+    """Compressed, in kB: what the first page loads, each area, and all scripts together."""
+    budget = json.loads((WEB / "budget.json").read_text("utf-8"))
+    built = WEB.parent / "bridge" / "engine" / "app" / "assets" / "built"
+    chunks = json.loads((built / "manifest.json").read_text("utf-8"))
+
+    def size(names: set[str]) -> float:
+        files = (built / chunks[name]["file"] for name in names)
+        return sum(len(gzip.compress(file.read_bytes(), 9)) for file in files) / 1000
+
+    areas = {name: f"src/console/pages/{name}.ts" for name in budget["areas"]}
+    first = scripts_of(chunks, CONSOLE, areas["operate"], lazy=False)
+    assert size(first) <= budget["first load"]
+    sizes = {name: size({source}) for name, source in areas.items()}
+    assert {name: kb for name, kb in sizes.items() if kb > budget["areas"][name]} == {}
+    assert size(scripts_of(chunks, CONSOLE, lazy=True)) <= budget["all scripts"]
+
+
+def test_a_page_loads_its_font_with_its_scripts() -> None:
+    """The first text already has its font, so that nothing moves when it arrives."""
+    assert [name.rpartition(".")[2] for name in static_files.entry(CONSOLE).fonts] == ["woff2"]
+
+
+def test_each_script_and_style_sheet_is_sent_compressed() -> None:
+    """Brotli is smaller than gzip, and gzip than the file."""
+    entry = static_files.entry(CONSOLE)
+    for name in (entry.script, *entry.preloads, *entry.styles):
+        brotli, gzipped, plain = (static_files.content(name, how) for how in ("br", "gzip", ""))
+        assert brotli is not None
+        assert gzipped is not None
+        assert plain is not None
+        assert len(brotli) < len(gzipped) <= len(plain) or len(plain) < 200
+
+
+def test_the_console_knows_the_tags_of_definitions() -> None:
+    """Each tag can be a column and a filter."""
+    source = (WEB / "src" / "console" / "data" / "tags.ts").read_text("utf-8")
+    assert tuple(re.findall(r'^  "(\w+)",$', source, re.MULTILINE)) == TAGS
 
 
 def test_the_lock_bears_no_address() -> None:

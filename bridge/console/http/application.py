@@ -114,6 +114,7 @@ def _html(boot: Mapping[str, Any], status: int = 200) -> Response:
     assets = page_assets(_APP)
     links = [f'<link rel="modulepreload" href="{preload}">' for preload in assets.preloads]
     links += [f'<link rel="stylesheet" href="{style}">' for style in assets.styles]
+    links += assets.fonts
     theme = html.escape(str(boot.get("theme", "dark")), quote=True)
     data = json.dumps(boot).replace("<", "\\u003c")
     page = (

@@ -7,6 +7,7 @@ The files of pages and web apps, those that each page loads first, and the host 
 import gzip
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -36,6 +37,8 @@ _BUILT_TYPES = {
     "wasm": "application/wasm",
 }
 
+_FIRST_FONT = "inter-latin-wght-normal.woff2"
+"""The font of every page; others load when a text needs them."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 
@@ -47,6 +50,7 @@ class AppEntry:
     script: str
     preloads: tuple[str, ...]
     styles: tuple[str, ...]
+    fonts: tuple[str, ...] = ()
 
 
 @cache
@@ -59,7 +63,8 @@ def entry(source: str) -> AppEntry:
     seen = _with_imports(chunks, source)
     styles = [style for name in seen for style in chunks[name].get("css", [])]
     preloads = tuple(chunks[name]["file"] for name in seen if name != source)
-    return AppEntry(chunks[source]["file"], preloads, tuple(dict.fromkeys(styles)))
+    fonts = tuple(chunk["file"] for name, chunk in chunks.items() if name.endswith(_FIRST_FONT))
+    return AppEntry(chunks[source]["file"], preloads, tuple(dict.fromkeys(styles)), fonts)
 
 
 def _with_imports(chunks: dict[str, dict[str, list[str]]], source: str) -> list[str]:
@@ -84,18 +89,20 @@ def _media_type(name: str) -> str | None:
     return _BUILT_TYPES.get(name.rpartition(".")[2])
 
 
-def content(name: str, *, compressed: bool) -> bytes | None:
-    """Return a built file, gzipped if `compressed`; None if it does not exist."""
+def content(name: str, encoding: str = "") -> bytes | None:
+    """Return a built file, `gzip` or `br` encoded; None if it does not exist in that encoding."""
     try:
-        return _read(name, compressed=compressed)
+        return _read(name, encoding)
     except FileNotFoundError:
         return None
 
 
 @cache  # of the built files only: anonymous requests can name any number of other files
-def _read(name: str, *, compressed: bool) -> bytes:
+def _read(name: str, encoding: str) -> bytes:
+    if encoding == "br":  # the build writes them
+        return (_folder() / f"{name}.br").read_bytes()
     data = (_folder() / name).read_bytes()
-    return gzip.compress(data, 9, mtime=0) if compressed else data
+    return gzip.compress(data, 9, mtime=0) if encoding == "gzip" else data
 
 
 def _folder() -> Traversable:
@@ -114,13 +121,23 @@ async def assets(name: str, request: Request) -> Response:
         headers = _ASSET_HEADERS | {"Cache-Control": "no-cache"}
         return Response(asset(name), headers=headers, media_type=PAGE_FILES[name])
     kind = _media_type(name)
-    zipped = "gzip" in request.headers.get("accept-encoding", "")
-    found = content(name, compressed=zipped) if kind else None
-    if found is None:
+    if kind is None:
         raise EngineError(ErrorCode.NO_SUCH_PATH, "no such file")
     immutable = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
-    headers = _ASSET_HEADERS | immutable | ({"Content-Encoding": "gzip"} if zipped else {})
-    return Response(found, headers=headers, media_type=kind)
+    headers = _ASSET_HEADERS | immutable
+    for encoding in _accepted(request):
+        found = content(name, encoding)
+        if found is not None:
+            named = {"Content-Encoding": encoding} if encoding else {}
+            return Response(found, headers=headers | named, media_type=kind)
+    raise EngineError(ErrorCode.NO_SUCH_PATH, "no such file")
+
+
+def _accepted(request: Request) -> Iterator[str]:
+    """Yield the encodings that the client accepts, best first; the last is none."""
+    accepted = request.headers.get("accept-encoding", "")
+    yield from (encoding for encoding in ("br", "gzip") if encoding in accepted)
+    yield ""
 
 
 _SDK_TYPES = {

@@ -1,0 +1,26 @@
+// The tags that a definition fills (mappings/language/rules.py), in their order.
+
+export const TAGS = [
+  "SiteID",
+  "SiteLocation",
+  "PatientMRN",
+  "Accession",
+  "PatientName",
+  "PatientBirthDate",
+  "PatientAge",
+  "PatientSex",
+  "Race",
+  "Ethnicity",
+  "Modality",
+  "BodyPartExamined",
+  "StudyDescription",
+  "ProcedureCode",
+  "StudyDate",
+  "StudyTime",
+  "StudyInstanceUID",
+  "ReasonForExam",
+  "KeyFindings",
+  "ReferringPhysician",
+  "ReportingPhysician",
+  "Notes",
+] as const;
