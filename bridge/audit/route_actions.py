@@ -165,10 +165,8 @@ CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
         "add_code": "save draft",
     },
     "messages": {
-        "find": "search",
         "replay": "replay",
         "cancel": "cancel",
-        "replay_all": "replay",
         "undo": "undo merge",
     },
     "shadow": {

@@ -9,7 +9,8 @@ import { answerOf } from "./answers";
 
 const HERE = import.meta.dirname;
 
-export function fakeService(): Plugin {
+/** `isReal`: the answers come from a running service, and only the page is ours. */
+export function fakeService(isReal: boolean): Plugin {
   return {
     name: "fake-service",
     configureServer(server) {
@@ -18,16 +19,15 @@ export function fakeService(): Plugin {
         if (url.pathname === "/dev" || url.pathname === "/dev/") {
           request.url = "/dev/index.html";
           next();
-        } else if (
-          url.pathname.startsWith("/console/api/") ||
-          url.pathname.startsWith("/reporting/")
-        )
-          void answer(url, String(request.headers.referer ?? "")).then(({ status, body }) => {
-            response.statusCode = status;
-            response.setHeader("Content-Type", "application/json");
-            response.end(body);
-          });
-        else if (url.pathname === "/console" || url.pathname.startsWith("/console/")) {
+        } else if (/^\/(?:console\/api|reporting)\//.test(url.pathname)) {
+          if (isReal) next();
+          else
+            void answer(url, String(request.headers.referer ?? "")).then(({ status, body }) => {
+              response.statusCode = status;
+              response.setHeader("Content-Type", "application/json");
+              response.end(body);
+            });
+        } else if (url.pathname === "/console" || url.pathname.startsWith("/console/")) {
           const page = readFileSync(join(HERE, "console.html"), "utf8");
           const theme = url.searchParams.get("theme") ?? "dark";
           void server

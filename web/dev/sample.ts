@@ -30,11 +30,11 @@ export function sampleRow(id: number): SampleRow {
     action: "",
     attempts: (id % 5) + 1,
     retransmits: 0,
-    flags: [],
+    flags: 0,
     mapping: "ris-a",
     mapping_version: "3f9a21c4",
     settled_at: null,
-    not_before: null,
+    not_before: 0,
     patient: NAMES[id % NAMES.length] ?? "",
     accession: `ACC${7000 + (id % 997)}`,
     control: `A${String(id).padStart(6, "0")}`,
@@ -47,7 +47,7 @@ export async function readSample({ before, limit }: Question): Promise<ListPage<
   const from = before ?? 90_000;
   const rows = Array.from({ length: limit }, (_, index) => sampleRow(from - index));
   const next = from - limit;
-  return { rows, next: next > 80_000 ? next : null, sortable: ["time"] };
+  return { rows, next: next > 80_000 ? next : null, sortable: false };
 }
 
 export const JOB: BackgroundJob = {
@@ -55,7 +55,7 @@ export const JOB: BackgroundJob = {
   kind: "replay",
   title: "Replay 3,000 messages",
   actor: "Ola N.",
-  reason: "",
+  reason: "the site was added",
   state: "running",
   list: "messages",
   format: "",
@@ -66,5 +66,5 @@ export const JOB: BackgroundJob = {
   failed: 4,
   created_at: NOW - 60_000,
   finished_at: null,
-  result: null,
+  result: {},
 };

@@ -31,6 +31,7 @@ from bridge.admin.lists.listing import (
     texts_of,
 )
 from bridge.admin.search.message_index import NumberKind, spellings
+from bridge.contract import ReportStatus
 from bridge.queue.retention.rows import id_at
 from bridge.queue.statements import MESSAGE
 from bridge.store.database import Database
@@ -55,8 +56,13 @@ _SELECT: Final = ", ".join(
 )
 _FOUND: Final = ("accession", "placer", "filler")
 _READ: Final = ("patient", "name")
-_COLUMNS: Final = {"site": "m.site", "state": "m.state", "report_status": "k.status"}
-"""The columns of filters that have no index."""
+_UNINDEXED: Final = {
+    "site": "m.site",
+    "state": "m.state",
+    # a report that nobody has opened yet was never reported to the bridge
+    "report_status": f"coalesce(k.status, '{ReportStatus.ORDERED.value}')",
+}
+"""What is compared for filters without an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +140,7 @@ class OrderList(ListDefinition[OrderRow]):
         found = []
         if access.sites is not None:
             found.append(Criterion(parameters.among("m.site", sorted(access.sites))))
-        for name, place in (
-            ("site", "m.site"),
-            ("state", "m.state"),
-            ("report_status", "k.status"),
-        ):
+        for name, place in _UNINDEXED.items():
             if name in filters:
                 found.append(Criterion(parameters.among(place, texts_of(filters, name))))
         if "report" in filters:

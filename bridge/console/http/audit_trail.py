@@ -5,10 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from bridge.admin.access.permissions import Permission
-from bridge.admin.lists.deliveries import DeliveryList
-from bridge.admin.lists.listing import Access
 from bridge.console.http.bodies import (
-    AcceptedDeliveryParameters,
     ConsoleEventParameters,
     EngineEventParameters,
 )
@@ -33,23 +30,6 @@ async def console_events(
             call.context.audit.newest, query.query(call.user.grant.visible_sites)
         )
     }
-
-
-@router.get("/sent")
-async def delivered_results(
-    query: Annotated[AcceptedDeliveryParameters, Query()], call: CallDep
-) -> dict[str, Any]:
-    """List accepted deliveries, newest first, of the user's sites."""
-    call.user.grant.require(Permission.AUDIT)
-    request, access = query.request(), Access.of(call.user.grant)
-
-    def work() -> dict[str, Any]:
-        with call.context.database.read() as connection:
-            page = DeliveryList().page(connection, request, access)
-        rows = [{name: getattr(listed.row, name) for name in _ACCEPTED} for listed in page.rows]
-        return {"rows": rows, "further": page.next}
-
-    return await CONSOLE_THREADS.run(work)
 
 
 @router.get("/sites/{site}/audit")

@@ -15,10 +15,7 @@ from pydantic import (
 
 from bridge.admin.access.permissions import ALL_SITES_ROLES, ConsoleRole, Grant
 from bridge.admin.audit_events import ConsoleEventQuery
-from bridge.admin.lists.listing import MAX_ROWS, ListRequest
-from bridge.admin.search.message_index import NumberKind
 from bridge.contract.requests import Model, RowId
-from bridge.queue.states import QueueState
 from mappings.authoring.edits import (
     AddSource,
     MoveSource,
@@ -48,39 +45,6 @@ class Body(Model):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def _given(filters: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in filters.items() if value is not None}
-
-
-class MessageSearchBody(Body):
-    """Criteria for messages, in the body: URLs and access logs must not contain patient ids."""
-
-    kind: NumberKind | None = None
-    number: Text = ""
-    state: QueueState | None = None
-    listener: Text | None = None
-    text: Text = ""
-    since: Moment | None = None
-    until: Moment | None = None
-    before: RowId | None = None
-    limit: int = Field(50, ge=1, le=200)
-
-    def request(self) -> ListRequest:
-        """Return the page of the list; a kind without a number is ignored."""
-        known: dict[str, Any] = {
-            "state": self.state,
-            "channel": self.listener,
-            "text": self.text or None,
-        }
-        known |= {"since": self.since, "until": self.until}
-        filters: dict[str, Any] = {
-            name: value for name, value in known.items() if value is not None
-        }
-        if self.kind is not None and self.number.strip():
-            filters |= {"number": self.number, "kind": self.kind.value}
-        return ListRequest(filters, before=self.before, limit=self.limit)
-
-
 Segments = Annotated[
     list[Annotated[str, Field(max_length=2**21)]], Field(min_length=1, max_length=5000)
 ]
@@ -96,21 +60,6 @@ class ResentMessageBody(EditedMessageBody):
     """An edited message to resend, with the reason."""
 
     reason: NotBlank
-
-
-class DeliverySearchBody(Body):
-    """Criteria for deliveries."""
-
-    state: QueueState | None = None
-    destination: Text | None = None
-    report_id: Text | None = None
-    before: RowId | None = None
-    limit: int = Field(50, ge=1, le=200)
-
-    def request(self) -> ListRequest:
-        """Return the page of the list."""
-        known = {"state": self.state, "destination": self.destination, "report": self.report_id}
-        return ListRequest(_given(known), before=self.before, limit=self.limit)
 
 
 class WorklistSearchBody(Body):
@@ -168,29 +117,6 @@ class ConsoleEventParameters(Body):
 
     def query(self, sites: frozenset[str] | None) -> ConsoleEventQuery:
         return ConsoleEventQuery(**self.model_dump(), sites=sites)
-
-
-class AcceptedDeliveryParameters(Body):
-    """Criteria for accepted deliveries; times in ms."""
-
-    destination: Text | None = None
-    report_id: Text | None = None
-    since: Moment | None = None
-    until: Moment | None = None
-    before: RowId | None = None
-    limit: int = Field(100, ge=1, le=500)
-
-    def request(self) -> ListRequest:
-        """Return the page of the list."""
-        known = {"destination": self.destination, "report": self.report_id}
-        known |= {"state": QueueState.DONE.value}
-        filters: dict[str, Any] = {
-            name: value for name, value in known.items() if value is not None
-        }
-        filters["accepted_since"] = self.since or 0
-        if self.until is not None:
-            filters["accepted_until"] = self.until
-        return ListRequest(filters, before=self.before, limit=min(self.limit, MAX_ROWS))
 
 
 class EngineEventParameters(Body):

@@ -1,4 +1,4 @@
-"""Deliveries: search, read, compare, retry, skip."""
+"""Deliveries: read, compare, retry, skip."""
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -15,12 +15,9 @@ from bridge.admin.delivery_page import (
     last_accepted,
 )
 from bridge.admin.errors import InvalidState, NoSuchItem
-from bridge.admin.lists.deliveries import DeliveryList
 from bridge.admin.lists.listing import Access
 from bridge.admin.neighbours import differences_of_payloads
-from bridge.admin.search.delivery_reasons import with_reasons
 from bridge.admin.search.message_content import segment_tree
-from bridge.console.http.bodies import DeliverySearchBody
 from bridge.console.http.guard import (
     AuditedAction,
     CallDep,
@@ -39,23 +36,6 @@ from bridge.store.database import Database
 
 router = APIRouter(prefix="/api/deliveries", route_class=ConsoleRoute)
 Other = Annotated[RowId | None, Query()]
-
-
-@router.post("/search")
-async def find(body: DeliverySearchBody, call: CallDep) -> dict[str, Any]:
-    """List deliveries, newest first."""
-    call.user.grant.require(Permission.SEE)
-    request, access = body.request(), Access.of(call.user.grant)
-    database, with_texts = call.context.database, call.user.reads_content
-
-    def work() -> dict[str, Any]:
-        with database.read() as connection:
-            page = DeliveryList().page(connection, request, access)
-        found = [listed.row for listed in page.rows]
-        rows = with_reasons(database, found, with_texts=with_texts)
-        return {"rows": rows, "further": page.next}
-
-    return await CONSOLE_THREADS.run(work)
 
 
 @router.get("/{delivery_id}", responses={200: {"model": DeliveryPage}})

@@ -1,5 +1,5 @@
 """
-Messages: search, read, compare, replay one or many, cancel; merges.
+Messages: read, compare, replay, cancel; merges.
 
 An operator undoes a wrong merge of patient numbers.
 """
@@ -13,19 +13,18 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from bridge.admin import merges
-from bridge.admin.access.permissions import Permission, require_fresh
+from bridge.admin.access.permissions import Permission
 from bridge.admin.channel_operations import charset_of
 from bridge.admin.definitions.trials import mapping_result
-from bridge.admin.errors import InvalidState, NoSuchItem, OperatorError
-from bridge.admin.lists.listing import Access, Filters, ListPage
-from bridge.admin.lists.messages import MessageList
+from bridge.admin.errors import InvalidState, NoSuchItem
+from bridge.admin.lists.listing import Access
 from bridge.admin.message_page import former_steps, message_content, message_page
 from bridge.admin.message_replay import StoredMessageReplay
 from bridge.admin.neighbours import differences_of, neighbours, previous_of_order
 from bridge.admin.search.message_content import segment_tree
 from bridge.admin.search.message_index import origin_of
 from bridge.console.context import ConsoleContext
-from bridge.console.http.bodies import MessageSearchBody, UndoneMergeBody
+from bridge.console.http.bodies import UndoneMergeBody
 from bridge.console.http.guard import (
     AuditedAction,
     CallDep,
@@ -46,33 +45,11 @@ from bridge.errors import BridgeError
 from bridge.executors import CONSOLE_THREADS
 from bridge.queue import operations, queries
 from bridge.queue.errors import IllegalTransition, NoSuchRow
-from bridge.queue.listing_rows import MessageDetail, MessageRow
-from bridge.queue.queries import ATTENTION
-from bridge.queue.states import QueueState
+from bridge.queue.listing_rows import MessageDetail
 from mappings.inbound.definition import Subjects
 
 router = APIRouter(prefix="/api/messages", route_class=ConsoleRoute)
-_MESSAGES = MessageList()
 Other = Annotated[RowId | None, Query()]
-
-
-@router.post("/search")
-async def find(body: MessageSearchBody, call: CallDep) -> dict[str, Any]:
-    """List messages, newest first; a search by number requires the permission `find`."""
-    request, access = body.request(), Access.of(call.user.grant)
-
-    def work() -> ListPage[MessageRow]:
-        with call.context.database.read() as connection:
-            return _MESSAGES.page(connection, request, access)
-
-    if "number" not in request.filters:
-        call.user.grant.require(Permission.SEE)
-        page = await CONSOLE_THREADS.run(work)
-    else:
-        subject = f"messages by {request.filters['kind']} number"
-        action = AuditedAction((Permission.FIND,), "search", subject)
-        page = await run_audited(call, action, work)
-    return {"rows": [asdict(row) for row in page.rows], "further": page.next}
 
 
 @router.get("/{message_id}", responses={200: {"model": MessagePage}})
@@ -216,7 +193,8 @@ def _message_replay(context: ConsoleContext) -> StoredMessageReplay:
 
 def _replay(context: ConsoleContext, message_id: int) -> int:
     _detail(context, message_id)
-    return _replay_in_state(_message_replay(context), message_id)
+    with _refusals():
+        return _message_replay(context).replay(message_id)
 
 
 @contextmanager
@@ -233,64 +211,6 @@ def _cancel(context: ConsoleContext, message_id: int) -> None:
         operations.cancel_message(context.database, message_id)
     except IllegalTransition as error:
         raise InvalidState(str(error)) from None
-
-
-MAX_REPLAYED = 1000
-
-
-@router.post("/replay")
-async def replay_all(body: MessageSearchBody, call: CallDep) -> dict[str, Any]:
-    """Queue again the messages that a search finds; `more`: the search finds further messages."""
-    filters, access = body.request().filters, Access.of(call.user.grant)
-    permissions = (Permission.OPERATE, *([Permission.FIND] if "number" in filters else []))
-    for permission in permissions:
-        call.user.grant.require(permission)
-    require_fresh(call.user.authenticated_at, call.context.clock())
-    if body.state not in ATTENTION or body.state is QueueState.CANCELLED:
-        raise InvalidState("search by the state parked or refused")
-    ids, more = await CONSOLE_THREADS.run(_oldest_ids, call.context, filters, access)
-    message_replay = await CONSOLE_THREADS.run(_message_replay, call.context)
-    result: dict[str, Any] = {"queued": 0, "later": 0, "failed": [], "more": more}
-    for message_id in ids:
-        action = AuditedAction(permissions, "replay", f"message {message_id}")
-        work = partial(_replay_in_state, message_replay, message_id, body.state)
-        try:
-            later = await run_audited(call, action, work)
-        except OperatorError as refusal:
-            result["failed"].append({"id": message_id, "detail": refusal.detail})
-            continue
-        result["queued"] += 1
-        result["later"] += later
-    return result
-
-
-def _oldest_ids(
-    context: ConsoleContext, filters: Filters, access: Access
-) -> tuple[list[int], bool]:
-    """
-    Return the oldest ids that a search finds, oldest first, and whether there are more.
-
-    A patient's older message must be queued before a newer one.
-    """
-    with context.database.read() as connection:
-        upper = _MESSAGES.newest_id(connection)
-    ids: list[int] = []
-    cursor, complete = 0, False
-    while not complete and len(ids) <= MAX_REPLAYED:
-        with context.database.read() as connection:
-            page = _MESSAGES.ids_after(
-                connection, filters, access, cursor, upper, MAX_REPLAYED + 1 - len(ids)
-            )
-        ids += page.ids
-        cursor, complete = page.cursor, page.complete
-    return ids[:MAX_REPLAYED], len(ids) > MAX_REPLAYED
-
-
-def _replay_in_state(
-    message_replay: StoredMessageReplay, message_id: int, state: QueueState | None = None
-) -> int:
-    with _refusals():
-        return message_replay.replay(message_id, state)
 
 
 merge_router = APIRouter(prefix="/api/merges", route_class=ConsoleRoute)

@@ -35,7 +35,7 @@ class ServiceHarness(ConsoleClient):
 
         def rows() -> list[dict[str, object]]:
             found: list[dict[str, object]]
-            found = self.call(email, "POST", "messages/search", wanted).json()["rows"]
+            found = self.call(email, "POST", "lists/messages", {"filters": wanted}).json()["rows"]
             return found
 
         return eventually(rows)

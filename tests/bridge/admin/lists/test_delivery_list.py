@@ -169,6 +169,7 @@ ORDER_CASES: dict[str, tuple[dict[str, Any], Callable[[int], bool]]] = {
     "site": ({"site": "B"}, lambda n: site(n) == "B"),
     "state": ({"state": "parked"}, lambda n: state(n) == "parked"),
     "report state": ({"report_status": "Final"}, lambda n: n % 8 == 0),
+    "report not opened": ({"report_status": ["Ordered"]}, lambda n: n % 8 != 0),
     "accession": ({"number": "a7"}, lambda n: n == 7),
     "patient": ({"number": "M2", "kind": "patient"}, lambda n: n % 5 == 2),
     "report": ({"report": "r4"}, lambda n: n % 10 == 4),

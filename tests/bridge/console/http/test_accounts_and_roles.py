@@ -186,7 +186,6 @@ FRESH = {
     "POST /api/people/reader@site1.test/enable": {},
     "POST /api/sites/SITE1/users": {"email": "x@site1.test", "name": "X"},
     "POST /api/sites/SITE1/tokens": {"email": "reader@site1.test"},
-    "POST /api/messages/replay": {"state": "parked"},
     "PUT /api/connections/listener/orders": {"reason": "r", "begun_on": "", "table": {}, "new": 0},
     "POST /api/connections/listener/orders/rollback": {"reason": "r", "begun_on": ""},
 }

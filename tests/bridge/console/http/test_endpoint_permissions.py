@@ -58,8 +58,6 @@ RULES: dict[str, Rule] = {
     "POST /api/connections/{kind}/try": _rule(_P.CONNECT, body={"table": {}}),
     "PUT /api/connections/{kind}/{name}": _rule(_P.CONNECT, body={}),
     "POST /api/connections/{kind}/{name}/rollback": _rule(_P.CONNECT, body={}),
-    "POST /api/messages/search": _rule(_P.SEE, body={}),
-    "POST /api/messages/replay": _rule(_P.OPERATE, body={"state": "parked"}),
     "GET /api/messages/{message_id}": _rule(_P.SEE, site=True),
     "GET /api/messages/{message_id}/content": _rule(_P.BODIES, site=True),
     "GET /api/messages/{message_id}/trace": _rule(_P.BODIES, site=True),
@@ -72,7 +70,6 @@ RULES: dict[str, Rule] = {
     "POST /api/messages/{message_id}/send-again": _rule(
         _P.EDIT, _P.BODIES, site=True, body={**EDITED, "reason": "try"}
     ),
-    "POST /api/deliveries/search": _rule(_P.SEE, body={}),
     "GET /api/deliveries/{delivery_id}": _rule(_P.SEE, site=True),
     "GET /api/deliveries/{delivery_id}/content": _rule(_P.BODIES, site=True),
     "GET /api/deliveries/{delivery_id}/difference": _rule(_P.BODIES, site=True),
@@ -110,7 +107,6 @@ RULES: dict[str, Rule] = {
     "POST /api/interfaces/look": _rule(_P.AUTHOR, _P.CODE, _P.CONNECT, body={"zip": "AAAA"}),
     "POST /api/interfaces/import": _rule(_P.AUTHOR, _P.CODE, _P.CONNECT, body={}),
     "GET /api/deeds": _rule(_P.AUDIT),
-    "GET /api/sent": _rule(_P.AUDIT),
     "POST /api/audit/verify": _rule(_P.AUDIT, body={}),
     "GET /api/sites/{site}/audit": _rule(_P.AUDIT, site=True),
     "GET /api/sites": _rule(_P.FIND),
@@ -312,7 +308,7 @@ def test_a_message_without_site_is_visible_to_unlimited_users_only(console: Runn
     assert console.call("editor", "GET", f"/api/messages/{stray}").status_code == 200
     assert console.call("editor1", "GET", f"/api/messages/{stray}").status_code == UNKNOWN
     users = ("editor", "editor1", "viewer1", "nowhere")
-    found = {who: console.call(who, "POST", "/api/messages/search", {}) for who in users}
+    found = {who: console.call(who, "POST", "/api/lists/messages", {}) for who in users}
     listed = {who: {row["id"] for row in item.json()["rows"]} for who, item in found.items()}
     assert stray in listed["editor"]
     assert listed["editor1"] == listed["viewer1"] == {console.messages["SITE1"]}

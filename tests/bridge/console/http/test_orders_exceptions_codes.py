@@ -130,8 +130,8 @@ def test_an_accession_mapped_from_another_field_finds_the_message(
     with console.database.write() as connection:
         order_index.save(connection, [Order(key, OrderState.ORDERED, message, message)])
 
-    wanted = {"kind": "order", "number": "ACC-41"}
-    found = console.call("editor1", "POST", "/api/messages/search", wanted).json()["rows"]
+    wanted = {"filters": {"kind": "order", "number": "ACC-41"}}
+    found = console.call("editor1", "POST", "/api/lists/messages", wanted).json()["rows"]
     assert [row["id"] for row in found] == [message]
     assert find(console, "editor1", "ACC-41") == ["ACC-41"]
     page = console.call("editor1", "GET", f"/api/orders/{order_of(console, 'ACC-41')}").json()
@@ -207,8 +207,8 @@ def test_commands_find_by_control_id(console: RunningConsole) -> None:
 def test_a_search_by_patient_requires_bodies(console: RunningConsole) -> None:
     """It finds all orders on the user's sites, also by the patient id before a merge."""
     assert find(console, "operator", "M1") == []
-    by_patient = {"kind": "patient", "number": "M1"}
-    refused = console.call("viewer", "POST", "/api/messages/search", by_patient)
+    by_patient = {"filters": {"kind": "patient", "number": "M1"}}
+    refused = console.call("viewer", "POST", "/api/lists/messages", by_patient)
     assert refused.status_code == 403
     assert find(console, "editor1", "M1") == ["A1"]
     assert find(console, "editor1", "M2") == []

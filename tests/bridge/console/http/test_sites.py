@@ -3,7 +3,6 @@
 import pytest
 from sqlalchemy import text
 
-from bridge.console.http import messages
 from bridge.engine_client.client import LaunchRequest
 from bridge.queue import queries
 from bridge.queue.states import QueueState
@@ -112,17 +111,27 @@ def test_the_worklist_shows_patient_data_with_bodies_only(console: RunningConsol
     assert [row["orders"][0]["PatientMRN"] for row in found] == ["M77"]
 
 
-def test_delivered_results_are_listed(console: RunningConsole) -> None:
-    """By report and destination, for administrators of the site; queued deliveries are left out."""
-    assert console.call("chief", "GET", "/api/sent").json()["rows"] == []
+def test_accepted_deliveries_are_listed(console: RunningConsole) -> None:
+    """By report and destination, of the user's sites; queued deliveries are left out."""
+
+    def listed(who: str, **more: object) -> list[dict[str, object]]:
+        filters = {"state": "done", "accepted_since": 0, **more}
+        rows: list[dict[str, object]]
+        rows = console.call(who, "POST", "/api/lists/deliveries", {"filters": filters}).json()[
+            "rows"
+        ]
+        return rows
+
+    assert listed("chief") == []
     with console.database.write() as connection:
         connection.execute(text("UPDATE delivery SET state = 'done', acknowledged_at = 5000"))
-    rows = console.call("chief", "GET", "/api/sent").json()["rows"]
-    assert {row["report_id"] for row in rows} == {"R1", "R2"}
-    own = console.call(ADMIN, "GET", "/api/sent?destination=ris").json()["rows"]
+    assert {row["report_id"] for row in listed("chief")} == {"R1", "R2"}
+    own = listed(ADMIN, destination="ris")
     assert [(row["report_id"], row["acknowledged_at"]) for row in own] == [("R1", 5000)]
-    for empty in ("report_id=R2", "since=5001", "until=5000", "destination=ris-north"):
-        assert console.call(ADMIN, "GET", f"/api/sent?{empty}").json()["rows"] == []
+    assert listed(ADMIN, report="R2") == []
+    assert listed(ADMIN, accepted_since=5001) == []
+    assert listed(ADMIN, accepted_until=5000) == []
+    assert listed(ADMIN, destination="ris-north") == []
 
 
 @pytest.mark.parametrize(
@@ -210,49 +219,3 @@ def test_an_edited_message_is_checked_like_a_received_one(console: RunningConsol
     response = console.call("editor", "POST", f"{path}/check", {"segments": bad})
     assert (response.status_code, response.json()["place"]) == (400, "MSH-2")
     assert stored_rows.messages(console.database)[0].id == newest
-
-
-def test_a_search_is_replayed(console: RunningConsole) -> None:
-    """Oldest first, each with an audit event; for a limited user only messages of their sites."""
-    ours = [console.store("orders", order(50 + number)) for number in range(3)]
-    theirs = console.store("north", order(60))
-    for our in (*ours, theirs):
-        park(console, our, "table_locked")
-    console.index()
-    wanted = {"state": "parked", "text": "locked"}
-    response = console.call("editor1", "POST", "/api/messages/replay", wanted).json()
-    assert (response["queued"], response["failed"], response["more"]) == (3, [], False)
-    states = {
-        message_id: queries.message(console.database, message_id).row.state
-        for message_id in (*ours, theirs)
-    }
-    assert states == {**dict.fromkeys(ours, QueueState.QUEUED), theirs: QueueState.PARKED}
-    events = console.call("chief", "GET", "/api/deeds?action=replay").json()["rows"]
-    assert {f"message {message_id}" for message_id in ours} <= {
-        event["subject"] for event in events
-    }
-
-
-def test_a_large_search_is_replayed_oldest_first(
-    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Newer messages wait for the next call, so that a cancel follows its order."""
-    monkeypatch.setattr(messages, "MAX_REPLAYED", 3)
-    stored = [console.store("orders", order(70 + number)) for number in range(5)]
-    for item in stored:
-        park(console, item, "very_many")
-    wanted = {"state": "parked", "text": "very_many"}
-    response = console.call("chief", "POST", "/api/messages/replay", wanted).json()
-    assert (response["queued"], response["more"]) == (3, True)
-    states = [queries.message(console.database, item).row.state for item in stored]
-    assert states == [QueueState.QUEUED] * 3 + [QueueState.PARKED] * 2
-    response = console.call("chief", "POST", "/api/messages/replay", wanted).json()
-    assert (response["queued"], response["more"]) == (2, False)
-
-
-@pytest.mark.parametrize("state", [None, "done", "queued", "cancelled"])
-def test_only_parked_and_refused_messages_are_replayed_in_bulk(
-    console: RunningConsole, state: str | None
-) -> None:
-    response = console.call("chief", "POST", "/api/messages/replay", {"state": state})
-    assert response.status_code == 409

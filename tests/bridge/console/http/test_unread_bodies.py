@@ -45,7 +45,7 @@ def test_only_some_users_may_send_large_bodies(console: RunningConsole) -> None:
         ("viewer", "/api/mapping-learn"): 0,
         ("editor", "/api/messages/1/check"): 1,
         ("operator", "/api/messages/1/check"): 0,
-        ("chief", "/api/messages/search"): 0,
+        ("chief", "/api/lists/messages"): 0,
     }
     for (who, path), reads in cases.items():
         own = {"cookie": console.cookies[who], "origin": "http://testserver"}

@@ -54,7 +54,10 @@ export interface ListPage<Row> {
   /** The time down to which rows were examined, if the search stopped early. */
   examined_to?: number | null;
   complete?: boolean;
-  sortable?: string[];
+  /** So few rows match that they can be sorted by a column. */
+  sortable?: boolean;
+  /** Messages, after an upgrade: from when on names and missing tags are found; null: all are. */
+  indexed_from?: number | null;
 }
 export interface Count {
   /** At most 10,000. */
@@ -74,16 +77,19 @@ export interface MessageRow {
   message_type: string;
   state: string;
   ack_code: string;
+  /** A code, and the same in words. */
   cause: string;
   cause_text: string;
   action: string;
   attempts: number;
   retransmits: number;
-  flags: string[];
+  /** Bits: 1 charset suspect, 2 reused control id, 4 refused before, 8 part of a message. */
+  flags: number;
   mapping: string;
   mapping_version: string;
   settled_at: number | null;
-  not_before: number | null;
+  /** When the next attempt is due; 0: at once. */
+  not_before: number;
 }
 export interface DeliveryRow {
   id: number;
@@ -91,26 +97,41 @@ export interface DeliveryRow {
   destination: string;
   event: string;
   report_id: string;
+  control_id: string;
   state: string;
   attempts: number;
   cause: string;
   cause_text: string;
   action: string;
-  not_before: number | null;
+  not_before: number;
   sent_at: number | null;
   acknowledged_at: number | null;
   latency: number | null;
+  /** An earlier delivery of the same report. */
   waits_for: number | null;
 }
 export interface OrderRow {
   id: number;
   site: string;
-  first_at: number;
+  first_at: number | null;
   state: string;
-  report: { id: string; status: string; at: number } | null;
-  waits_for: string;
-  sentence: string;
+  first_message: number;
+  last_message: number;
+  report: { id: string; status: string; at: number | null } | null;
+  waits_for?: string;
+  sentence?: string;
   last_delivery: { id: number; state: string } | null;
+}
+export interface AuditRow {
+  id: number;
+  at: number;
+  email: string;
+  action: string;
+  subject: string;
+  /** `done`, or the code of the refusal. */
+  outcome: string;
+  site: string;
+  reason: string;
 }
 export interface SavedView {
   id: number;
@@ -118,7 +139,8 @@ export interface SavedView {
   name: string;
   shared: boolean;
   owner: string;
-  body: { filters: Record<string, string[]>; columns: string[]; sort: string | null };
+  own: boolean;
+  body: { filters: Record<string, string[]>; columns: string[]; sort: string };
 }
 
 /** Something that a person must do; the worst and oldest first. */
@@ -400,18 +422,25 @@ export interface BackgroundJob {
   actor: string;
   reason: string;
   state: "waiting" | "running" | "stopping" | "done" | "stopped" | "failed";
+  /** The list of the rows, such as `messages`. */
   list: string;
-  /** Of an export: raw, csv or deidentified. */
+  /** Of an export: raw, csv, deidentified. */
   format: string;
-  /** The number of rows; unless `exact`, there may be more. */
   expected: number;
+  /** False: `expected` rows were counted, and there are more. */
   exact: boolean;
   handled: number;
   succeeded: number;
   failed: number;
   created_at: number;
   finished_at: number | null;
-  result: unknown;
+  result: Readonly<Record<string, unknown>>;
+}
+/** The result of a job for one row: `done`, `found`, or the code of an error with its text. */
+export interface JobRow {
+  row_id: number;
+  outcome: string;
+  detail: string;
 }
 
 export interface SpecificationFact {

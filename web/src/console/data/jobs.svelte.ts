@@ -1,10 +1,13 @@
-// Background jobs: started here, run on the server, told by the live stream.
-import { api, attempt } from "./api";
+// Background jobs: started here, run on the server. The live stream tells how far they are; those that
+// it does not tell of are asked for while they run.
+import { ApiProblem } from "../../shared/api/client";
+import { href, route } from "../frame/route.svelte";
+import { t } from "../texts";
+import type { SelectionRequest } from "../ui/table/selection.svelte";
+import { toast } from "../ui/toasts.svelte";
+import { api, attempt, poll, session } from "./api";
 import type { BackgroundJob } from "./api-types";
 import { live } from "./live.svelte";
-import { toast } from "../ui/toasts.svelte";
-import type { SelectionRequest } from "../ui/table/selection.svelte";
-import { t } from "../texts";
 
 export interface JobRequest {
   kind:
@@ -22,26 +25,94 @@ export interface JobRequest {
   reason?: string;
 }
 
-let started = $state.raw<readonly BackgroundJob[]>([]);
+const PATH = "/console/api/background-jobs";
+const EVERY_MS = 1000;
+const OPEN = ["waiting", "running", "stopping"];
+export const isOpen = (job: BackgroundJob): boolean => OPEN.includes(job.state);
+
+let known = $state.raw<readonly BackgroundJob[]>([]);
+/** Null: not asked yet. */
+let offered = $state<boolean | null>(null);
+let watching = false;
+
+const told = (): readonly BackgroundJob[] => live.heads?.jobs ?? [];
+function take(changed: readonly BackgroundJob[]): void {
+  const before = new Map(known.map((job) => [job.id, job]));
+  for (const job of changed) {
+    const last = before.get(job.id);
+    if (last && isOpen(last) && !isOpen(job)) announce(job);
+    before.set(job.id, job);
+  }
+  known = [...before.values()].sort((one, other) => other.id - one.id);
+}
+function announce(job: BackgroundJob): void {
+  toast({
+    text: t("job.ended", { title: job.title }),
+    tone: job.failed > 0 || job.state === "failed" ? "red" : "ok",
+    action: { label: t("job.results"), run: () => route.to("job", { id: job.id }) },
+  });
+}
+/** Asks while a job runs that the stream does not tell of. */
+async function watch(): Promise<void> {
+  if (watching) return;
+  watching = true;
+  try {
+    for (;;) {
+      await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
+      take(told());
+      const silent = known.filter((job) => isOpen(job) && !told().some(({ id }) => id === job.id));
+      if (!known.some(isOpen) || session.ended) return;
+      if (silent.length === 0 || document.hidden) continue;
+      const answers = await Promise.allSettled(
+        silent.map((job) => poll<BackgroundJob>(`${PATH}/${job.id}`)),
+      );
+      take(answers.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : [])));
+    }
+  } finally {
+    watching = false;
+  }
+}
 
 export const jobs = {
-  /** The jobs of the last hours, newest first; those of the stream replace those started here. */
+  /** The jobs that are known, newest first. */
   get list(): readonly BackgroundJob[] {
-    const told = live.heads?.jobs ?? [];
-    const known = new Set(told.map((job) => job.id));
-    return [...started.filter((job) => !known.has(job.id)), ...told];
+    const now = new Map(told().map((job) => [job.id, job]));
+    const others = known.filter((job) => !now.has(job.id));
+    return [...now.values(), ...others].sort((one, other) => other.id - one.id);
+  },
+  /** True if the service runs background jobs; null: not known yet. */
+  get offered(): boolean | null {
+    return offered;
+  },
+  path: (id: number): string => `${PATH}/${id}`,
+  page: (id: number): string => href("job", { id }),
+  /** Reads the newest jobs, once; the pages of lists call it. */
+  async load(): Promise<void> {
+    if (offered !== null) return;
+    try {
+      const { rows } = await poll<{ rows: BackgroundJob[] }>(PATH);
+      offered = true;
+      take(rows);
+      void watch();
+    } catch (error) {
+      offered = error instanceof ApiProblem && error.status === 404 ? false : null;
+    }
   },
   /** Starts a job; undefined: it was refused, and the person was told. */
   async start(request: JobRequest): Promise<BackgroundJob | undefined> {
-    const job = await attempt(() =>
-      api.post<BackgroundJob>("/console/api/background-jobs", { options: {}, ...request }),
-    );
+    const job = await attempt(() => api.post<BackgroundJob>(PATH, { options: {}, ...request }));
     if (!job) return undefined;
-    started = [job, ...started];
-    toast({ text: t("job.started", { title: job.title }), tone: "info" });
+    take([job]);
+    toast({
+      text: t("job.started", { title: job.title }),
+      tone: "info",
+      action: { label: t("job.show"), run: () => route.to("job", { id: job.id }) },
+    });
+    void watch();
     return job;
   },
   async stop(id: number): Promise<void> {
-    await attempt(() => api.post(`/console/api/background-jobs/${id}/stop`));
+    await attempt(() => api.post(`${PATH}/${id}/stop`));
+    void watch();
   },
 };

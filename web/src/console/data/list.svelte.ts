@@ -1,7 +1,7 @@
 // A list of the server, loaded page by page with keyset: a late answer never replaces a newer question.
-import { api, problemOf, type Problem } from "./api";
+import { api, poll, problemOf, type Problem } from "./api";
 import type { Count, ListPage } from "./api-types";
-import { EMPTY_FILTER, type Filter } from "./filter";
+import { EMPTY_FILTER, type Filter, type ServerFilters } from "./filter";
 import { Selection, type RowId } from "../ui/table/selection.svelte";
 
 export interface Sort {
@@ -20,13 +20,17 @@ export interface ListSource<Row> {
   /** The time down to which rows were examined, if the search stopped early. */
   readonly searchedTo: number | null;
   readonly filter: Filter;
+  /** The filter as the server was asked. */
+  readonly asked: ServerFilters;
   readonly sort: Sort | null;
-  /** The columns that can be sorted now. */
+  /** By what the rows can be sorted now. */
   readonly sortable: readonly string[];
   readonly known: Count | null;
   /** Rows that arrived and are not shown yet. */
   readonly freshCount: number;
   active: RowId | null;
+  /** How far the table is scrolled, in pixels: the place to come back to. */
+  place: number;
   readonly selection: Selection;
   more(): void;
   refresh(): void;
@@ -34,19 +38,30 @@ export interface ListSource<Row> {
   sortBy(sort: Sort): void;
 }
 
+const TIME = "time";
 const PAGE = 100;
 /** Empty pages with a continuation that are followed without asking. */
 const EMPTY_PAGES = 5;
 export const MOST_ROWS = 20_000;
 
+type Read<Row> = (
+  question: Question,
+  signal: AbortSignal,
+  unattended: boolean,
+) => Promise<ListPage<Row>>;
 interface Options<Row> {
-  /** The path; the default reads `lists/LIST` with keyset. */
-  read?: (question: Question, signal: AbortSignal) => Promise<ListPage<Row>>;
-  count?: (filter: Filter, signal: AbortSignal) => Promise<Count>;
+  /** Reads a page; the default posts the question to the path. */
+  read?: Read<Row>;
+  /** The filter as the server takes it. */
+  convert?: (filter: Filter) => ServerFilters;
+  /** The columns by which few rows can be sorted; the time always. */
+  sorts?: readonly string[];
+  /** False: the server does not count these rows. */
+  counts?: boolean;
 }
 export interface Question {
-  filters: Filter;
-  sort: string | null;
+  filters: ServerFilters;
+  sort: string;
   descending: boolean;
   before: number | null;
   after: number | null;
@@ -60,25 +75,29 @@ export class List<Row extends { id: number }> implements ListSource<Row> {
   end = $state(false);
   searchedTo = $state<number | null>(null);
   filter = $state.raw<Filter>(EMPTY_FILTER);
+  asked = $state.raw<ServerFilters>({});
   sort = $state.raw<Sort | null>(null);
-  sortable = $state.raw<readonly string[]>([]);
+  sortable = $state.raw<readonly string[]>([TIME]);
+  /** After an upgrade: from when on names and missing tags are found. */
+  indexedFrom = $state<number | null>(null);
   known = $state.raw<Count | null>(null);
   active = $state<RowId | null>(null);
+  place = 0;
   readonly selection = new Selection();
   #fresh = $state.raw<readonly Row[]>([]);
   #next: number | null = null;
   #run = new AbortController();
-  readonly #read: (question: Question, signal: AbortSignal) => Promise<ListPage<Row>>;
-  readonly #count: ((filter: Filter, signal: AbortSignal) => Promise<Count>) | null;
+  #looking = false;
+  readonly #path: string;
+  #options: Options<Row>;
 
   constructor(path: string, options: Options<Row> = {}) {
-    this.#read =
-      options.read ?? ((question, signal) => api.post<ListPage<Row>>(path, question, { signal }));
-    this.#count =
-      options.count ??
-      (options.read
-        ? null
-        : (filters, signal) => api.post<Count>(`${path}/count`, { filters }, { signal }));
+    this.#path = path;
+    this.#options = options;
+  }
+  /** Takes the options of the page that shows the list now. */
+  use(options: Options<Row>): void {
+    this.#options = options;
   }
 
   get freshCount(): number {
@@ -90,7 +109,9 @@ export class List<Row extends { id: number }> implements ListSource<Row> {
     this.#run.abort();
     const run = (this.#run = new AbortController());
     [this.filter, this.sort, this.state, this.known] = [filter, sort, "first", null];
+    this.asked = this.#options.convert?.(filter) ?? filter;
     [this.#next, this.end, this.searchedTo, this.#fresh] = [null, false, null, []];
+    [this.active, this.place] = [null, 0];
     this.selection.clear();
     void this.#load(run, true);
     void this.#loadCount(run);
@@ -109,27 +130,60 @@ export class List<Row extends { id: number }> implements ListSource<Row> {
   /** Asks for rows newer than the first; they wait until `showFresh`, or are shown if `now`. */
   async look(now: boolean): Promise<void> {
     const [run, newest] = [this.#run, this.#fresh[0] ?? this.rows[0]];
-    if (!newest || this.sort || this.state === "first") return;
+    if (this.#looking || this.state !== "idle" || !this.#isNewestFirst) return;
+    if (!newest) {
+      if (this.end) this.refresh();
+      return;
+    }
+    this.#looking = true;
     try {
-      const page = await this.#read({ ...this.#question(null), after: newest.id }, run.signal);
+      const page = await this.#read(
+        { ...this.#question(null), after: newest.id },
+        run.signal,
+        true,
+      );
       if (run !== this.#run) return;
       const seen = new Set([...this.#fresh, ...this.rows].map((row) => row.id));
       const added = page.rows.filter((row) => !seen.has(row.id));
       if (added.length === 0) return;
       this.#fresh = [...added.sort((a, b) => b.id - a.id), ...this.#fresh];
       if (now) this.showFresh();
+      void this.#loadCount(run, true);
     } catch {
       return; // the next hint asks again
+    } finally {
+      this.#looking = false;
     }
   }
   showFresh(): void {
     this.rows = [...this.#fresh, ...this.rows];
     this.#fresh = [];
   }
+  /** Reads rows again, in their places; the answer has no further rows. */
+  async reread(ids: readonly number[]): Promise<void> {
+    const run = this.#run;
+    try {
+      const path = `${this.#path}/rows`;
+      const { rows } = await poll<{ rows: Row[] }>(path, run.signal, { ids });
+      if (run === this.#run) this.replace(rows);
+    } catch {
+      return; // the next one may succeed
+    }
+  }
   /** Puts changed rows in the place of the old ones. */
   replace(changed: readonly Row[]): void {
     const byId = new Map(changed.map((row) => [row.id, row]));
     if (byId.size) this.rows = this.rows.map((row) => byId.get(row.id) ?? row);
+  }
+  /** Reads one row by its id; undefined: there is none, or it belongs to another site. */
+  async find(id: number): Promise<Row | undefined> {
+    if (this.#options.read) return undefined;
+    const signal = this.#run.signal;
+    const body = { ids: [id] };
+    return api
+      .post<{ rows: Row[] }>(`${this.#path}/rows`, body, { signal })
+      .then(({ rows }) => rows[0])
+      .catch(() => undefined);
   }
   /** The loaded rows beside one, for "previous" and "next". */
   around(id: number): { previous: number | null; next: number | null } {
@@ -139,30 +193,33 @@ export class List<Row extends { id: number }> implements ListSource<Row> {
       next: at >= 0 ? (this.rows[at + 1]?.id ?? null) : null,
     };
   }
-  stop(): void {
-    this.#run.abort();
-  }
 
   #question(before: number | null): Question {
     return {
-      filters: this.filter,
-      sort: this.sort?.column ?? null,
+      filters: this.asked,
+      sort: this.sort?.column ?? TIME,
       descending: this.sort?.descending ?? true,
       before,
       after: null,
       limit: PAGE,
     };
   }
+  #read(question: Question, signal: AbortSignal, unattended: boolean): Promise<ListPage<Row>> {
+    const { read } = this.#options;
+    if (read) return read(question, signal, unattended);
+    return ask<ListPage<Row>>(this.#path, question, signal, unattended);
+  }
   async #load(run: AbortController, first: boolean): Promise<void> {
     try {
       for (let pages = 0; ; pages += 1) {
-        const page = await this.#read(this.#question(this.#next), run.signal);
+        const isFirst = first && pages === 0;
+        const page = await this.#read(this.#question(this.#next), run.signal, false);
         if (run !== this.#run) return;
-        this.rows = first && pages === 0 ? page.rows : [...this.rows, ...page.rows];
+        this.rows = isFirst ? page.rows : [...this.rows, ...page.rows];
         this.#next = page.next;
         this.end = page.next === null;
         this.searchedTo = page.examined_to ?? null;
-        this.sortable = page.sortable ?? this.sortable;
+        if (isFirst) this.#takeOrder(page);
         if (page.rows.length > 0 || this.end || pages + 1 >= EMPTY_PAGES) break;
       }
       [this.state, this.problem] = ["idle", null];
@@ -171,16 +228,44 @@ export class List<Row extends { id: number }> implements ListSource<Row> {
       [this.state, this.problem] = ["failed", problemOf(error)];
     }
   }
-  async #loadCount(run: AbortController): Promise<void> {
-    if (!this.#count) return;
+  /** Too many rows to be sorted come in the order of time, whatever was asked. */
+  #takeOrder(page: ListPage<Row>): void {
+    this.sortable = page.sortable ? [TIME, ...(this.#options.sorts ?? [])] : [TIME];
+    this.indexedFrom = page.indexed_from ?? null;
+    if (this.sort && !this.sortable.includes(this.sort.column)) this.sort = null;
+  }
+  get #isNewestFirst(): boolean {
+    return this.sort === null || (this.sort.column === TIME && this.sort.descending);
+  }
+  async #loadCount(run: AbortController, unattended = false): Promise<void> {
+    if (this.#options.counts === false) return;
     try {
-      const count = await this.#count(this.filter, run.signal);
+      const body = { filters: this.asked };
+      const count = await ask<Count>(`${this.#path}/count`, body, run.signal, unattended);
       if (run === this.#run) this.known = count;
     } catch {
       return; // a list without its number is still a list
     }
   }
 }
+
+const kept = new Map<string, unknown>();
+
+/** The list of a page: coming back to it finds its rows, selection and place again. */
+export function keptList<Row extends { id: number }>(
+  name: string,
+  options: Options<Row>,
+): List<Row> {
+  const list =
+    (kept.get(name) as List<Row> | undefined) ?? new List<Row>(`/console/api/lists/${name}`);
+  list.use(options);
+  kept.set(name, list);
+  return list;
+}
+
+/** `unattended`: a refresh that must not extend the session. */
+const ask = <T>(path: string, body: unknown, signal: AbortSignal, unattended: boolean) =>
+  unattended ? poll<T>(path, signal, body) : api.post<T>(path, body, { signal });
 
 /** Rows that are all here, as a list; sorted in the browser. */
 export class LocalList<Row> implements ListSource<Row> {
@@ -189,10 +274,12 @@ export class LocalList<Row> implements ListSource<Row> {
   readonly end = true;
   readonly searchedTo = null;
   readonly filter = EMPTY_FILTER;
+  readonly asked = {};
   readonly freshCount = 0;
   readonly selection = new Selection();
   sort = $state.raw<Sort | null>(null);
   active = $state<RowId | null>(null);
+  place = 0;
   readonly sortable: readonly string[];
   readonly #rows: () => readonly Row[] | null;
   readonly #values: Readonly<Record<string, (row: Row) => string | number>>;

@@ -10,6 +10,8 @@ type Answer = (page: ListPage<Row>) => void;
 function held() {
   const asked: { question: Question; answer: Answer; fail: (error: Error) => void }[] = [];
   const list = new List<Row>("", {
+    counts: false,
+    sorts: ["state"],
     read: (question) => new Promise((answer, fail) => asked.push({ question, answer, fail })),
   });
   return { list, asked };
@@ -78,4 +80,32 @@ it("holds new rows back until they are shown", async () => {
   expect([list.freshCount, list.rows]).toEqual([2, rows(9)]);
   list.showFresh();
   expect(list.rows).toEqual(rows(11, 10, 9));
+});
+
+it("too many rows to be sorted come in the order of time, and go on in it", async () => {
+  const { list, asked } = held();
+  list.start({}, { column: "state", descending: false });
+  expect(asked[0]?.question.sort).toBe("state");
+  asked[0]?.answer({ rows: rows(9, 8), next: 8, sortable: false });
+  await settled();
+  expect([list.sort, list.sortable]).toEqual([null, ["time"]]);
+  list.more();
+  expect(asked[1]?.question).toMatchObject({ sort: "time", descending: true, before: 8 });
+});
+
+it("a few rows can be sorted by any column of the list", async () => {
+  const { list, asked } = held();
+  list.start({});
+  asked[0]?.answer({ rows: rows(9), next: null, sortable: true });
+  await settled();
+  expect(list.sortable).toEqual(["time", "state"]);
+});
+
+it("looks for new rows only in a list that begins with the newest", async () => {
+  const { list, asked } = held();
+  list.start({}, { column: "time", descending: false });
+  asked[0]?.answer({ rows: rows(1, 2), next: null, sortable: true });
+  await settled();
+  await list.look(false);
+  expect(asked).toHaveLength(1);
 });

@@ -85,4 +85,9 @@ export function mixed(color: string, ground: string, share: number): string {
 
 /** "Sat 28 Nov 19:30": the time of the point under the cursor. */
 export const tipTime = (at: number, zone: string): string =>
-  fullTime(at, zone).split(" ").slice(0, 5).join(" ").replace(/ \d{4} /, " ").slice(0, -7);
+  fullTime(at, zone)
+    .split(" ")
+    .slice(0, 5)
+    .join(" ")
+    .replace(/ \d{4} /, " ")
+    .slice(0, -7);

@@ -33,7 +33,9 @@ const CONNECTION: Readonly<Record<string, Tone>> = {
 const ORDER: Readonly<Record<string, Tone>> = {
   sent: "ok",
   final: "ok",
+  addendum: "ok",
   ordered: "info",
+  awaited: "info",
   draft: "info",
   preliminary: "info",
   late: "amber",

@@ -10,6 +10,10 @@ export interface Column<Row> {
   /** The text of the cell; `cell` draws one that needs more. */
   text?: ((row: Row) => string) | undefined;
   cell?: Snippet<[Row]> | undefined;
+  /** The values come with a call of their own, by the id of the column. */
+  content?: boolean | undefined;
+  /** What the list is sorted by; without it by the id, if the list can. */
+  sort?: string | undefined;
   /** Numbers and ids are set in the typewriter face. */
   mono?: boolean | undefined;
   /** What a reader of the cell needs more, on hovering. */
@@ -20,13 +24,40 @@ export interface Column<Row> {
   picked?: boolean | undefined;
 }
 
+/** Columns that are made from their id, such as `tag:Modality`. */
+export interface MoreColumns<Row> {
+  /** Their ids, which are offered. */
+  offered: readonly string[];
+  /** The column of an id, also of one that is not offered, such as `path:PV1-3.1`; null: there is none. */
+  of: (id: string) => Column<Row> | null;
+  /** The id that a typed text means, such as "PV1-3.1"; null: none. */
+  typed: (text: string) => string | null;
+}
+
+/** The values of content columns. */
+export interface ContentValues {
+  /** Undefined: not read yet. Null: not read, because it would take too long. */
+  value(row: number | string, column: string): string | null | undefined;
+}
+
 /** The columns that a person sees: those chosen, in that order, else the picked ones. */
 export function shownColumns<Row>(
   columns: readonly Column<Row>[],
   chosen: readonly string[] | undefined,
+  more?: MoreColumns<Row>,
 ): Column<Row>[] {
-  if (!chosen) return columns.filter((column) => column.picked !== false);
+  const picked = columns.filter((column) => column.picked !== false);
+  if (!chosen) return picked;
   const byId = new Map(columns.map((column) => [column.id, column]));
-  const found = chosen.map((id) => byId.get(id)).filter((column) => column !== undefined);
-  return found.length ? found : columns.filter((column) => column.picked !== false);
+  const found = chosen
+    .map((id) => byId.get(id) ?? more?.of(id) ?? null)
+    .filter((column) => column !== null);
+  return found.length ? found : picked;
+}
+
+/** The ids with one moved to the place of another. */
+export function movedTo(ids: readonly string[], id: string, to: number): string[] {
+  const next = ids.filter((one) => one !== id);
+  next.splice(Math.max(0, Math.min(next.length, to)), 0, id);
+  return next;
 }

@@ -1,15 +1,15 @@
 // Which rows are chosen: some by id, or all that match the filter except some.
-import type { Filter } from "../../data/filter";
+import type { ServerFilters } from "../../data/filter";
 
 export type RowId = number | string;
 
 /** What an action on many rows sends; the server fixes the newest row of `filters`. */
 export type SelectionRequest =
-  { list: string; ids: RowId[] } | { list: string; filters: Filter; except_ids: RowId[] };
+  { list: string; ids: RowId[] } | { list: string; filters: ServerFilters; except_ids: RowId[] };
 
 export class Selection {
   #ids = $state.raw<ReadonlySet<RowId>>(new Set());
-  #all = $state.raw<Filter | null>(null);
+  #all = $state.raw<ServerFilters | null>(null);
 
   /** All that match, except `ids`. */
   get all(): boolean {
@@ -44,8 +44,9 @@ export class Selection {
     this.#all = null;
     this.#ids = new Set(ids);
   }
-  setAll(filter: Filter): void {
-    this.#all = filter;
+  /** Chooses all rows that match the filters, as the server was asked. */
+  setAll(filters: ServerFilters): void {
+    this.#all = filters;
     this.#ids = new Set();
   }
   clear(): void {
