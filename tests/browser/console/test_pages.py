@@ -60,7 +60,7 @@ def test_a_message_is_found_and_read_by_keyboard(service: ServiceHarness, page: 
     page.keyboard.press("f")
     page.keyboard.type("number")
     page.keyboard.press("Enter")
-    page.get_by_label("Number", exact=True).fill("A7001")
+    page.get_by_role("textbox", name="Number").fill("A7001")
     page.keyboard.press("Enter")
     expect(grid.get_by_role("row")).to_have_count(2)
     assert "A7001" not in page.url

@@ -42,11 +42,6 @@ export interface DeliveryRow {
   acknowledged_at: number | null;
 }
 
-export interface SearchPage<Row> {
-  rows: Row[];
-  further: number | null;
-}
-
 export interface TimelineStep {
   kind: string;
   at: number | null;
@@ -152,66 +147,6 @@ export interface ExceptionRow {
   reason: string;
 }
 
-export interface Order {
-  site: string;
-  mrn: string;
-  accession: string;
-  state: string;
-  report_id: string;
-  status: string | null;
-  now: string;
-}
-
-export interface TrackedOrders {
-  orders: Order[];
-  /** If no order has the number: accessions that begin with it. */
-  similar: string[];
-  deliveries: DeliveryRow[];
-  messages: MessageRow[];
-  steps: TimelineStep[];
-}
-
-export interface ConsoleAuditEvent {
-  id: number;
-  at: number;
-  email: string;
-  action: string;
-  subject: string;
-  outcome: string;
-  site: string;
-  reason: string;
-}
-
-/** An event of the report service's audit trail. */
-export interface ReportAuditEvent {
-  sequence: number;
-  at: number;
-  action: string;
-  outcome: string;
-  userEmail: string;
-  tokenId: number | null;
-  reportId: string | null;
-  details: Record<string, unknown>;
-}
-
-/** A delivery that the receiver accepted. */
-export interface AcceptedDelivery {
-  id: number;
-  destination: string;
-  report_id: string;
-  event: string;
-  code: string;
-  attempts: number;
-  acknowledged_at: number;
-}
-
-export interface ChainVerification {
-  events: number;
-  head: string;
-  /** The first entry that was altered; null: the chain is intact. */
-  broken: number | null;
-}
-
 /** A message that a user created by editing another. */
 export interface ResendRecord {
   message_id: number;
@@ -233,13 +168,6 @@ export interface Fault {
   text: string;
 }
 
-export interface Replayed {
-  queued: number;
-  later: number;
-  failed: { id: number; detail: string }[];
-  more: boolean;
-}
-
 export interface SiteRow {
   SiteID: string;
   name: string;
@@ -247,22 +175,3 @@ export interface SiteRow {
   signDelay?: number;
 }
 
-export interface WorklistRow {
-  reportId: string;
-  status: string;
-  ownerName: string | null;
-  createdAt: number;
-  updatedAt: number;
-  orders: {
-    Accession?: string;
-    PatientMRN?: string;
-    PatientName?: string;
-    StudyDescription?: string;
-    Modality?: string;
-  }[];
-}
-
-export interface WorklistPage {
-  rows: WorklistRow[];
-  next: string;
-}

@@ -427,13 +427,14 @@ export interface BackgroundJob {
   /** Of an export: raw, csv, deidentified. */
   format: string;
   expected: number;
-  /** False: `expected` rows were counted, and there are more. */
+  /** False: there are at least `expected` rows. */
   exact: boolean;
   handled: number;
   succeeded: number;
   failed: number;
   created_at: number;
   finished_at: number | null;
+  /** Of an export: `name` and `bytes` of the file; of a job that failed: `error` and `detail`. */
   result: Readonly<Record<string, unknown>>;
 }
 /** The result of a job for one row: `done`, `found`, or the code of an error with its text. */
