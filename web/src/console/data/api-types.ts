@@ -118,8 +118,6 @@ export interface OrderRow {
   first_message: number;
   last_message: number;
   report: { id: string; status: string; at: number | null } | null;
-  waits_for?: string;
-  sentence?: string;
   last_delivery: { id: number; state: string } | null;
 }
 export interface AuditRow {
