@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, Response, Route, expect
 
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
@@ -242,8 +242,8 @@ def test_nothing_moves_while_a_list_loads(service: ServiceHarness, page: Page) -
 
 def test_a_viewer_gets_no_patient_data(service: ServiceHarness, page: Page) -> None:
     """No column, no filter and no content of patients; no response has a name or a number."""
-    texts: list[str] = []
-    page.on("response", lambda answer: "/api/lists" in answer.url and texts.append(answer.text()))
+    answers: list[Response] = []
+    page.on("response", lambda answer: answers.append(answer))
     enter(page, service, VIEWER, "messages")
     grid = grid_of(page, "Messages")
     expect(grid.get_by_role("row").nth(1)).to_be_visible()
@@ -259,6 +259,8 @@ def test_a_viewer_gets_no_patient_data(service: ServiceHarness, page: Page) -> N
     panel = page.get_by_role("complementary")
     panel.get_by_role("tab", name="Content").click()
     expect(panel).to_contain_text("You do not have permission to read message content.")
+    texts = [answer.text() for answer in answers if "/api/lists" in answer.url]
+    assert texts
     assert not any("DOE" in text or "M7001" in text for text in texts)
 
 
