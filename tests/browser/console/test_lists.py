@@ -243,7 +243,7 @@ def test_nothing_moves_while_a_list_loads(service: ServiceHarness, page: Page) -
 def test_a_viewer_gets_no_patient_data(service: ServiceHarness, page: Page) -> None:
     """No column, no filter and no content of patients; no response has a name or a number."""
     answers: list[Response] = []
-    page.on("response", lambda answer: answers.append(answer))
+    page.on("response", answers.append)
     enter(page, service, VIEWER, "messages")
     grid = grid_of(page, "Messages")
     expect(grid.get_by_role("row").nth(1)).to_be_visible()
