@@ -188,8 +188,8 @@ def test_a_listener_is_paused_and_resumed(service: ServiceHarness, page: Page) -
     page.locator("main header").get_by_role("button", name="Resume").click()
     expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
     enter(page, service, CHIEF, "deeds")
-    expect(page.get_by_role("table", name="Audit")).to_contain_text("resume")
-    expect(page.get_by_role("table", name="Audit")).to_contain_text("listener stray")
+    expect(page.get_by_role("grid", name="Audit")).to_contain_text("resume")
+    expect(page.get_by_role("grid", name="Audit")).to_contain_text("listener stray")
 
 
 def test_a_destination_is_tested(service: ServiceHarness, page: Page) -> None:

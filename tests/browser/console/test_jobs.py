@@ -1,4 +1,4 @@
-"""Actions on many rows in Chromium: chosen, confirmed with a reason, run in the background, reported."""
+"""Actions on many rows in Chromium: confirmed with a reason, run in the background, reported."""
 
 import pytest
 from playwright.sync_api import Page, expect
