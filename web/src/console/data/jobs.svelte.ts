@@ -1,6 +1,5 @@
 // Background jobs: started here, run on the server. The live stream tells how far they are; those that
 // it does not tell of are asked for while they run.
-import { ApiProblem } from "../../shared/api/client";
 import { href, route } from "../frame/route.svelte";
 import { t } from "../texts";
 import type { SelectionRequest } from "../ui/table/selection.svelte";
@@ -31,8 +30,8 @@ const OPEN = ["waiting", "running", "stopping"];
 export const isOpen = (job: BackgroundJob): boolean => OPEN.includes(job.state);
 
 let known = $state.raw<readonly BackgroundJob[]>([]);
-/** Null: not asked yet. */
-let offered = $state<boolean | null>(null);
+/** The newest jobs were read. */
+let loaded = $state(false);
 let watching = false;
 
 const told = (): readonly BackgroundJob[] => live.heads?.jobs ?? [];
@@ -80,23 +79,20 @@ export const jobs = {
     const others = known.filter((job) => !now.has(job.id));
     return [...now.values(), ...others].sort((one, other) => other.id - one.id);
   },
-  /** True if the service runs background jobs; null: not known yet. */
-  get offered(): boolean | null {
-    return offered;
+  /** False: the jobs of earlier days are not known yet. */
+  get loaded(): boolean {
+    return loaded;
   },
   path: (id: number): string => `${PATH}/${id}`,
   page: (id: number): string => href("job", { id }),
   /** Reads the newest jobs, once; the pages of lists call it. */
   async load(): Promise<void> {
-    if (offered !== null) return;
-    try {
-      const { rows } = await poll<{ rows: BackgroundJob[] }>(PATH);
-      offered = true;
-      take(rows);
-      void watch();
-    } catch (error) {
-      offered = error instanceof ApiProblem && error.status === 404 ? false : null;
-    }
+    if (loaded) return;
+    const found = await poll<{ rows: BackgroundJob[] }>(PATH).catch(() => undefined);
+    if (!found) return; // the next page asks again
+    loaded = true;
+    take(found.rows);
+    void watch();
   },
   /** Starts a job; undefined: it was refused, and the person was told. */
   async start(request: JobRequest): Promise<BackgroundJob | undefined> {

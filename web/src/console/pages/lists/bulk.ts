@@ -1,7 +1,7 @@
 // Actions on many rows: asked for with their number and a reason, and run as background jobs.
 import { jobs, type JobRequest } from "../../data/jobs.svelte";
 import type { ListSource } from "../../data/list.svelte";
-import { me } from "../../data/me.svelte";
+import { may } from "../../data/me.svelte";
 import { t } from "../../texts";
 import { confirm } from "../../ui/confirm.svelte";
 import { countText } from "../../ui/number";
@@ -73,8 +73,6 @@ export async function exportRows<Row>(
   if (await jobs.start(request)) list.selection.clear();
 }
 
-/** True if the account may do something to many rows here. */
-export const mayActOnMany = (): boolean =>
-  jobs.offered === true && (me.account?.permissions.includes("operate") ?? false);
-export const mayExport = (): boolean =>
-  mayActOnMany() && (me.account?.permissions.includes("bodies") ?? false);
+/** True if the account may do something to many rows. */
+export const mayActOnMany = (): boolean => may("operate");
+export const mayExport = (): boolean => may("operate") && may("bodies");
