@@ -123,8 +123,9 @@ CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
         "rollback": "roll back",
         "import_zip": "import",
     },
-    "dashboard": {
+    "attention": {
         "seen": "acknowledge",
+        "seen_all": "acknowledge",
     },
     "deliveries": {
         "retry": "retry",

@@ -51,7 +51,7 @@ def page(connection: Connection, request: ListRequest, access: Access) -> ListPa
     if offset > SORTABLE:
         raise InvalidContent(f"only the newest {SORTABLE} items are listed")
     order = (_ITEM.noted_at.desc(), _ITEM.row_id.desc(), _ITEM.code)
-    statement = select(EXCEPTIONS).where(*_conditions(request.filters, access)).order_by(*order)
+    statement = select(EXCEPTIONS).where(*conditions(request.filters, access)).order_by(*order)
     found = connection.execute(statement.offset(offset).limit(request.limit)).all()
     rows = [
         AttentionRow(row.kind, row.row_id, row.code, row.noted_at, row.seen_at, row.seen_by)
@@ -67,12 +67,13 @@ def count(
     connection: Connection, filters: Filters, access: Access, at_most: int = MAX_COUNT
 ) -> tuple[int, bool]:
     """Return how many items match, up to `at_most`, and whether that is all of them."""
-    some = select(_ITEM.row_id).where(*_conditions(filters, access)).limit(at_most + 1)
+    some = select(_ITEM.row_id).where(*conditions(filters, access)).limit(at_most + 1)
     number = connection.execute(select(func.count()).select_from(some.subquery())).scalar_one()
     return min(number, at_most), number <= at_most
 
 
-def _conditions(filters: Filters, access: Access) -> list[ColumnElement[bool]]:
+def conditions(filters: Filters, access: Access) -> list[ColumnElement[bool]]:
+    """Return the conditions of items that match and are visible. Raises InvalidContent."""
     if unknown := filters.keys() - _FILTERS:
         raise InvalidContent(f"this list has no filter {min(unknown)[:40]!r}")
     seen = choices_of(filters, "seen", ("yes", "no", "all"))[0] if "seen" in filters else "no"

@@ -17,6 +17,7 @@ from bridge import banner
 from bridge.admin.errors import OperatorError
 from bridge.console.context import ConsoleContext
 from bridge.console.http import (
+    attention,
     audit_trail,
     background,
     connections,
@@ -55,7 +56,7 @@ ROUTERS: Final = (
         trace.router,
         deliveries.router,
         orders.router,
-        dashboard.exception_router,
+        attention.router,
         messages.merge_router,
     ),
     *(find.router, lists.router, views.router),

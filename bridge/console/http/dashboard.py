@@ -1,25 +1,16 @@
-"""The signed-in user, the figures of the dashboard, and exceptions that need attention."""
+"""The signed-in user, and the figures of the dashboard."""
 
-from collections.abc import Collection, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter
 
 from bridge.admin.access.permissions import Permission
-from bridge.admin.errors import NoSuchItem
-from bridge.admin.orders.page import site_of_order
-from bridge.console import dashboard
-from bridge.console.context import ConsoleContext
 from bridge.console.dashboard import read_figures
 from bridge.console.http.connections import visible_channels
-from bridge.console.http.guard import AuditedAction, CallDep, ConsoleCall, ConsoleRoute, run_audited
-from bridge.console.http.messages import sites_of_message
-from bridge.contract.requests import RowId
+from bridge.console.http.guard import CallDep, ConsoleCall, ConsoleRoute
 from bridge.executors import CONSOLE_THREADS
 from bridge.monitoring.alerts import list_alerts
-from bridge.store.records import exceptions as records
-from bridge.store.records.exceptions import ExceptionSubject
 
 router = APIRouter(prefix="/api", route_class=ConsoleRoute)
 _WITHOUT_COUNTS = frozenset({"paused", "circuit", "certificate"})
@@ -64,10 +55,7 @@ def _figures(call: ConsoleCall) -> dict[str, Any]:
     alerts = [alert for alert in list_alerts(call.context.database) if alert["cleared_at"] is None]
     if limited:
         alerts = [alert for alert in alerts if _is_visible(channels, *alert["key"].split(":", 1))]
-    exception_count = dashboard.count_exceptions(
-        call.context.database, call.user.grant.visible_sites
-    )
-    return {**found, **channels, "alerts": alerts, "concerns": exception_count}
+    return {**found, **channels, "alerts": alerts}
 
 
 def _is_visible(channels: Mapping[str, Any], subject: str, name: str = "") -> bool:
@@ -78,52 +66,3 @@ def _is_visible(channels: Mapping[str, Any], subject: str, name: str = "") -> bo
         for channel in found
     }
     return name in shared and (not shared[name] or subject in _WITHOUT_COUNTS)
-
-
-exception_router = APIRouter(prefix="/api/concerns", route_class=ConsoleRoute)
-
-
-@exception_router.get("")
-async def listed(call: CallDep) -> dict[str, Any]:
-    """List open exceptions, then those seen last; with orders if the user may search."""
-    call.user.grant.require(Permission.SEE)
-    work = partial(
-        dashboard.list_exceptions,
-        call.context.database,
-        call.context.subjects_of,
-        call.user.grant.visible_sites,
-        with_orders=Permission.FIND in call.user.grant.permissions,
-        with_texts=call.user.reads_content,
-    )
-    return {"rows": await CONSOLE_THREADS.run(work)}
-
-
-@exception_router.post("/{kind}/{row_id}/seen")
-async def seen(kind: ExceptionSubject, row_id: RowId, call: CallDep) -> dict[str, Any]:
-    """Mark an exception as seen by the user; its notifications end."""
-    email = call.user.grant.email
-
-    def work() -> None:
-        if not records.mark_seen(
-            call.context.database, [(kind, row_id)], call.context.clock(), email
-        ):
-            raise NoSuchItem
-
-    action = AuditedAction(
-        (Permission.OPERATE,),
-        "acknowledge",
-        f"{kind} {row_id}",
-        lambda: _sites(call.context, kind, row_id),
-    )
-    await run_audited(call, action, work)
-    return {}
-
-
-def _sites(context: ConsoleContext, kind: ExceptionSubject, row_id: int) -> Collection[str]:
-    if kind is ExceptionSubject.FEED:
-        return ()  # no site: only users who are not limited to sites
-    if kind is ExceptionSubject.MESSAGE:
-        return sites_of_message(context, row_id)
-    if kind is ExceptionSubject.DELIVERY:
-        return dashboard.sites_of_delivery(context.database, row_id)
-    return site_of_order(context.database, row_id)

@@ -93,8 +93,11 @@ RULES: dict[str, Rule] = {
     "PUT /api/views/{view_id}": _rule(_P.SEE, body=VIEW, site=True),
     "DELETE /api/views/{view_id}": _rule(_P.SEE, site=True),
     "GET /api/orders/{order_id}": _rule(_P.FIND, site=True),
-    "GET /api/concerns": _rule(_P.SEE),
-    "POST /api/concerns/{kind}/{row_id}/seen": _rule(_P.OPERATE, site=True, body={}),
+    "GET /api/attention": _rule(_P.SEE),
+    "POST /api/attention/seen": _rule(
+        _P.OPERATE, body={"subject": "message", "code": "superseded"}
+    ),
+    "POST /api/attention/{kind}/{row_id}/seen": _rule(_P.OPERATE, site=True, body={}),
     "POST /api/merges/undo": _rule(
         *(_P.FIND, _P.OPERATE),
         site=True,
@@ -205,7 +208,7 @@ def parameters_of(console: RunningConsole, site: str, route: str) -> dict[str, s
     }
     if "/channels/" in route or "/specifications/" in route:
         own["name"] = {"SITE1": "orders", "SITE2": "north"}[site]
-    if "/concerns/" in route:
+    if "/attention/{" in route:
         own |= {"kind": "message", "row_id": own["message_id"]}
     return own
 

@@ -1,4 +1,4 @@
-"""Orders by number, exceptions, unmapped codes, and searches by command line."""
+"""Orders by number, attention items, unmapped codes, and searches by command line."""
 
 import json
 import re
@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from bridge.admin.definitions.activation import activate_at_start
 from bridge.cli.application import application
+from bridge.console.http.models.attention import AttentionBody
 from bridge.contract import OrderKey
 from bridge.orders.order import Order, OrderState
 from bridge.runtime.schedule import now_ms
@@ -28,30 +29,29 @@ def store_exceptions(console: RunningConsole) -> None:
         exceptions.add(connection, ExceptionSubject.ORDER, [(1, "not_queued ris")], now_ms() + 1)
 
 
-def test_exceptions_are_listed_reviewed_and_audited(console: RunningConsole) -> None:
+def listed(console: RunningConsole, who: str, seen: str = "no") -> list[tuple[str, int, str]]:
+    body = {"filters": {"seen": seen}}
+    rows = console.call(who, "POST", "/api/lists/attention", body).json()["rows"]
+    return [(row["subject"], row["row_id"], row["code"]) for row in rows]
+
+
+def test_items_are_listed_reviewed_and_audited(console: RunningConsole) -> None:
     """Users see those of their sites; reviewing requires a permission and works once."""
     store_exceptions(console)
     ours = console.messages["SITE1"]
-    rows = console.call("editor1", "GET", "/api/concerns").json()["rows"]
-    assert [(row["kind"], row["row_id"], row["code"]) for row in rows] == [
+    assert listed(console, "editor1") == [
         ("order", 1, "not_queued ris"),
         ("message", ours, "report_kept"),
     ]
-    assert rows[1]["orders"] == [{"accession": "A1", "report_id": "R1"}]
-    assert rows[0]["message"] == ours
-    assert len(console.call("editor", "GET", "/api/concerns").json()["rows"]) == 3
-    assert console.call("viewer1", "GET", "/api/dashboard").json()["concerns"] == 2
-    assert console.call("viewer", "GET", "/api/dashboard").json()["concerns"] == 3
+    assert len(listed(console, "editor")) == 3
 
-    path = f"/api/concerns/message/{ours}/seen"
+    path = f"/api/attention/message/{ours}/seen"
     assert console.call("viewer1", "POST", path, {}).status_code == 403
     assert console.call("editor1", "POST", path, {}).status_code == 200
     assert console.call("editor1", "POST", path, {}).status_code == 404, "already reviewed"
-    assert console.call("editor1", "POST", "/api/concerns/order/1/seen", {}).status_code == 200
-    after = console.call("editor1", "GET", "/api/concerns").json()["rows"]
-    assert {row["seen_by"] for row in after} == {"editor1@site1.test"}
-    assert all(row["seen_at"] for row in after)
-    assert console.call("viewer1", "GET", "/api/dashboard").json()["concerns"] == 0
+    assert console.call("editor1", "POST", "/api/attention/order/1/seen", {}).status_code == 200
+    assert listed(console, "editor1") == []
+    assert len(listed(console, "editor1", "yes")) == 2
     events = console.call("chief", "GET", "/api/deeds?action=acknowledge").json()["rows"]
     assert {(event["subject"], event["outcome"]) for event in events} >= {
         (f"message {ours}", "done"),
@@ -61,18 +61,72 @@ def test_exceptions_are_listed_reviewed_and_audited(console: RunningConsole) -> 
     }
 
 
-def test_a_viewer_sees_no_order_numbers(console: RunningConsole) -> None:
-    """They require the permission `find`."""
-    store_exceptions(console)
-    response = console.call("viewer", "GET", "/api/concerns")
-    assert all(row["orders"] == [] for row in response.json()["rows"])
-    assert "A1" not in response.text
+def test_groups_have_cause_count_and_action(console: RunningConsole) -> None:
+    """Parked rows and items with one cause are one group, with the list that shows them."""
+    parked = [console.store("orders", order(number, accession=f"A{number}")) for number in (60, 61)]
+    console.index()
+    with console.database.write() as connection:
+        statement = text("UPDATE message SET state = 'parked', code = :code WHERE id = :id")
+        rows = [{"id": number, "code": "site_not_found"} for number in parked]
+        connection.execute(statement, rows)
+        codes = [(number, "order_moved") for number in parked]
+        exceptions.add(connection, ExceptionSubject.MESSAGE, codes, now_ms())
+    found = console.call("editor1", "GET", "/api/attention").json()
+    AttentionBody.model_validate(found)
+    assert found["complete"]
+    groups = {group["key"]: group for group in found["groups"]}
+    group = groups["messages~site_not_found~orders"]
+    assert (group["count"], group["action"]) == (2, "add site")
+    assert group["words"] == "The site of the order does not exist"
+    assert group["first_at"] <= group["last_at"]
+    body = {"filters": group["filters"]}
+    rows = console.call("editor1", "POST", "/api/lists/messages", body).json()["rows"]
+    assert {row["id"] for row in rows} == set(parked)
+    moved = groups["messages~order_moved~"]
+    assert (moved["count"], moved["applied"], moved["action"]) == (2, True, "compare patients")
+    admin = console.call("admin1", "GET", "/api/attention").json()["groups"]
+    assert {group["key"] for group in admin} >= {"messages~site_not_found~orders"}
+
+    review = {"subject": "message", "code": "order_moved", "reason": "asked the RIS"}
+    assert console.call("viewer1", "POST", "/api/attention/seen", review).status_code == 403
+    done = console.call("editor1", "POST", "/api/attention/seen", review)
+    assert done.json() == {"count": 2}
+    after = console.call("editor1", "GET", "/api/attention").json()["groups"]
+    assert "messages~order_moved~" not in {group["key"] for group in after}
 
 
-def test_an_exception_of_another_site_does_not_exist(console: RunningConsole) -> None:
+def test_a_group_of_another_site_is_not_seen(console: RunningConsole) -> None:
+    """Neither its count nor its channel; reviewing all of a code leaves the other site's items."""
+    theirs = console.messages["SITE2"]
+    with console.database.write() as connection:
+        connection.execute(
+            text("UPDATE message SET state = 'parked', code = 'merged_elsewhere' WHERE id = :id"),
+            {"id": theirs},
+        )
+        exceptions.add(connection, ExceptionSubject.MESSAGE, [(theirs, "several_orders")], now_ms())
+    own = console.call("editor1", "GET", "/api/attention").text
+    assert "merged_elsewhere" not in own
+    assert "north" not in own
+    everything = console.call("editor", "GET", "/api/attention").text
+    assert "merged_elsewhere" in everything
+    review = {"subject": "message", "code": "several_orders"}
+    assert console.call("editor1", "POST", "/api/attention/seen", review).json() == {"count": 0}
+
+
+def test_a_code_without_an_entry_is_a_group_for_authors(console: RunningConsole) -> None:
+    """With the definition and its table; the console leads to the table."""
+    store_unmapped_code(console, "ZZ")
+    found = console.call("author", "GET", "/api/attention").json()["groups"]
+    (group,) = [item for item in found if item["subject"] == "codes"]
+    assert group["action"] == "add codes"
+    assert group["filters"] == {"definition": ["orders"]}
+    assert "sex" in group["words"]
+
+
+def test_an_item_of_another_site_does_not_exist(console: RunningConsole) -> None:
     """The response equals that for a missing order."""
     for row in (2, 999):
-        response = console.call("editor1", "POST", f"/api/concerns/order/{row}/seen", {})
+        response = console.call("editor1", "POST", f"/api/attention/order/{row}/seen", {})
         assert response.status_code == 404
 
 

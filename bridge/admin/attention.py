@@ -1,0 +1,267 @@
+"""
+What needs a person, grouped by cause: parked messages and results, and attention items.
+
+Each group has its cause in words, how many rows it has, the times of the first and the last, a
+proposed action, and the filters of the list with its rows. Alert conditions about parked rows are
+not repeated; others with an action are groups, too. Blocking.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from sqlalchemy import Connection, func, select, text, update
+
+from bridge.admin.access.permissions import Permission
+from bridge.admin.causes import Cause, ProposedAction, cause_of
+from bridge.admin.lists import attention as items
+from bridge.admin.lists.listing import Access
+from bridge.index_key import keyed64
+from bridge.queue.log_tables import pull_new
+from bridge.queue.sites import visible_sites_hashes
+from bridge.store.database import Database
+from bridge.store.records.exceptions import ExceptionSubject
+from bridge.store.tables import EXCEPTIONS, UNKNOWN_CODES
+
+MAX_ROWS: Final = 200_000
+"""Parked rows that are grouped, the newest; a user of some sites: `MAX_ROWS_OF_SITES`."""
+MAX_ROWS_OF_SITES: Final = 5_000
+MAX_GROUPS: Final = 500
+_ITEM, _CODE = EXCEPTIONS.c, UNKNOWN_CODES.c
+_KEEP: Final = "keep"
+
+
+class GroupSubject(StrEnum):
+    MESSAGES = "messages"
+    DELIVERIES = "deliveries"
+    ORDERS = "orders"
+    FEED = "feed"
+    CODES = "codes"
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionGroup:
+    """
+    Rows with one cause; times in ms.
+
+    `channel` is a listener or destination, '' if the rows have none. `list` and `filters` name the
+    list that shows the rows; `applied`: they were processed, and only the result is to be checked.
+    `reference` is the order or message to look at if the group has a single row.
+    """
+
+    key: str
+    subject: GroupSubject
+    code: str
+    channel: str
+    count: int
+    first_at: int
+    last_at: int
+    words: str
+    action: str
+    advice: str
+    applied: bool
+    list: str
+    filters: Mapping[str, Sequence[str]]
+    reference: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """The groups, the most recent first; `complete` is false if there are more parked rows."""
+
+    groups: Sequence[AttentionGroup]
+    complete: bool
+
+
+def groups(database: Database, access: Access) -> Attention:
+    """Return what needs a person on the visible sites. Requires SEE."""
+    access.require(Permission.SEE)
+    pull_new(database)
+    with database.read() as connection:
+        messages, all_messages = _parked(connection, GroupSubject.MESSAGES, access)
+        deliveries, all_deliveries = _parked(connection, GroupSubject.DELIVERIES, access)
+        found = [*messages, *deliveries, *_items(connection, access)]
+        if access.sites is None and Permission.AUTHOR in access.permissions:
+            found += _codes(connection)
+    found.sort(key=lambda group: (group.applied, -group.last_at, group.key))
+    complete = all_messages and all_deliveries and len(found) <= MAX_GROUPS
+    return Attention(found[:MAX_GROUPS], complete)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    name: str
+    source: str
+    stored_at: str
+    subject: ExceptionSubject
+    of_sites: str
+
+
+_TABLES: Final = {
+    GroupSubject.MESSAGES: _Table(
+        *("message", "listener", "received_at", ExceptionSubject.MESSAGE),
+        "EXISTS (SELECT 1 FROM message_number AS n WHERE n.number = {number}"
+        " AND n.message_id = m.id)",
+    ),
+    GroupSubject.DELIVERIES: _Table(
+        *("delivery", "destination", "created_at", ExceptionSubject.DELIVERY),
+        "m.sites_hash = {number}",
+    ),
+}
+_PARKED: Final = "m.state = 'parked' AND m.state IN ('parked', 'refused', 'cancelled')"
+"""The condition of the partial indexes, repeated because SQLite does not infer it."""
+
+
+def _parked(
+    connection: Connection, subject: GroupSubject, access: Access
+) -> tuple[list[AttentionGroup], bool]:
+    """Return the groups of parked rows, and whether all rows were read."""
+    table = _TABLES[subject]
+    hashes = (
+        None if access.sites is None else list(map(keyed64, visible_sites_hashes(access.sites)))
+    )
+    if hashes == []:
+        return [], True
+    limit = MAX_ROWS if hashes is None else MAX_ROWS_OF_SITES
+    values: dict[str, Any] = {"limit": limit + 1}
+    condition = _PARKED
+    if hashes is not None:
+        names = [f"h{number}" for number in range(len(hashes))]
+        values |= dict(zip(names, hashes, strict=True))
+        own = " OR ".join(table.of_sites.format(number=f":{name}") for name in names)
+        condition += f" AND ({own})"
+    rows = connection.execute(
+        text(
+            f"SELECT code, {table.source} AS source, count(*) AS count, min(id) AS first,"  # noqa: S608  # our own names
+            f" max(id) AS last FROM (SELECT m.id, m.code, m.{table.source} FROM {table.name} AS m"
+            f" WHERE {condition} ORDER BY m.id DESC LIMIT :limit) AS parked"
+            f" GROUP BY code, {table.source}"
+        ),
+        values,
+    ).all()
+    times = _times(connection, table, {number for row in rows for number in (row.first, row.last)})
+    found = []
+    for row in rows:
+        cause = cause_of(table.subject, "parked", row.code)
+        at = times.get(row.first, 0), times.get(row.last, 0)
+        channel = "channel" if subject is GroupSubject.MESSAGES else "destination"
+        filters = {"state": ["parked"], "cause": [row.code], channel: [row.source]}
+        found.append(
+            _group(subject, row.code, row.source, row.count, at, cause, subject.value, filters)
+        )
+    return found, sum(row.count for row in rows) <= limit
+
+
+def _times(connection: Connection, table: _Table, ids: Collection[int]) -> dict[int, int]:
+    """Return when rows were stored; there are few groups, so few lookups."""
+    statement = text(f"SELECT {table.stored_at} FROM {table.name} WHERE id = :id")  # noqa: S608  # our own names
+    return {number: connection.execute(statement, {"id": number}).scalar_one() for number in ids}
+
+
+def _group(
+    subject: GroupSubject,
+    code: str,
+    channel: str,
+    count: int,
+    at: tuple[int, int],
+    cause: Cause,
+    listed: str,
+    filters: Mapping[str, Sequence[str]],
+    *,
+    applied: bool = False,
+    reference: int | None = None,
+) -> AttentionGroup:
+    return AttentionGroup(
+        key=f"{subject.value}~{code}~{channel}",
+        subject=subject,
+        code=code,
+        channel=channel,
+        count=count,
+        first_at=at[0],
+        last_at=at[1],
+        words=cause.words or code,
+        action=cause.action or ProposedAction.ACKNOWLEDGE,
+        advice=cause.advice,
+        applied=applied,
+        list=listed,
+        filters=filters,
+        reference=reference,
+    )
+
+
+_SUBJECTS: Final = {
+    ExceptionSubject.MESSAGE: GroupSubject.MESSAGES,
+    ExceptionSubject.DELIVERY: GroupSubject.DELIVERIES,
+    ExceptionSubject.ORDER: GroupSubject.ORDERS,
+    ExceptionSubject.FEED: GroupSubject.FEED,
+}
+
+
+def _items(connection: Connection, access: Access) -> Iterable[AttentionGroup]:
+    """Yield the groups of open attention items: processed, and a person must check the result."""
+    statement = (
+        select(
+            _ITEM.kind,
+            _ITEM.code,
+            func.count().label("number"),
+            func.min(_ITEM.noted_at).label("first_at"),
+            func.max(_ITEM.noted_at).label("last_at"),
+            func.max(_ITEM.row_id).label("row_id"),
+        )
+        .where(*items.conditions({"seen": "no"}, access))
+        .group_by(_ITEM.kind, _ITEM.code)
+        .order_by(func.max(_ITEM.noted_at).desc())
+        .limit(MAX_GROUPS)
+    )
+    for row in connection.execute(statement):
+        subject = ExceptionSubject(row.kind)
+        cause = cause_of(subject, "", row.code)
+        own = {"subject": [row.kind], "code": [row.code]}
+        at = row.first_at, row.last_at
+        yield _group(
+            *(_SUBJECTS[subject], row.code, "", row.number, at, cause, "attention", own),
+            applied=True,
+            reference=row.row_id if row.number == 1 else None,
+        )
+
+
+def _codes(connection: Connection) -> Iterable[AttentionGroup]:
+    """Yield the code tables with codes that nobody has entered or ignored."""
+    statement = (
+        select(
+            _CODE.mapping,
+            _CODE.code_table,
+            func.count().label("number"),
+            func.min(_CODE.first_at).label("first_at"),
+            func.max(_CODE.last_at).label("last_at"),
+        )
+        .where(_CODE.seen_at.is_(None), _CODE.policy != _KEEP)
+        .group_by(_CODE.mapping, _CODE.code_table)
+        .order_by(func.max(_CODE.last_at).desc())
+        .limit(MAX_GROUPS)
+    )
+    for row in connection.execute(statement):
+        cause = Cause(
+            f"Codes have no entry in the table {row.code_table} of {row.mapping}",
+            ProposedAction.ADD_CODES,
+            "Add the codes, activate, then replay the messages that lack a value.",
+        )
+        own = {"definition": [row.mapping]}
+        at = row.first_at, row.last_at
+        yield _group(
+            *(GroupSubject.CODES, f"{row.mapping} {row.code_table}", "", row.number, at),
+            *(cause, "codes", own),
+            applied=True,
+        )
+
+
+def mark_reviewed(
+    database: Database, subject: ExceptionSubject, code: str, access: Access, now: int, by: str
+) -> int:
+    """Mark the open items with a code as reviewed, on the visible sites; return their number."""
+    wanted = {"subject": [subject.value], "code": [code], "seen": "no"}
+    with database.write() as connection:
+        own = items.conditions(wanted, access)
+        statement = update(EXCEPTIONS).where(*own).values(seen_at=now, seen_by=by)
+        return connection.execute(statement).rowcount
