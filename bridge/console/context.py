@@ -12,6 +12,7 @@ from bridge.admin.definitions.trials import DefinitionTrials
 from bridge.admin.message_replay import MessageSubjects
 from bridge.admin.packages.activation import InterfacePackages
 from bridge.admin.report_engine import ReportEngine
+from bridge.console.live import LiveHub
 from bridge.console.readings import Readings
 from bridge.engine_client.client import EngineClient
 from bridge.executors import ConcurrencyLimit
@@ -55,6 +56,8 @@ class ConsoleContext:
         """Whether a session needs a second factor to open the console."""
         self.proxies = Proxies(settings.http.trusted_proxies)
         """The trusted proxies in front of the console."""
+        self.live = LiveHub(settings, database, clock)
+        """The hints for open pages."""
         self.readings = Readings()
         """Which parts of an item were read together."""
         self.gate = ConcurrencyLimit("definitions", _MAX_COMPILING, _MAX_WAITING)

@@ -108,6 +108,8 @@ def assemble(
     others = None if intake is None else intake.metrics
     router = Probes(metrics, readiness, database, now_ms, others).router(application, console)
     parts += _web(settings, roles, router, application, descriptors, metrics)
+    if console is not None:  # stopped before the web server, which waits for its streams
+        parts.append(ServicePart("console streams", do_nothing, console.state.context.live.stop))
     parts += queue_parts
     ready = ServicePart("readiness", readiness.begin, readiness.end)
     parts.append(ready if intake is None else intake.readiness(ready))

@@ -27,6 +27,7 @@ from bridge.console.http import (
     examples,
     find,
     lists,
+    live,
     mappings,
     messages,
     orders,
@@ -47,7 +48,6 @@ from bridge.console.http.guard import (
 from bridge.report_engine import page_assets
 
 MOUNT_PATH: Final = "/console"
-_APP: Final = "src/console/main.ts"
 ROUTERS: Final = (
     *(
         messages.router,
@@ -59,7 +59,7 @@ ROUTERS: Final = (
         attention.router,
         messages.merge_router,
     ),
-    *(find.router, lists.router, views.router),
+    *(find.router, lists.router, views.router, live.router),
     background.router,
     specifications.router,
     *(connections.channel_router, connections.router, dashboard.router, overview.router),
@@ -97,11 +97,27 @@ def create_application(context: ConsoleContext) -> FastAPI:
     return application
 
 
+OLD_ADDRESSES: Final[Mapping[str, str]] = {
+    "dashboard": "overview",
+    "parked": "attention",
+    "concerns": "attention",
+    "find": "orders",
+    "worklist": "orders?list=unread",
+    "channels": "connections",
+    "deeds": "audit",
+}
+"""The addresses of earlier releases, below /console, and the present ones."""
+
+
 async def _page(request: Request) -> Response:
     """Return the page of the app, or redirect to the sign-in page."""
     place = request.path_params.get("place", "")
     if place.startswith("api/"):
         return problem_response(404, "unknown", "there is no such endpoint")
+    if (present := OLD_ADDRESSES.get(place.strip("/"))) is not None:
+        return RedirectResponse(f"{MOUNT_PATH}/{present}", 308, HEADERS)
+    if not place.strip("/"):
+        return RedirectResponse(f"{MOUNT_PATH}/overview", 303, HEADERS)
     try:
         user = await authenticate(request)
     except SignInRequired:
@@ -112,7 +128,7 @@ async def _page(request: Request) -> Response:
 
 
 def _html(boot: Mapping[str, Any], status: int = 200) -> Response:
-    assets = page_assets(_APP)
+    assets = page_assets(live.APP)
     links = [f'<link rel="modulepreload" href="{preload}">' for preload in assets.preloads]
     links += [f'<link rel="stylesheet" href="{style}">' for style in assets.styles]
     links += assets.fonts

@@ -92,6 +92,7 @@ RULES: dict[str, Rule] = {
     "POST /api/views": _rule(_P.SEE, body=VIEW),
     "PUT /api/views/{view_id}": _rule(_P.SEE, body=VIEW, site=True),
     "DELETE /api/views/{view_id}": _rule(_P.SEE, site=True),
+    "GET /api/live": _rule(_P.SEE),
     "GET /api/orders/{order_id}": _rule(_P.FIND, site=True),
     "GET /api/attention": _rule(_P.SEE),
     "POST /api/attention/seen": _rule(
@@ -189,7 +190,8 @@ def path_of(route: str, own: dict[str, str]) -> str:
         "table": "sex",
         "row_id": "1",
     }
-    return route.partition(" ")[2].format(**{**same, **own})
+    path = route.partition(" ")[2].format(**{**same, **own})
+    return f"{path}?once=1" if path == "/api/live" else path  # else a stream without end
 
 
 ABOUT_SITES = [item for item, rule in RULES.items() if rule.site]
