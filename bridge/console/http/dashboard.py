@@ -6,6 +6,8 @@ from typing import Any
 from fastapi import APIRouter
 
 from bridge.admin.access.permissions import Permission
+from bridge.admin.lists import attention
+from bridge.admin.lists.listing import Access
 from bridge.console.dashboard import read_figures
 from bridge.console.http.connections import visible_channels
 from bridge.console.http.guard import CallDep, ConsoleCall, ConsoleRoute
@@ -55,7 +57,9 @@ def _figures(call: ConsoleCall) -> dict[str, Any]:
     alerts = [alert for alert in list_alerts(call.context.database) if alert["cleared_at"] is None]
     if limited:
         alerts = [alert for alert in alerts if _is_visible(channels, *alert["key"].split(":", 1))]
-    return {**found, **channels, "alerts": alerts}
+    with call.context.database.read() as connection:
+        concerns, _ = attention.count(connection, {}, Access.of(call.user.grant))
+    return {**found, **channels, "alerts": alerts, "concerns": concerns}
 
 
 def _is_visible(channels: Mapping[str, Any], subject: str, name: str = "") -> bool:

@@ -51,6 +51,11 @@ def mutual_tls(folder: Path) -> dict[str, str]:
     return {name: str(path) for name, path in files.items()}
 
 
+def without_stream(page: Page) -> None:
+    """Block the stream of hints, which stays open, so that the network can become idle."""
+    page.route("**/console/api/live", lambda route: route.abort())
+
+
 @pytest.fixture
 def page(chromium: Browser) -> Iterator[Page]:
     """A page in a fresh profile; errors in its scripts fail the test."""

@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.axe import violations
 from tests.browser.checked_pages import window
-from tests.browser.console.conftest import CHIEF, OPERATOR, ServiceHarness
+from tests.browser.console.conftest import CHIEF, OPERATOR, ServiceHarness, without_stream
 from tests.browser.console_client import enter
 from tests.browser.signing_in import PASSWORD
 from tests.enrolment import open_link
@@ -52,6 +52,7 @@ def test_a_parked_message_is_edited_and_sent_again(service: ServiceHarness, page
 
 def test_a_site_is_added_and_its_parts_are_changed(service: ServiceHarness, page: Page) -> None:
     """The console has the forms of the reporting app; a token is shown once."""
+    without_stream(page)
     enter(page, service, CHIEF, "sites")
     page.get_by_role("button", name="Add site").click()
     dialog = page.get_by_role("dialog", name="Add a site")

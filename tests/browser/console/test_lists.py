@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, Page, Response, Route, expect
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
 from tests.browser.axe import violations
-from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, ServiceHarness
+from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, ServiceHarness, without_stream
 from tests.browser.console_client import enter
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -206,6 +206,7 @@ def test_a_late_response_is_ignored(service: ServiceHarness, page: Page) -> None
         filters = (route.request.post_data_json or {}).get("filters", {})
         held.append(route) if filters.get("state") == ["parked"] else route.continue_()
 
+    without_stream(page)
     enter(page, service, OPERATOR, "messages")
     grid = grid_of(page, "Messages")
     expect(row_of(grid, "A7001")).to_be_visible()

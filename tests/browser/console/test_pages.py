@@ -13,7 +13,14 @@ from config import load
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
 from tests.browser.axe import violations
-from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, WITHOUT_ROLE, ServiceHarness
+from tests.browser.console.conftest import (
+    CHIEF,
+    OPERATOR,
+    VIEWER,
+    WITHOUT_ROLE,
+    ServiceHarness,
+    without_stream,
+)
 from tests.browser.console_client import enter
 from tests.eventually import PATIENCE, eventually
 
@@ -37,6 +44,7 @@ def missing_texts(page: Page) -> list[str]:
 @pytest.mark.parametrize("theme", ["dark", "light"])
 def test_every_page_is_accessible_and_fits(service: ServiceHarness, page: Page, theme: str) -> None:
     """Axe finds no violation on any page, and no page is wider than the window."""
+    without_stream(page)
     enter(page, service, CHIEF)
     for name in PAGES:
         page.goto(f"{service.house.url}/console/{name}")
@@ -168,27 +176,6 @@ def test_error_statuses(service: ServiceHarness) -> None:
     assert (bad.status_code, "M7001" in bad.text) == (400, False)
 
 
-def test_an_exception_is_marked_as_reviewed(service: ServiceHarness, page: Page) -> None:
-    """A cancelled order with a dictated report is listed, and marked by an operator."""
-    house = service.house
-    with Sender(house.mllp_port) as sender:
-        sender.ask(order(7010, accession="A7010"))
-        house.settle()
-        house.draft("M7010", "A7010", "Begun.")
-        sender.ask(order(7010, accession="A7010", control="CA", msh10="C7011"))
-    house.settle()
-    enter(page, service, VIEWER, "parked")
-    table = page.get_by_role("table", name="Needs attention")
-    expect(table).to_contain_text("Its report contains text")
-    expect(table.get_by_role("button", name="Mark as reviewed")).to_have_count(0)
-    enter(page, service, OPERATOR, "parked")
-    assert violations(page) == []
-    table.get_by_role("button", name="Mark as reviewed").click()
-    expect(table).to_contain_text(OPERATOR)
-    table.get_by_role("button", name="Show order A7010").click()
-    expect(page.get_by_role("grid", name="Orders")).to_contain_text("A7010")
-
-
 def test_an_unmapped_code_gets_an_entry(service: ServiceHarness, page: Page) -> None:
     """A code that a message had is listed with its table; the new entry is in the draft."""
     raw = order(7013, accession="A7013").replace(b"|19700203|F\r", b"|19700203|Q9\r")
@@ -315,6 +302,7 @@ def test_long_names_do_not_break_the_layout(service: ServiceHarness, page: Page)
 
 def test_the_settings_of_a_site_are_accessible(service: ServiceHarness, page: Page) -> None:
     """The page of a site may send all requests that it needs."""
+    without_stream(page)
     enter(page, service, CHIEF, "sites/SITE1")
     page.get_by_label("Time zone").wait_for()
     page.wait_for_load_state("networkidle")

@@ -402,8 +402,99 @@ export interface Trace {
   refusal: { code: string; place: string; text: string; file: string; line: number } | null;
 }
 
+/** A row with a page of its own. */
+export interface RowLink {
+  page: "message" | "delivery";
+  id: number;
+}
+export type StepTone = "" | "ok" | "info" | "amber" | "red" | "neutral";
+export interface OrderStep {
+  at: number;
+  lane: "message" | "order" | "report" | "delivery" | "person";
+  kind: string;
+  text: string;
+  detail: string;
+  took: number | null;
+  since_previous: number | null;
+  count: number;
+  link: RowLink | null;
+  tone: StepTone;
+}
+export interface OrderSpan {
+  kind: string;
+  at: number;
+  /** The time after the milestone before. */
+  after: number | null;
+  /** A destination. */
+  to: string;
+  tone: StepTone;
+}
+export interface OrderPage {
+  now: number;
+  /** False: the report engine does not answer, and states are as last seen. */
+  is_current: boolean;
+  order: {
+    id: number;
+    site: string;
+    state: string;
+    first_at: number | null;
+    accession: string;
+    placer: string;
+    filler: string;
+    merged_from: string[];
+    mrn?: string;
+    name?: string;
+    birth_date?: string;
+    sex?: string;
+    study?: string;
+    modality?: string;
+    study_uid?: string;
+  };
+  sentence: {
+    text: string;
+    waits_for: string;
+    tone: "ok" | "info" | "amber" | "red" | "neutral";
+    action: string;
+    link: RowLink | null;
+  };
+  spans: OrderSpan[];
+  steps: OrderStep[];
+  report: {
+    id: string;
+    status: string;
+    reader: string;
+    addenda: number;
+    changed_at: number | null;
+    released_at: number | null;
+  } | null;
+  linked: { id: number; accession: string; state: string; study?: string }[];
+  worklist: { place: number | null; total: number | null } | null;
+  messages: {
+    id: number;
+    received_at: number;
+    listener: string;
+    message_type: string;
+    state: string;
+    ack_code: string;
+    attempts: number;
+  }[];
+  deliveries: {
+    id: number;
+    created_at: number;
+    destination: string;
+    event: string;
+    state: string;
+    attempts: number;
+    sent_at: number | null;
+    acknowledged_at: number | null;
+    latency: number | null;
+    waits_for: number | null;
+  }[];
+}
+
 export interface Group {
-  subject: string;
+  key: string;
+  subject: "messages" | "deliveries" | "orders" | "feed" | "codes";
   code: string;
   channel: string;
   count: number;
@@ -411,7 +502,17 @@ export interface Group {
   last_at: number;
   words: string;
   action: string;
+  advice: string;
+  /** The rows were processed, and only the result is to be checked. */
+  applied: boolean;
+  list: string;
   filters: Record<string, string[]>;
+  /** The row to look at, if there is one only. */
+  reference: number | null;
+}
+export interface AttentionData {
+  groups: Group[];
+  complete: boolean;
 }
 export interface BackgroundJob {
   id: number;

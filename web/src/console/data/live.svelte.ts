@@ -4,11 +4,10 @@
 import { createParser } from "../../shared/live/sse";
 import type { Heads } from "./api-types";
 import { api, poll, session } from "./api";
-import { legacyHeads } from "./legacyHeads";
 
 const PATH = "/console/api/live";
 const FAILURES_BEFORE_POLLING = 3;
-const [POLL_MS, LEGACY_POLL_MS, SILENCE_MS] = [5000, 10_000, 40_000];
+const [POLL_MS, SILENCE_MS] = [5000, 40_000];
 
 let heads = $state.raw<Heads | null>(null);
 let failed = $state(false);
@@ -65,7 +64,7 @@ const pause = (ms: number, signal: AbortSignal) =>
 
 async function run(signal: AbortSignal): Promise<void> {
   let failures = 0;
-  let mode: "stream" | "poll" | "legacy" = "stream";
+  let mode: "stream" | "poll" = "stream";
   while (!signal.aborted) {
     await visible(signal);
     if (signal.aborted) return;
@@ -75,14 +74,10 @@ async function run(signal: AbortSignal): Promise<void> {
     }
     try {
       if (mode === "stream") {
-        const answer = await stream(signal);
-        if (answer === "unknown") mode = "legacy";
-        failures = answer === "heard" ? 0 : failures + 1;
+        failures = (await stream(signal)) === "heard" ? 0 : failures + 1;
       } else {
-        take(
-          mode === "poll" ? await poll<Heads>(`${PATH}?once=1`, signal) : await legacyHeads(signal),
-        );
-        await pause(mode === "poll" ? POLL_MS : LEGACY_POLL_MS, signal);
+        take(await poll<Heads>(`${PATH}?once=1`, signal));
+        await pause(POLL_MS, signal);
         continue;
       }
     } catch {
@@ -90,13 +85,12 @@ async function run(signal: AbortSignal): Promise<void> {
       failed = failures > 1;
     }
     if (mode === "stream" && failures >= FAILURES_BEFORE_POLLING) mode = "poll";
-    if (mode !== "legacy" || failures > 0)
-      await pause(Math.min(POLL_MS, 250 * 2 ** failures), signal);
+    await pause(Math.min(POLL_MS, 250 * 2 ** failures), signal);
   }
 }
 
 /** Reads one connection, which ends when the tab is hidden. */
-async function stream(signal: AbortSignal): Promise<"heard" | "silent" | "unknown"> {
+async function stream(signal: AbortSignal): Promise<"heard" | "silent"> {
   const own = new AbortController();
   const stop = () => own.abort();
   const hidden = () => {
@@ -111,7 +105,6 @@ async function stream(signal: AbortSignal): Promise<"heard" | "silent" | "unknow
       headers: { "X-Unattended": "1", Accept: "text/event-stream" },
       signal: own.signal,
     });
-    if (response.status === 404) return "unknown";
     if (!response.ok || !response.body) throw new Error(String(response.status));
     const parse = createParser();
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

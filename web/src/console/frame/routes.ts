@@ -18,7 +18,7 @@ export const ROUTES = {
   deliveries: { path: "deliveries", needs: "see", area: "operate" },
   delivery: { path: "deliveries/:id", needs: "see", area: "detail" },
   orders: { path: "orders", needs: "find", area: "operate" },
-  order: { path: "orders/:id", needs: "find", area: "detail" },
+  order: { path: "orders/:id", needs: "find", area: "operate" },
   attention: { path: "attention", needs: "see", area: "operate" },
   cause: { path: "attention/:key", needs: "see", area: "operate" },
   connections: { path: "connections", needs: "see", area: "configure" },
