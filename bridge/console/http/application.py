@@ -116,14 +116,14 @@ async def _page(request: Request) -> Response:
         return problem_response(404, "unknown", "there is no such endpoint")
     if (present := OLD_ADDRESSES.get(place.strip("/"))) is not None:
         return RedirectResponse(f"{MOUNT_PATH}/{present}", 308, HEADERS)
-    if not place.strip("/"):
-        return RedirectResponse(f"{MOUNT_PATH}/overview", 303, HEADERS)
     try:
         user = await authenticate(request)
     except SignInRequired:
         return RedirectResponse(f"/reporting/login?next={MOUNT_PATH}", 303, HEADERS)
     except OperatorError as refusal:
         return _html({"refusal": refusal.code}, refusal.status)
+    if not place.strip("/"):
+        return RedirectResponse(f"{MOUNT_PATH}/overview", 303, HEADERS)
     return _html({"theme": user.theme or "dark"})
 
 
