@@ -29,7 +29,7 @@ def test_an_order_says_its_state_and_shows_its_steps(
     enter(page, service, OPERATOR, "overview")
     page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
     open_order(page, "A7001")
-    said = page.get_by_role("heading", level=2).first
+    said = page.get_by_role("main").get_by_role("heading", level=2).first
     expect(said).to_contain_text("The report was signed by")
     expect(said).to_contain_text("ris has it")
     steps = page.get_by_role("list", name="Timeline")
@@ -49,7 +49,9 @@ def test_an_order_waits_for_a_reader(service: ServiceHarness, page: Page) -> Non
     """The place on the worklist is named; a new message appears without a reload."""
     enter(page, service, OPERATOR, "overview")
     open_order(page, "A7002")
-    expect(page.get_by_role("heading", level=2).first).to_contain_text("for a reader")
+    expect(page.get_by_role("main").get_by_role("heading", level=2).first).to_contain_text(
+        "for a reader"
+    )
     expect(page.get_by_role("main")).to_contain_text("place ")
     with Sender(service.house.mllp_port) as sender:
         sender.ask(order(7002, accession="A7002", control="XO", msh10="C7102"))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
+from bridge.admin import attention
 from bridge.admin.lists import listing
 from bridge.admin.lists.deliveries import DeliveryList
 from bridge.admin.lists.listing import UNLIMITED, Access, ListDefinition, ListRequest
@@ -266,3 +267,23 @@ def test_a_rare_type_is_read_by_its_index_although_few_messages_near_the_end_lac
     lookup = r"SEARCH m USING INTEGER PRIMARY KEY|Index Scan using \w+_pkey on \w+ x"
     page = next(plan for plan in found if re.search(lookup, plan))
     assert re.search(r"message_type_listing|_message_type_id_idx", page), "\n\n".join(found)
+
+
+@pytest.mark.parametrize("access", ACCESSES)
+def test_causes_are_grouped_from_parked_rows_only(filled: Database, access: str) -> None:
+    """One cause of messages and one of results; no other row is read."""
+    with recorded_statements(filled) as statements:
+        found = attention.groups(filled, ACCESSES[access])
+    counts = {group.subject.value: group.count for group in found.groups}
+    assert counts == {"messages": ROWS // 100, "deliveries": ROWS // 100}
+    assert found.complete
+    assert all(group.first_at < group.last_at for group in found.groups)
+    with filled.read() as connection:
+        plans = [plan_of(connection, statement) for statement in statements]
+    grouped = [
+        plan for plan, (text, _) in zip(plans, statements, strict=True) if "AS parked" in text
+    ]
+    assert len(grouped) == 2
+    for plan in grouped:
+        assert not re.search(r"SCAN m\b(?!.*USING)|Seq Scan on (message|delivery)(?!_)", plan), plan
+        assert re.search("message_attention|delivery_attention|_causes|_state_", plan), plan
