@@ -58,6 +58,9 @@ PACKAGE = Limits(8 * MEBIBYTE, depth=3, count=300, seconds=3)
 PROFILE = Limits(8 * MEBIBYTE, depth=32, count=100_000)
 """A conformance profile (XML). `count`: elements and attributes."""
 
+CHANNELS = Limits(20 * MEBIBYTE, depth=100, count=300_000, seconds=10)
+"""An export of Mirth Connect (XML). `count`: elements and attributes."""
+
 TEMPLATE = Limits(1_000_000, depth=10_000, count=50_000)
 """A report template (MRRT, HTML). `depth`: open elements (end tags are optional); `count`: tags."""
 

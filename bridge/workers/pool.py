@@ -102,7 +102,11 @@ def _read_answer(answer: bytes) -> Any:
     raise WorkerFailed(tuple(name for name in names if isinstance(name, str)))
 
 
-_PARSERS = ("bridge.engine.documents.uploads.tasks", "bridge.admin.packages.tasks")
+_PARSERS = (
+    "bridge.engine.documents.uploads.tasks",
+    "bridge.admin.mirth.tasks",
+    "bridge.admin.packages.tasks",
+)
 
 HOOKS = WorkerPool("hooks", ["bridge.workers.hook_tasks"], size=max(2, min(4, os.cpu_count() or 2)))
 PARSERS = WorkerPool("parsers", _PARSERS, size=2, memory=1024 * MEBIBYTE, nice=10, waiting=32)

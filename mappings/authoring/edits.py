@@ -236,7 +236,7 @@ def _apply(rule: Tree, change: Change, target: str) -> Tree:
         raise EditRefused("this row is set as a whole")
     if kind == "link":
         return _apply_to_link(rule, change)
-    return _changed(rule, change)
+    return changed(rule, change)
 
 
 def _apply_to_link(rule: Tree, change: Change) -> Tree:
@@ -244,10 +244,11 @@ def _apply_to_link(rule: Tree, change: Change) -> Tree:
     entry: dict[str, Tree] = rule if isinstance(rule, dict) else {"on": rule} if rule else {}
     if isinstance(change, SetModifier) and change.modifier in ("on", "when"):
         return _with_key(entry, change.modifier, _texts(change.value))
-    return {**entry, "value": _changed(entry.get("value"), change)}
+    return {**entry, "value": changed(entry.get("value"), change)}
 
 
-def _changed(rule: Tree, change: Change) -> Tree:
+def changed(rule: Tree, change: Change) -> Tree:
+    """Return a rule with sources after a change. Raises EditRefused."""
     found = _sources(rule)
     if isinstance(change, AddSource):
         source = _texts(change.source)

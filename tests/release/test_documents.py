@@ -134,7 +134,7 @@ def test_commands_are_valid(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("BRIDGE_HOME", "HOME")
     monkeypatch.chdir(tmp_path)
     for arguments in calls(page):
-        for name in (argument for argument in arguments if argument.endswith(".hl7")):
+        for name in (argument for argument in arguments if argument.endswith((".hl7", ".xml"))):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).touch()
         command = COMMANDS

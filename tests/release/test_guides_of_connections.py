@@ -14,6 +14,7 @@ import pytest
 from tests.acceptance.house import House, bridge, free_port
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, sink
+from tests.bridge.admin.mirth.exports import channel, mapper, place
 from tests.conftest import address_of, ask_server, drop_database
 from tests.eventually import eventually
 from tests.release.guides import ROOT, commands, run
@@ -171,6 +172,19 @@ def test_a_channel_of_mirth_is_moved(house: House, tmp_path: Path) -> None:
     script = commands(f"{GUIDES}/coming-from-mirth.md", "Move a channel")
     tried = run(f"cd {tmp_path}\n{script}", BRIDGE_HOME=house.home)
     assert "Accession" in tried
+
+
+def test_an_export_of_mirth_is_converted(house: House, tmp_path: Path) -> None:
+    """The commands of the guide convert an export, import the package, and try messages."""
+    (tmp_path / "messages").mkdir()
+    (tmp_path / "messages" / "one.hl7").write_bytes(SAMPLES.read_bytes())
+    export = channel(name="RIS Orders", steps=[mapper("ward", place("PV1-3.1"))])
+    (tmp_path / "RIS-Orders.xml").write_bytes(export)
+    script = commands(f"{GUIDES}/coming-from-mirth.md", "Convert an export")
+    printed = run(f"cd {tmp_path}\n{script}", BRIDGE_HOME=house.home)
+    assert "Metadata ward: PV1-3.1" in printed
+    assert "added ris-orders" in printed
+    assert "Accession" in printed
 
 
 @pytest.mark.slow

@@ -398,6 +398,7 @@ class ConnectionChangeBody(ConnectionRollbackBody):
 
 
 _MAX_ZIP_CHARACTERS = 8 * 2**20
+_MAX_XML_CHARACTERS = 19 * 2**20
 
 
 class PackageBody(Body):
@@ -410,6 +411,21 @@ class PackageBody(Body):
     @property
     def data(self) -> bytes:
         return base64.b64decode(self.zip)
+
+
+class MirthExportBody(Body):
+    """An export of channels (XML) as base64, and the settings that a channel does not have."""
+
+    xml: Annotated[
+        str, Field(min_length=1, max_length=_MAX_XML_CHARACTERS), AfterValidator(_require_base64)
+    ]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{0,48}$")] = ""
+    site: Text = ""
+    time_zone: Annotated[str, Field(max_length=64)] = ""
+
+    @property
+    def data(self) -> bytes:
+        return base64.b64decode(self.xml)
 
 
 class PackageImportBody(PackageBody):

@@ -1,0 +1,1 @@
+"""Proposals of listeners, definitions and destinations from the channels of Mirth Connect."""
