@@ -1,0 +1,1 @@
+"""Examination of a partner's receiver or sender: protocol probes and their report."""

@@ -1,0 +1,35 @@
+"""An examination as a whole, with its times and its number of messages."""
+
+from collections.abc import Callable
+
+from bridge.admin.examination.receiver import ReceiverExamination, ReceiverOptions
+from bridge.admin.examination.results import Examination, ProbeResult
+from bridge.admin.examination.sender import SenderExamination, SenderOptions
+from bridge.admin.examination.wire import Target
+
+Progress = Callable[[ProbeResult], None]
+Clock = Callable[[], int]
+
+
+async def examine_receiver(
+    target: Target, options: ReceiverOptions, progress: Progress, now: Clock
+) -> Examination:
+    """Examine a receiver; `progress` gets each result at once. `now` is in milliseconds."""
+    began, state, results = now(), ReceiverExamination(target, options), []
+    async for result in state.run():
+        progress(result)
+        results.append(result)
+    sent = state.messages.count
+    return Examination(target.address, "receiver", began, now(), sent, tuple(results))
+
+
+async def examine_sender(
+    host: str, port: int, options: SenderOptions, progress: Progress, now: Clock
+) -> Examination:
+    """Listen for a sender and examine it. Raises OSError if the port cannot be used."""
+    began, state, results = now(), SenderExamination(options), []
+    async for result in state.run(host, port):
+        progress(result)
+        results.append(result)
+    address = f"[{host}]:{state.port}" if ":" in host else f"{host}:{state.port}"
+    return Examination(address, "sender", began, now(), state.received, tuple(results))

@@ -1,0 +1,162 @@
+"""`bridge examine`: protocol probes against a partner's receiver or sender."""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+if TYPE_CHECKING:
+    from bridge.admin.examination.results import ProbeResult
+    from bridge.admin.examination.wire import Target
+
+
+def examine(
+    address: Annotated[
+        str, typer.Argument(metavar="HOST:PORT", help="The receiver; --sender: where to listen.")
+    ],
+    *,
+    sender: Annotated[
+        bool, typer.Option("--sender", help="Listen, and examine the sender that connects.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="The partner agrees to get test messages; do not ask.")
+    ] = False,
+    message: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="Send this HL7 message, without a patient's data; MSH-10 and MSH-11 are replaced.",
+        ),
+    ] = None,
+    probe: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this probe; repeatable.")
+    ] = None,
+    ack_timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, max=120, help="Seconds for each ACK.")
+    ] = 10.0,
+    idle: Annotated[
+        float, typer.Option(min=0, max=300, help="Seconds of silence of the probe `idle`.")
+    ] = 60.0,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report for the partner as HTML.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it as text.")] = None,
+    tls: Annotated[bool, typer.Option("--tls", help="Use TLS 1.2 or newer.")] = False,
+    ca: Annotated[
+        Path | None, typer.Option(help="Authorities that the server's certificate must have; PEM.")
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(help="Our certificate for mutual TLS, and its chain; PEM.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="The key of our certificate; PEM.")] = None,
+    server_name: Annotated[
+        str | None, typer.Option(help="The name in the server's certificate; else HOST.")
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Accept any certificate, with a warning.")
+    ] = False,
+) -> None:
+    """
+    Test how a partner's receiver or sender behaves, and write a report for the partner.
+
+    The receiver gets up to 60 test messages with MSH-11 = T and an invented patient; it may store
+    them. With --sender the command listens and answers in unusual ways: the partner sends test
+    messages. Exit 1 if a probe found a fault.
+    """
+    from bridge.admin.examination.receiver import MOST_MESSAGES, PROBES, ReceiverOptions
+    from bridge.admin.examination.report import html_report, text_lines, text_report
+    from bridge.admin.examination.run import examine_receiver, examine_sender
+    from bridge.admin.examination.sender import SenderOptions
+
+    if unknown := [name for name in probe or () if name not in PROBES]:
+        raise typer.BadParameter(f"no probe {unknown[0]}; there are {', '.join(PROBES)}")
+    if sender and (tls or probe or message):
+        raise typer.BadParameter("--sender has no --tls, --probe and --message")
+    files = TlsFiles(ca, certificate, key, server_name, insecure)
+    target = _target(address, ack_timeout, tls=tls, files=files)
+    template = _template(message)
+    if not yes:
+        _confirm(
+            f"Answer the sender that connects to {address} in unusual ways?"
+            if sender
+            else f"Send up to {MOST_MESSAGES} test messages to {address}?"
+        )
+
+    def show(result: "ProbeResult") -> None:
+        print("\n".join(text_lines(result)), flush=True)
+
+    def now() -> int:
+        return time.time_ns() // 1_000_000
+
+    if sender:
+        print(f"listening on {target.address}; the sender may connect now", flush=True)
+        work = examine_sender(target.host, target.port, SenderOptions(), show, now)
+    else:
+        chosen = frozenset(probe) if probe else None
+        options = ReceiverOptions(template, chosen, idle=idle)
+        work = examine_receiver(target, options, show, now)
+    examination = asyncio.run(work)
+    if html is not None:
+        html.write_text(html_report(examination), "utf-8")
+    if report is not None:
+        report.write_text(text_report(examination), "utf-8")
+    if examination.has_faults:
+        raise typer.Exit(1)
+
+
+def _confirm(question: str) -> None:
+    if not (sys.stdin.isatty() and typer.confirm(question)):
+        print("nothing was sent: give --yes if the partner agrees", file=sys.stderr)
+        raise typer.Exit(2)
+
+
+class TlsFiles(NamedTuple):
+    """The options of TLS."""
+
+    ca: Path | None
+    certificate: Path | None
+    key: Path | None
+    server_name: str | None
+    insecure: bool
+
+
+def _target(address: str, ack_timeout: float, *, tls: bool, files: TlsFiles) -> "Target":
+    from bridge.admin.examination.wire import Target
+    from bridge.mllp_peers import sender_tls
+    from config.quantities import parse_address
+
+    peer = parse_address(address)
+    if not tls:
+        if any(files):
+            raise typer.BadParameter(
+                "--ca, --certificate, --key, --server-name, --insecure need --tls"
+            )
+        return Target(peer.host, peer.port, ack_timeout=ack_timeout)
+    if (files.certificate is None) != (files.key is None):
+        raise typer.BadParameter("--certificate and --key go together")
+    if files.insecure:
+        print("warning: the server's certificate is not checked", file=sys.stderr)
+    name = files.server_name or peer.host
+    given = sender_tls(
+        name,
+        ca=files.ca,
+        certificate=files.certificate,
+        key=files.key,
+        insecure=files.insecure,
+    )
+    return Target(peer.host, peer.port, given.context, name, ack_timeout=ack_timeout)
+
+
+def _template(file: Path | None) -> bytes | None:
+    from bridge.admin.examination.messages import UnusableMessage, template_of
+
+    if file is None:
+        return None
+    try:
+        return template_of(file.read_bytes())
+    except UnusableMessage as error:
+        raise typer.BadParameter(str(error)) from None
