@@ -12,8 +12,10 @@ from bridge.cli import (
     audit,
     backups,
     channels,
+    examine,
     jobs,
     mapping,
+    mirth,
     mllp,
     orders,
     queues,
@@ -64,6 +66,7 @@ application.command("check")(service.check)
 application.command("migrate")(service.migrate)
 application.command("send")(mllp.send)
 application.command("receive")(mllp.receive)
+application.command("examine")(examine.examine)
 application.command("rotate-keys")(service.rotate_keys)
 application.command("prune")(service.prune)
 application.command("backup")(backups.backup)
@@ -85,6 +88,7 @@ application.add_typer(orders.orders, name="orders")
 application.add_typer(orders.merges_group, name="merges")
 application.add_typer(mapping.group, name="mapping")
 application.add_typer(channels.interfaces, name="interface")
+application.command("import-mirth")(mirth.import_mirth)
 application.add_typer(audit.group, name="audit")
 application.add_typer(administration.console, name="console")
 

@@ -30,6 +30,7 @@ from bridge.console.http import (
     live,
     mappings,
     messages,
+    mirth,
     orders,
     overview,
     shadow,
@@ -73,6 +74,7 @@ ROUTERS: Final = (
         examples.router,
         mappings.code_router,
         connections.package_router,
+        mirth.router,
     ),
 )
 

@@ -110,6 +110,7 @@ RULES: dict[str, Rule] = {
     "GET /api/interfaces/export": _rule(_P.AUTHOR),
     "POST /api/interfaces/look": _rule(_P.AUTHOR, _P.CODE, _P.CONNECT, body={"zip": "AAAA"}),
     "POST /api/interfaces/import": _rule(_P.AUTHOR, _P.CODE, _P.CONNECT, body={}),
+    "POST /api/mirth/convert": _rule(_P.AUTHOR, _P.CONNECT, body={"xml": "AAAA"}),
     "GET /api/deeds": _rule(_P.AUDIT),
     "POST /api/audit/verify": _rule(_P.AUDIT, body={}),
     "GET /api/sites/{site}/audit": _rule(_P.AUDIT, site=True),
