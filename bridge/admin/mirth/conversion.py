@@ -28,7 +28,14 @@ from bridge.admin.mirth.definition import (
     write_definition,
 )
 from bridge.admin.mirth.filters import FilterResult, read_filter
-from bridge.admin.mirth.findings import Finding, Findings, Outcome, quoted, without_comments
+from bridge.admin.mirth.findings import (
+    Finding,
+    Findings,
+    Outcome,
+    printable,
+    quoted,
+    without_comments,
+)
 from bridge.admin.mirth.reader import Element, read_channels
 from bridge.admin.mirth.steps import Steps, list_step, step_kind, transformer_steps
 from mappings.authoring.edits import written as as_yaml
@@ -159,7 +166,7 @@ class _Converter:
         )
 
     def add_channel(self, channel: Element, name: str) -> None:
-        title = " ".join(channel.value("name").split())[:100]
+        title = printable(" ".join(channel.value("name").split()))[:100]
         base = self._free(name or _short(title) or "channel")
         source = channel.child("sourceConnector") or channel
         result = read_filter(source, self.findings)

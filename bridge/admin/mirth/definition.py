@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bridge.admin.mirth.filters import FilterResult
-from bridge.admin.mirth.findings import Findings
+from bridge.admin.mirth.findings import Findings, printable
 from bridge.admin.mirth.steps import SECTIONS, ProposedRule
 from mappings.authoring.edits import Tree
 from mappings.authoring.edits import written as as_yaml
@@ -91,7 +91,7 @@ def _leave_out(
 
 def _compose(definition: ProposedDefinition) -> tuple[str, dict[int, int]]:
     """Return the text, and the number of the rule on each line that has one."""
-    lines = [f"# {_comment(definition.title)}", f"include: {definition.include}"]
+    lines = [f"# {printable(definition.title)}", f"include: {definition.include}"]
     places: dict[int, int] = {}
     accept: dict[str, Tree] = {}
     if definition.messages:
@@ -114,11 +114,7 @@ def _compose(definition: ProposedDefinition) -> tuple[str, dict[int, int]]:
             lines += [f"{'  ' * depth}{key}:" for depth, key in enumerate(rule.section)]
             opened = rule.section
         indent = "  " * len(rule.section)
-        lines.append(f"{indent}# {_comment(f'line {rule.line}: {rule.what}')}")
+        lines.append(f"{indent}# {printable(f'line {rule.line}: {rule.what}')}")
         lines.append(f"{indent}{as_yaml(rule.key)}: {as_yaml(rule.rule)}")
         places[len(lines)] = number
     return "\n".join([*lines, ""]), places
-
-
-def _comment(text: str) -> str:
-    return "".join(character if character.isprintable() else " " for character in text)

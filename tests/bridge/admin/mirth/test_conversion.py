@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bridge.admin.mirth.channels import NotConverted, convert_export, package_files, report
 from bridge.admin.mirth.conversion import Conversion, ConversionOptions, convert
-from bridge.admin.mirth.findings import Outcome
+from bridge.admin.mirth.findings import MAX_FINDINGS, Outcome
 from bridge.admin.packages.activation import InterfacePackages, PackageImport, pack_zip
 from bridge.store.database import Database
 from bridge.store.databases import bridge_database
@@ -303,6 +303,25 @@ def test_templates_with_patients_are_not_shown() -> None:
     )
     found = converted(document)
     assert "CANARY" not in report(found) + "".join(package_files(found).values())
+
+
+def test_a_report_of_bounded_length() -> None:
+    """An export of very many steps has a report that says how many are not listed."""
+    found = converted(channel(rules=[ORM], steps=[script("x()")] * (MAX_FINDINGS + 10)))
+    assert len(found.findings) == MAX_FINDINGS + 1
+    assert found.findings[-1].text == "13 more parts are not listed"
+
+
+def test_no_character_reaches_a_terminal() -> None:
+    """Control characters of an export are blanks in report and package."""
+    found = converted(
+        channel(
+            name="A\x9b31m",
+            rules=[ORM],
+            steps=[script("x('\x9b')", "b\x9b"), mapper("c\x9b", "'\x9b'")],
+        )
+    )
+    assert "\x9b" not in report(found) + "".join(package_files(found).values())
 
 
 OLD = """<channel version="3.4.2"><name>Old</name><sourceConnector>%s
