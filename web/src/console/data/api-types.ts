@@ -589,3 +589,31 @@ export interface Specification {
       }[]
     | null;
 }
+
+/** What became of a part of a channel export. */
+export type MirthOutcome = "converted" | "check" | "not converted";
+
+export interface MirthFinding {
+  line: number;
+  what: string;
+  outcome: MirthOutcome;
+  text: string;
+  hint: string;
+  excerpt: string;
+}
+
+export interface MirthConversion {
+  /** An interface package (ZIP) as base64; empty if nothing can be proposed. */
+  package: string;
+  files: Record<string, string>;
+  channels: {
+    name: string;
+    version: string;
+    line: number;
+    listener: string;
+    definition: string;
+    destinations: string[];
+  }[];
+  report: MirthFinding[];
+  issues: string[];
+}
