@@ -133,7 +133,7 @@ def _parked(
         condition += f" AND ({own})"
     rows = connection.execute(
         text(
-            f"SELECT code, {table.source} AS source, count(*) AS count, min(id) AS first,"  # noqa: S608  # our own names
+            f"SELECT code, {table.source} AS source, count(*) AS number, min(id) AS first,"  # noqa: S608  # our own names
             f" max(id) AS last FROM (SELECT m.id, m.code, m.{table.source} FROM {table.name} AS m"
             f" WHERE {condition} ORDER BY m.id DESC LIMIT :limit) AS parked"
             f" GROUP BY code, {table.source}"
@@ -148,9 +148,9 @@ def _parked(
         channel = "channel" if subject is GroupSubject.MESSAGES else "destination"
         filters = {"state": ["parked"], "cause": [row.code], channel: [row.source]}
         found.append(
-            _group(subject, row.code, row.source, row.count, at, cause, subject.value, filters)
+            _group(subject, row.code, row.source, row.number, at, cause, subject.value, filters)
         )
-    return found, sum(row.count for row in rows) <= limit
+    return found, sum(row.number for row in rows) <= limit
 
 
 def _times(connection: Connection, table: _Table, ids: Collection[int]) -> dict[int, int]:

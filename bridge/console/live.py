@@ -8,7 +8,7 @@ listens.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
@@ -178,7 +178,9 @@ class LiveHub:
     def _jobs(self, grant: Grant) -> list[dict[str, Any]]:
         """Return open jobs and those of the last day, newest first: the user's own ones first."""
         job = BACKGROUND_JOBS.c
-        recent = [job.finished_at.is_(None) | (job.finished_at >= self._clock() - _JOBS_KEPT_MS)]
+        recent: list[ColumnElement[bool]] = [
+            job.finished_at.is_(None) | (job.finished_at >= self._clock() - _JOBS_KEPT_MS)
+        ]
         if Permission.GRANT not in grant.permissions:
             recent.append(job.account_id == str(grant.account_id))
         columns = [job[name] for name in _JOB_COLUMNS]
@@ -225,7 +227,7 @@ async def events(
     grant: Grant,
     build: str,
     still_admitted: Callable[[], Awaitable[Grant | None]],
-) -> AsyncIterator[str]:
+) -> AsyncGenerator[str, None]:
     """
     Yield server-sent events: `heads` after each change, comments in between.
 
