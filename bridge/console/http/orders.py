@@ -26,7 +26,8 @@ async def read(order_id: RowId, call: CallDep) -> dict[str, Any]:
     access = Access.of(call.user.grant)
     work = partial(read_order, context.database, context.subjects_of, order_id, access)
     sites = partial(site_of_order, context.database, order_id)
-    action = AuditedAction((Permission.FIND,), "read", f"order {order_id}", sites)
+    subject = f"order {order_id}"  # the page reads it again after each hint: one event
+    action = AuditedAction((Permission.FIND,), "read", subject, sites, is_reading=True)
     stored = await run_audited(call, action, work)
     engine = await ask_engine(context.engine.client, stored)
     return order_page(stored, engine, context.clock())

@@ -118,10 +118,14 @@ def test_patient_data_and_texts_of_receivers_need_permission(told: RunningConsol
 
 
 def test_reading_an_order_leaves_an_event_with_its_site(told: RunningConsole) -> None:
-    page(told, "editor1")
+    for _ in range(2):  # the page reads again after each hint
+        page(told, "editor1")
     events = told.call("chief", "POST", "/api/lists/audit", {"filters": {"action": "read"}})
-    (newest,) = [row for row in events.json()["rows"] if row["subject"] == "order 1"][:1]
-    assert newest["email"] == "editor1@site1.test"
+    (newest,) = [
+        row
+        for row in events.json()["rows"]
+        if (row["subject"], row["email"]) == ("order 1", "editor1@site1.test")
+    ]
     assert "A1" not in str(newest)
 
 
