@@ -37,7 +37,7 @@ const shown = (name: string, onsaved = vi.fn()) =>
 
 /** A service that accepts all settings; it holds what is saved until the test releases it. */
 function service(): { saved: string[]; release: () => void } {
-  const held = { saved: [] as string[], release: () => undefined as void };
+  const held: { saved: string[]; release: () => void } = { saved: [], release: () => undefined };
   vi.stubGlobal("fetch", (path: string, init: RequestInit) => {
     const answer = (body: unknown) => new Response(JSON.stringify(body));
     if (path.endsWith("/check")) return Promise.resolve(answer({ mistakes: [], warnings: [] }));
