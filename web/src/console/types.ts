@@ -174,4 +174,3 @@ export interface SiteRow {
   timeZone?: string;
   signDelay?: number;
 }
-
