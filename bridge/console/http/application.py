@@ -21,7 +21,6 @@ from bridge.console.http import (
     audit_trail,
     background,
     connections,
-    dashboard,
     deliveries,
     edits,
     examples,
@@ -29,6 +28,7 @@ from bridge.console.http import (
     lists,
     live,
     mappings,
+    me,
     messages,
     mirth,
     orders,
@@ -63,7 +63,7 @@ ROUTERS: Final = (
     *(find.router, lists.router, views.router, live.router),
     background.router,
     specifications.router,
-    *(connections.channel_router, connections.router, dashboard.router, overview.router),
+    *(connections.channel_router, connections.router, me.router, overview.router),
     # before `sites`, whose route `/sites/{site}/{what}` also matches `/sites/{site}/audit`
     audit_trail.router,
     *(

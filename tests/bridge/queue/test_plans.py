@@ -18,7 +18,6 @@ from sqlalchemy import Connection, text
 from bridge.admin.lists.deliveries import DeliveryList
 from bridge.admin.lists.listing import UNLIMITED, ListDefinition, ListRequest
 from bridge.admin.lists.messages import MessageList
-from bridge.console import dashboard
 from bridge.queue import log_tables, queries
 from bridge.queue import statements as sql
 from bridge.queue.claims import MessageOutcome
@@ -299,7 +298,6 @@ def test_a_claim_costs_the_same_at_any_backlog(store: Database) -> None:
     assert median < 0.5, f"a claim of 100 took {median * 1000:.0f} ms, {rate:.0f} messages/s"
 
 
-_HOUR = 3_600_000
 _RANGE = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)"
 _STATE = "CASE WHEN i % 500 = 0 THEN 'parked' ELSE 'done' END"
 _MESSAGES = f"""
@@ -337,7 +335,6 @@ QUERIES: dict[str, Query] = {
     "by listener": queries.open_by_listener,
     "open deliveries": queries.open_deliveries,
     "refused": lambda store: queries.refused_since(store, 0),
-    "dashboard": lambda store: dashboard.read_figures(store, NOW + _HOUR),
     "page: queued": lambda store: page(store, MessageList(), {"state": "queued"}),
     "page: parked": lambda store: page(store, MessageList(), {"state": "parked", "text": "x"}),
     "page: number": lambda store: page(

@@ -8,9 +8,7 @@ import pytest
 from fastapi.openapi.utils import get_openapi
 
 from bridge.admin.access.permissions import Permission
-from bridge.monitoring.alerts import update_alerts
-from bridge.monitoring.conditions import AlertCondition, AlertSeverity
-from tests.bridge.console.http.running_console import PATIENTS, USERS, RunningConsole, now_ms
+from tests.bridge.console.http.running_console import PATIENTS, USERS, RunningConsole
 
 _P = Permission
 VIEW = {"list": "messages", "name": "Parked", "body": {"filters": {"state": "parked"}}}
@@ -44,7 +42,6 @@ RULES: dict[str, Rule] = {
     "GET /api/background-jobs/{job_id}/rows": _rule(_P.SEE),
     "GET /api/background-jobs/{job_id}/content": _rule(_P.OPERATE),
     "POST /api/background-jobs/{job_id}/stop": _rule(_P.SEE),
-    "GET /api/dashboard": _rule(_P.SEE),
     "GET /api/overview": _rule(_P.SEE),
     "GET /api/channels": _rule(_P.SEE),
     "GET /api/channels/{kind}/{name}": _rule(_P.SEE, site=True),
@@ -282,31 +279,19 @@ def test_lists_contain_nothing_of_another_site(console: RunningConsole, who: str
 def test_a_shared_destination_is_visible_but_read_only(console: RunningConsole) -> None:
     """Limited users see its state, but no counts."""
     for who in ("viewer1", "editor1", "admin1"):
-        overview = console.call(who, "GET", "/api/dashboard").json()
-        shared = {
-            destination["name"]: destination["shared"] for destination in overview["destinations"]
+        overview = console.call(who, "GET", "/api/overview").json()
+        rows = {row["name"]: row for row in overview["channels"] if row["kind"] == "destination"}
+        assert {name: row["shared"] for name, row in rows.items()} == {
+            "ris": False,
+            "archive": True,
         }
-        assert shared == {"ris": False, "archive": True}
-        assert "archive" not in {**overview["outbox"], **overview["sent"]}
+        assert rows["archive"]["waiting"] is None
     response = console.call("editor1", "POST", "/api/channels/destination/archive/pause", {})
     assert response.status_code == FORBIDDEN
     assert "also serves other sites" in response.json()["detail"]
     assert console.call("nowhere", "GET", "/api/channels").json()["destinations"] == []
     all_destinations = console.call("editor", "GET", "/api/channels").json()["destinations"]
     assert not any(destination["shared"] for destination in all_destinations)
-
-
-def test_alerts_of_a_shared_destination_reveal_no_counts(console: RunningConsole) -> None:
-    """Limited users see that it is paused, but not the number of waiting deliveries."""
-    found = [
-        AlertCondition(f"{about}:destination archive", AlertSeverity.WARNING, about)
-        for about in ("paused", "circuit", "depth", "age", "parked")
-    ]
-    update_alerts(console.database, found, now_ms(), 0)
-    visible = console.call("viewer1", "GET", "/api/dashboard").json()["alerts"]
-    assert {row["text"] for row in visible} == {"paused", "circuit"}
-    all_alerts = console.call("editor", "GET", "/api/dashboard").json()["alerts"]
-    assert len(all_alerts) == len(found)
 
 
 def test_a_message_without_site_is_visible_to_unlimited_users_only(console: RunningConsole) -> None:
