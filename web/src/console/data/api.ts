@@ -37,7 +37,7 @@ export async function poll<T>(path: string, signal?: AbortSignal, body?: unknown
     ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body) }),
     ...(signal ? { signal } : {}),
   });
-  if (!response.ok) throw new ApiProblem(response.status, "refused", "");
+  if (!response.ok) throw new ApiProblem(response.status, "", "");
   return (await response.json()) as T;
 }
 
