@@ -64,14 +64,6 @@ def delivery_page(database: Database, detail: DeliveryDetail, access: Access) ->
     }
 
 
-def former_steps(
-    database: Database, detail: DeliveryDetail, access: Access
-) -> list[dict[str, Any]]:
-    """Return the steps of a delivery as the former page reads them."""
-    attempts = _attempts(database, detail, access)
-    return list(order_tracking.delivery_steps(detail.row, attempts))
-
-
 def _attempts(database: Database, detail: DeliveryDetail, access: Access) -> steps.Attempts:
     reads = Permission.BODIES in access.permissions
     return order_tracking.attempts_of(database, [detail.row], with_texts=reads)

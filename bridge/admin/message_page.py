@@ -22,7 +22,6 @@ from bridge.queue.listing_rows import DeliveryRow, MessageDetail
 from bridge.queue.states import TRANSITIONS, QueueEvent, QueueState
 from bridge.store.database import Database
 from bridge.store.records.report_events import STATUS_SEEN, ReportEventRow
-from mappings.hl7.acknowledgment import read_ack
 from mappings.inbound.definition import Subjects
 
 _MAX_REPORTS: Final = 20
@@ -59,23 +58,6 @@ def message_page(
         "orders": orders_json(orders, access),
         "may": _may(detail, access),
     }
-
-
-def former_steps(
-    database: Database, detail: MessageDetail, subjects: Subjects, access: Access
-) -> list[dict[str, Any]]:
-    """Return the steps of a message as the former page reads them."""
-    orders = _orders(database, detail, subjects, access)
-    deliveries, attempts = _deliveries(database, orders, access)
-    is_refused = detail.row.state is QueueState.REFUSED
-    return order_tracking.message_timeline(
-        detail.row,
-        orders,
-        deliveries,
-        edits_of(database, detail.row.id),
-        attempts=attempts,
-        refusal=read_ack(detail.ack).text if is_refused else "",
-    )
 
 
 def _deliveries(

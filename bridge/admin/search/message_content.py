@@ -1,6 +1,6 @@
 """
-The content of a message: its segments and fields for display, its text to edit, and the reasons for
-which a receiver did not accept it.
+The content of a message: its text for display and to edit, and the reasons for which a receiver did
+not accept it.
 
 `encode_edit` refuses text that it cannot encode without loss, with its place in the message.
 
@@ -9,7 +9,7 @@ read content only, and do not log them.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,32 +22,13 @@ from bridge.store.tables import MESSAGE_EDITS
 from mappings.hl7.acknowledgment import ERROR_DESCRIPTIONS, ReceivedError, read_ack
 from mappings.hl7.charset import LAST_RESORT
 from mappings.hl7.dictionary import field_name
-from mappings.hl7.message import Component, Field, Message, Segment
+from mappings.hl7.message import Message
 from mappings.hl7.refusals import MessageRefusal
 from mappings.hl7.tree import first_segments
 
-_HEADERS = frozenset({"MSH", "FHS", "BHS"})
-_DELIMITER_FIELDS = 2  # MSH-1 and MSH-2 are delimiters
-
-
-def segment_tree(payload: bytes, charset: str = "utf-8") -> list[dict[str, Any]]:
-    """
-    Return the segments with their non-empty fields; [] if the payload is not HL7.
-
-    Segments beyond MAX_PLACES are replaced by one with the name "…".
-    """
-    try:
-        message = Message.parse(payload, fallback=charset)
-    except MessageRefusal:
-        return []
-    shown = first_segments(message)
-    tree = [_segment(segment, number) for segment, number in shown]
-    rest = {"name": "…", "place": "…", "fields": list[Any]()}
-    return tree if len(shown) == len(message.names) else [*tree, rest]
-
 
 def is_shown_whole(payload: bytes, charset: str) -> bool:
-    """True if `segment_tree` shows all segments of a message."""
+    """True if the tree of a message shows all its segments."""
     try:
         message = Message.parse(payload, fallback=charset)
     except MessageRefusal:
@@ -71,39 +52,6 @@ def message_text(data: bytes | None, charset: str = "utf-8") -> str:
     else:
         return "\n".join(segment.text() for segment in message.segments)
     return data.replace(b"\r", b"\n").decode("utf-8", "backslashreplace").strip("\n")
-
-
-def _segment(segment: Segment, number: int) -> dict[str, Any]:
-    name = segment.id if number == 1 else f"{segment.id}[{number}]"
-    fields = [
-        _field(segment, f"{name}-{index}", index)
-        for index in range(1, len(segment) + 1)
-        if segment.field_text(index)
-    ]
-    return {"name": segment.id, "place": name, "fields": fields}
-
-
-def _field(segment: Segment, place: str, number: int) -> dict[str, Any]:
-    raw = segment.field_text(number)
-    if segment.id in _HEADERS and number <= _DELIMITER_FIELDS:
-        return {"place": place, "text": raw, "parts": []}
-    field = segment.field(number)
-    parts = [
-        {"place": f"{start}.{index}", "text": component.text()}
-        for start, components in _repetitions(field, place)
-        for index, component in enumerate(components, start=1)
-        if component.text()
-    ]
-    return {"place": place, "text": raw if parts else field.text(), "parts": parts}
-
-
-def _repetitions(field: Field, place: str) -> Iterator[tuple[str, tuple[Component, ...]]]:
-    """Yield place and components of each repetition; nothing if the field is one plain value."""
-    repetitions = field.repetitions
-    for count, repetition in enumerate(repetitions, start=1):
-        components = repetition.components
-        if len(repetitions) > 1 or len(components) > 1:
-            yield (place if len(repetitions) == 1 else f"{place}({count})"), components
 
 
 _MAX_HEADER = 8  # MSH, the field separator, and at most four more characters

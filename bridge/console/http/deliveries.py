@@ -11,13 +11,11 @@ from bridge.admin.access.permissions import Permission
 from bridge.admin.delivery_page import (
     delivery_content,
     delivery_page,
-    former_steps,
     last_accepted,
 )
 from bridge.admin.errors import InvalidState, NoSuchItem
 from bridge.admin.lists.listing import Access
 from bridge.admin.neighbours import differences_of_payloads
-from bridge.admin.search.message_content import segment_tree
 from bridge.console.http.guard import (
     AuditedAction,
     CallDep,
@@ -47,8 +45,7 @@ async def read(delivery_id: RowId, call: CallDep) -> dict[str, Any]:
     def work() -> dict[str, Any]:
         detail = _detail(database, delivery_id)
         require_sites(call.user, delivery_sites(detail.orders))
-        former = {"steps": former_steps(database, detail, access)}
-        return {**delivery_page(database, detail, access), **former}
+        return delivery_page(database, detail, access)
 
     return await CONSOLE_THREADS.run(work)
 
@@ -60,8 +57,7 @@ async def content(delivery_id: RowId, call: CallDep) -> dict[str, Any]:
 
     def work() -> dict[str, Any]:
         detail = _detail(database, delivery_id)
-        former = {"segments": segment_tree(detail.payload or b"")}
-        return {**delivery_content(database, detail), **former}
+        return delivery_content(database, detail)
 
     return await run_audited(call, _reading(database, delivery_id), work)
 

@@ -15,13 +15,11 @@ from fastapi import APIRouter, Query
 from bridge.admin import merges
 from bridge.admin.access.permissions import Permission
 from bridge.admin.channel_operations import charset_of
-from bridge.admin.definitions.trials import mapping_result
 from bridge.admin.errors import InvalidState, NoSuchItem
 from bridge.admin.lists.listing import Access
-from bridge.admin.message_page import former_steps, message_content, message_page
+from bridge.admin.message_page import message_content, message_page
 from bridge.admin.message_replay import StoredMessageReplay
 from bridge.admin.neighbours import differences_of, neighbours, previous_of_order
-from bridge.admin.search.message_content import segment_tree
 from bridge.admin.search.message_index import origin_of
 from bridge.console.context import ConsoleContext
 from bridge.console.http.bodies import UndoneMergeBody
@@ -148,20 +146,13 @@ def _visible(call: ConsoleCall, message_id: int) -> tuple[MessageDetail, Subject
 
 def _page(call: ConsoleCall, message_id: int) -> dict[str, Any]:
     detail, subjects = _visible(call, message_id)
-    database, access = call.context.database, Access.of(call.user.grant)
-    former = {"steps": former_steps(database, detail, subjects, access)}
-    return {**message_page(database, detail, subjects, access), **former}
+    access = Access.of(call.user.grant)
+    return message_page(call.context.database, detail, subjects, access)
 
 
 def _content(context: ConsoleContext, message_id: int) -> dict[str, Any]:
     detail = _detail(context, message_id)
-    charset = _charset(context, detail.row.listener)
-    mapping = context.subjects_of.definition(detail.row.mapping, detail.row.mapping_version)
-    former = {
-        "segments": segment_tree(detail.payload, charset),
-        "mapped": mapping_result(context.settings, context.database, mapping, detail),
-    }
-    return {**message_content(detail, charset), **former}
+    return message_content(detail, _charset(context, detail.row.listener))
 
 
 def _neighbours(call: ConsoleCall, message_id: int) -> dict[str, Any]:

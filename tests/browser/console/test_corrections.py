@@ -1,4 +1,4 @@
-"""Console pages in Chromium: edit and replay, sites, roles, audit trail, live updates, sign-in."""
+"""Console pages in Chromium: replay, sites, roles, audit trail, live updates, sign-in."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.axe import violations
 from tests.browser.checked_pages import window
-from tests.browser.console.conftest import CHIEF, OPERATOR, ServiceHarness, without_stream
+from tests.browser.console.conftest import CHIEF, ServiceHarness, without_stream
 from tests.browser.console_client import enter
 from tests.browser.signing_in import PASSWORD
 from tests.enrolment import open_link
@@ -21,33 +21,6 @@ def page(chromium: Browser) -> Iterator[Page]:
     with window(chromium) as page:
         page.on("dialog", lambda dialog: dialog.accept())
         yield page
-
-
-def test_a_parked_message_is_edited_and_sent_again(service: ServiceHarness, page: Page) -> None:
-    """The form checks while the user types; the new message and the old one link to each other."""
-    row = service.found(OPERATOR, kind="order", number="A7003")[0]
-    enter(page, service, OPERATOR, f"messages/{row['id']}")
-    page.get_by_role("button", name="Edit and resend").focus()
-    page.keyboard.press("Enter")
-    send = page.get_by_role("button", name="Send as a new message")
-    patient = page.get_by_label("Segment 2, PID")
-    original = patient.input_value()
-    patient.fill(original.replace("M7003", ""))
-    expect(page.get_by_text("PID-3.1")).to_be_visible()
-    expect(send).to_be_disabled()
-    page.get_by_label("Segment 1, MSH").fill("MSH!^~\\&")
-    expect(page.get_by_text("the delimiters must not change")).to_be_visible()
-    assert violations(page) == []
-    page.get_by_role("button", name="Cancel").click()
-    page.get_by_role("button", name="Edit and resend").click()
-    patient.fill(original.replace("M7003", "M7009"))
-    expect(page.get_by_text("No problems found.")).to_be_visible()
-    page.get_by_label("Reason").fill("patient number was mistyped")
-    page.get_by_label("Reason").press("Enter")
-    expect(page.get_by_text(f"Edited from message {row['id']} by {OPERATOR}")).to_be_visible()
-    expect(page.get_by_text("patient number was mistyped")).to_be_visible()
-    page.get_by_role("link", name=f"Edited from message {row['id']}").click()
-    expect(page.get_by_text("Edited and resent as message")).to_be_visible()
 
 
 def test_a_site_is_added_and_its_parts_are_changed(service: ServiceHarness, page: Page) -> None:

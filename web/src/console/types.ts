@@ -56,38 +56,6 @@ export interface TimelineStep {
   message: number | null;
 }
 
-export interface TreeField {
-  place: string;
-  text: string;
-  parts: { place: string; text: string }[];
-}
-
-export interface Content {
-  raw: string;
-  ack: { raw: string } | null;
-  segments: { place: string; name: string; fields: TreeField[] }[];
-  attempts?: DeliveryAttempt[];
-  mapped?: { events: unknown[]; issues: string[]; used: string[]; unused: string[] };
-}
-
-/** A failed attempt, or a reply after the first one. */
-export interface DeliveryAttempt {
-  kind: string;
-  at: number;
-  code: string;
-  reason: string;
-  retry_at: number | null;
-  reply: string;
-  errors: {
-    code: string;
-    description: string;
-    severity: string;
-    place: string;
-    field: string;
-    text: string;
-  }[];
-}
-
 export interface ConnectionStatus {
   name: string;
   address: string;
@@ -145,27 +113,6 @@ export interface ExceptionRow {
   orders: { accession: string; report_id: string }[];
   /** What the receiver wrote about a result that it refused later. */
   reason: string;
-}
-
-/** A message that a user created by editing another. */
-export interface ResendRecord {
-  message_id: number;
-  origin_id: number;
-  at: number;
-  email: string;
-  reason: string;
-}
-
-/** A message as editable segments. */
-export interface EditableMessage {
-  segments: string[];
-  charset: string;
-}
-
-export interface Fault {
-  code: string;
-  place: string;
-  text: string;
 }
 
 export interface SiteRow {

@@ -8,7 +8,6 @@ from sqlalchemy import text
 from bridge.admin.lists import listing
 from bridge.admin.lists.listing import Access, ListPage, ListRequest
 from bridge.admin.lists.messages import MessageList
-from bridge.admin.search.message_content import segment_tree
 from bridge.admin.search.message_index import (
     BUSY_BATCH,
     BUSY_PAUSE_FACTOR,
@@ -246,7 +245,6 @@ def test_all_numbers_of_a_message_are_found() -> None:
 def test_data_that_is_not_hl7_has_no_numbers() -> None:
     """Time and state still find it."""
     assert list(read_numbers(b"not HL7").hashes()) == []
-    assert segment_tree(b"not HL7") == []
 
 
 def test_the_kind_is_part_of_the_hash() -> None:

@@ -255,7 +255,7 @@ export interface Series {
   gaps: [number, number][];
 }
 
-/** A place in a message, such as `PID-3(2).1`. */
+/** A place in a message, such as `PID-3[2].1`. */
 export type Place = string;
 export interface Node {
   place: Place;
@@ -264,49 +264,54 @@ export interface Node {
   text: string;
   /** A value of a table, decoded. */
   meaning: string;
-  /** Where it stands in the raw text. */
+  /** Where it stands in the raw text, in UTF-16 units. */
   start: number;
   end: number;
   children: Node[];
 }
-/** A reply; `places` of an error are those of nodes of the message that it answers. */
-export interface Reply {
-  raw: string;
+export interface ReplyError {
   code: string;
-  errors: {
-    code: string;
-    description: string;
-    severity: string;
-    place: string;
-    places: Place[];
-    field: string;
-    text: string;
-  }[];
+  description: string;
+  severity: string;
+  place: string;
+  /** The places of nodes of the message that the reply answers. */
+  places: Place[];
+  field: string;
+  text: string;
 }
-interface ItemContent {
+export interface Content {
   raw: string;
   charset: string;
+  /** Empty: the bytes are no HL7 message. */
   tree: Node[];
   more: boolean;
-  ack: Reply | null;
+  /** The acknowledgment that was sent, or the last reply of a receiver. */
+  ack: { raw: string; code: string; errors: ReplyError[] } | null;
   damaged: boolean;
 }
-export interface Content extends ItemContent {
-  /** Calls to the report engine; status 0: there was no response. */
-  calls: { call: string; place: Place; status: number; code: string; took: number }[];
+export interface EngineCall {
+  call: string;
+  place: string;
+  /** 0: there was no response. */
+  status: number;
+  code: string;
+  took: number;
+}
+export interface MessageContent extends Content {
+  calls: EngineCall[];
   notes: string[];
 }
-export interface DeliveryContent extends ItemContent {
-  attempts: {
-    kind: string;
-    at: number;
-    code: string;
-    detail: string;
-    retry_at: number | null;
-    errors: Omit<Reply["errors"][number], "places">[];
-    reason: string;
-    reply: string;
-  }[];
+export interface Attempt {
+  kind: string;
+  at: number;
+  code: string;
+  reason: string;
+  retry_at: number | null;
+  reply: string;
+  errors: Omit<ReplyError, "places">[];
+}
+export interface DeliveryContent extends Content {
+  attempts: Attempt[];
 }
 export interface Step {
   at: number;
@@ -321,41 +326,49 @@ export interface Step {
   link: { page: "message" | "delivery"; id: number } | null;
   tone: string;
 }
-interface ItemPage {
-  timeline: Step[];
-  orders: { id: number; site: string; report_id: string; accession?: string }[];
-}
-export interface MessagePage extends ItemPage {
-  row: MessageRow;
-  edits: { message_id: number; origin_id: number; at: number; email: string; reason: string }[];
-  may: ("replay" | "cancel" | "edit" | "content")[];
-}
-export interface DeliveryPage extends ItemPage {
-  row: DeliveryRow & { reason: string };
-  edits: { delivery_id: number; origin_id: number; at: number; email: string; reason: string }[];
-  neighbours: Adjacent;
-  may: ("retry" | "skip" | "edit" | "content")[];
+export interface OrderLink {
+  id: number;
+  site: string;
+  report_id: string;
+  accession?: string | null;
 }
 export interface Adjacent {
   previous: number | null;
   next: number | null;
 }
-export interface Neighbours {
+export interface MessagePage {
+  row: MessageRow;
+  timeline: Step[];
+  edits: { message_id: number; origin_id: number; at: number; email: string; reason: string }[];
+  orders: OrderLink[];
+  may: string[];
+}
+export interface MessageNeighbours {
   patient: Adjacent;
   order: Adjacent;
   sender: Adjacent;
 }
-/** `other` is the item that was compared with; null: there is none. */
-export interface Difference {
-  other: number | null;
-  differences: {
-    place: Place;
-    name: string;
-    before: string;
-    after: string;
-    kind: "changed" | "added" | "removed";
-  }[];
+export interface DeliveryPage {
+  row: DeliveryRow & { reason: string };
+  timeline: Step[];
+  edits: { delivery_id: number; origin_id: number; at: number; email: string; reason: string }[];
+  orders: OrderLink[];
+  neighbours: Adjacent;
+  may: string[];
 }
+export interface PlaceDifference {
+  place: Place;
+  name: string;
+  before: string;
+  after: string;
+  kind: "changed" | "added" | "removed";
+}
+export interface Difference {
+  /** The item that it is compared with; null: there is none. */
+  other: number | null;
+  differences: PlaceDifference[];
+}
+
 export type Outcome =
   | "used"
   | "empty"
@@ -366,8 +379,14 @@ export type Outcome =
   | "not in code table"
   | "transform gives nothing"
   | "an earlier source has a value"
-  | "listener default";
+  | "listener default"
+  | "failed";
+export interface TraceStep {
+  name: string;
+  value: string;
+}
 export interface Source {
+  kind: string;
   text: string;
   file: string;
   line: number;
@@ -376,30 +395,49 @@ export interface Source {
   raw: string;
   value: string;
   note: string;
+  steps: TraceStep[];
 }
 export interface Target {
   /** `tag:Modality`, `meta:Priority`, `order:control`. */
   target: string;
   value: string;
+  /** The event has it, also with an empty value. */
+  present: boolean;
   explained: boolean;
+  file: string;
+  line: number;
   sources: Source[];
+  steps: TraceStep[];
 }
 export interface TraceEvent {
   action: string;
   place: Place;
+  note: string;
   site: string;
-  mrn?: string;
-  accession?: string;
-  row: number | null;
+  mrn: string;
+  accession: string;
+  /** The row of order control or of events that decided. */
+  row: { key: string; text: string; file: string; line: number } | null;
   targets: Target[];
-  links: { order: number; accession: string }[];
+  links: string[];
 }
 export interface Trace {
   definition: string;
   version: string;
   active: boolean;
+  /** Why there is no trace. */
+  note: string;
   events: TraceEvent[];
-  refusal: { code: string; place: string; text: string; file: string; line: number } | null;
+  refusal: {
+    code: string;
+    place: string;
+    text: string;
+    target: string;
+    file: string;
+    line: number;
+  } | null;
+  /** Further orders of the message. */
+  left: number;
 }
 
 /** A row with a page of its own. */

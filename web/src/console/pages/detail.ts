@@ -1,3 +1,8 @@
 // The pages of one message and one delivery: one chunk.
-export { default as Message } from "../messages/Message.svelte";
-export { default as Delivery } from "../messages/Delivery.svelte";
+import { addTexts } from "../texts";
+import detail from "../texts/detail.json";
+
+addTexts(detail);
+
+export { default as Delivery } from "./deliveries/Delivery.svelte";
+export { default as Message } from "./messages/Message.svelte";
