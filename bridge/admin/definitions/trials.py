@@ -43,14 +43,14 @@ from bridge.admin.definitions.trace_json import trace_payload
 from bridge.admin.errors import InvalidContent
 from bridge.admin.lists.definitions import MESSAGES
 from bridge.admin.lists.listing import MAX_VALUES, iterate
-from bridge.admin.search.message_content import is_shown_whole
+from bridge.admin.message_tree import content_of
 from bridge.admin.search.message_index import NumberKind
 from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
 from bridge.executors import CONSOLE_THREADS
 from bridge.intake.receive.listener_policy import VersionFinder
 from bridge.queue import queries
-from bridge.queue.listing_rows import MessageDetail, MessageRow
+from bridge.queue.listing_rows import MessageRow
 from bridge.queue.log_tables import pull_new
 from bridge.store.database import Database
 from config import Settings
@@ -398,26 +398,6 @@ def _segments(sample: MessageSample) -> list[dict[str, Any]]:
     return segments
 
 
-def mapping_result(
-    settings: Settings, database: Database, mapping: InboundMapping | None, detail: MessageDetail
-) -> Mapping[str, Any]:
-    """
-    Map a stored message with its definition, with the present settings of its listener.
-
-    A message with more fields than are shown is not mapped: it would take seconds.
-    """
-    known = active_settings.current(settings, database).listener
-    listener = next((entry for entry in known if entry.name == detail.row.listener), None)
-    nothing = {"accepted": False, "issues": [], "events": [], "used": [], "unused": []}
-    if mapping is None or listener is None:
-        return nothing
-    if not is_shown_whole(detail.payload, listener.charset):
-        return {**nothing, "issues": ["the message has too many fields to be mapped here"]}
-    sample = stored_sample(listener, detail.row, detail.payload)
-    done = try_message(mapping, sample.payload, sample.defaults, sample.charset, components=True)
-    return {**_mapped(done), "issues": [f"{issue}" for issue in done.issues]}
-
-
 def _mapped(trial: Trial) -> dict[str, Any]:
     return {
         "accepted": trial.accepted,
@@ -600,8 +580,8 @@ class DefinitionTrials:
         """
         Map messages with a version; `code`: the actor has the permission `code`.
 
-        Each result has what differs from that of the active version. The n-th message has a trace;
-        None: no message has one.
+        Each result has what differs from that of the active version. The n-th message has a trace
+        and its content with the tree; None: no message has them.
         """
         with as_operator_errors():
             definition = self._compile(name, actor, version, code=code)
@@ -618,6 +598,8 @@ class DefinitionTrials:
                 if number == traced:
                     arguments = (sample.payload, sample.defaults, sample.charset)
                     result["trace"] = trace_payload(definition, *arguments)
+            if number == traced:
+                result["content"] = content_of(sample.payload, sample.charset)
             trials.append(result)
         return {
             "version": definition.version,

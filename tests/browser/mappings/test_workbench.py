@@ -93,6 +93,29 @@ def test_comments_are_folded_and_edits_can_be_undone(console: MappingConsole, pa
     expect(page.locator(".cm-content")).not_to_contain_text("RISX")
 
 
+def test_a_click_changes_a_rule(console: MappingConsole, page: Page) -> None:
+    """The editor opens with the last messages; a field becomes a source, and undo takes it back."""
+    page.set_viewport_size({"width": 1440, "height": 900})
+    console.activate(ADMINISTRATOR, "clicked", SENDER.replace("RISX", "RIS"))
+    enter(page, console, ADMINISTRATOR, "mappings/clicked")
+    tree = page.get_by_role("tree", name="Message")
+    tree.get_by_role("treeitem", name="OBR-3").click()
+    page.get_by_role("button", name="Use for …").click()
+    form = page.get_by_role("dialog", name="Use OBR-3")
+    form.get_by_label("For", exact=True).click()
+    page.keyboard.type("Accession")
+    page.keyboard.press("Enter")
+    assert violations(page) == []
+    form.get_by_role("button", name="Change the rule").click()
+    expect(form).to_have_count(0)
+    expect(page.locator(".cm-content")).to_contain_text("Accession:")
+    result = page.get_by_role("region", name="Result")
+    expect(result.get_by_role("button", name="Accession F7003 was A7003")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".cm-content")).not_to_contain_text("Accession:")
+    expect(result.get_by_role("button", name="Accession A7003")).to_be_visible()
+
+
 def test_a_mistake_is_shown_and_cannot_be_activated(console: MappingConsole, page: Page) -> None:
     """A problem leads to its place by keyboard; the server refuses to activate it."""
     draft = console.draft(
@@ -299,17 +322,20 @@ def test_the_preview_marks_components_and_repetitions(console: MappingConsole, p
     page.get_by_role("button", name="Paste", exact=True).click()
     page.get_by_role("textbox", name="Paste messages").fill(text.replace("\r", "\n"))
     page.get_by_role("button", name="Try", exact=True).click()
-    message = page.get_by_role("region", name="Input message")
+    page.set_viewport_size({"width": 1440, "height": 1800})  # the tree draws the rows in sight
+    message = page.get_by_role("tree", name="Message")
 
     def check_mark(place: str, state: str) -> None:
-        part = message.get_by_title(place, exact=True)
+        part = message.locator(f'[data-place="{place}"]')
         expect(part).to_have_class(re.compile(rf"(^|\s){state}(\s|$)"))
 
-    for place in ("PID-3[2].1", "PID-3[2].5", "PID-5.1", "OBR-4.1"):
+    for place in ("PID-3[2].1", "PID-3[2].5", "PID-5", "OBR-4.1"):
         check_mark(place, "used")
-    for place in ("PID-3[1]", "PID-3[2].4", "PID-5.7", "OBR-4.3"):
-        check_mark(place, "unused")
-    expect(message).to_contain_text("X2^^^NORTH^ZZ~M1^^^HOSP^MR")
+    for place in ("PID-3[2].4", "OBR-4.3"):
+        check_mark(place, "unread")
+    message.get_by_role("treeitem", name="PID-3[2].1").click()
+    segment = page.get_by_role("group", name="Text of the segment")
+    expect(segment).to_contain_text("X2^^^NORTH^ZZ~M1^^^HOSP^MR")
     page.get_by_role("textbox", name="Text of parts.yaml").focus()
     page.keyboard.press("Control+End")
     page.keyboard.insert_text("  Notes: OBR-4.3\n")
@@ -325,11 +351,11 @@ def test_the_preview_of_a_result(console: MappingConsole, page: Page) -> None:
     page.get_by_role("button", name="By control id").click()
     page.get_by_role("textbox", name="Message control ID (MSH-10)").fill("C7002")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("region", name="Input message").locator(".used").first).to_be_visible()
+    expect(page.get_by_role("tree", name="Input message")).to_be_visible()
     facts = page.get_by_text("clinicalInfo.PatientMRN")
     expect(facts).to_be_visible()
     expect(page.get_by_text("report.signedBy.email")).to_be_visible()
     assert violations(page) == []
     page.get_by_role("button", name="Last releases").click()
     expect(page.get_by_text("No result was released yet.")).to_be_visible()
-    expect(page.get_by_role("region", name="Input message")).to_have_count(0)
+    expect(page.get_by_role("tree", name="Input message")).to_have_count(0)

@@ -1,5 +1,7 @@
 // Responses of the endpoints of the mapping pages (bridge/console/http).
 
+import type { Content, Trace } from "../data/api-types";
+
 export interface Issue {
   file: string;
   line: number;
@@ -105,6 +107,26 @@ export interface TrialResult {
   facts: { name: string; text: string; used: boolean }[];
   hl7: string[];
   segments: { name: string; place: string; fields: string[] }[];
+  /** What differs from the result of the active version. */
+  changed?: { place: string; target: string; before: string; after: string }[];
+  /** Of the chosen message. */
+  trace?: Trace;
+  content?: Content;
+}
+
+/** Replaces a part of a text; positions are UTF-16 units. */
+export interface TextEdit {
+  start: number;
+  end: number;
+  insert: string;
+}
+
+/** The edits of one file that change one rule, and the rule in words. */
+export interface RuleEdit {
+  file: string;
+  edits: TextEdit[];
+  said: string;
+  issues: Issue[];
 }
 
 /** Releases that a definition composes as they would be sent now, and who uses the definition. */

@@ -5,11 +5,13 @@ import { ApiProblem } from "../../../shared/api/client";
 import { api, attempt } from "../../data/api";
 import { t } from "../../texts";
 import type { Schema } from "../editor/schemaChoices";
+import { lastStored } from "../sampleMessages";
 import type {
   ComposedReleases,
   Definition,
   Files,
   Issue,
+  RuleEdit,
   SampleMessage,
   Saved,
   TrialResult,
@@ -30,6 +32,8 @@ interface UnsavedChanges {
 export const pendingSamples: { messages: SampleMessage[] } = { messages: [] };
 
 const LAST_RELEASES = 10;
+const LAST_MESSAGES = 10;
+const OUTBOUND = "results";
 
 export class DefinitionDraft {
   readonly name: string;
@@ -65,6 +69,8 @@ export class DefinitionDraft {
   windowConflict = $state(false);
   #trying: AbortController | null = null;
   #locks = $state(0);
+  /** The person asked for releases, and hears if there are none. */
+  #isAsked = false;
 
   constructor(name: string) {
     this.name = name;
@@ -244,7 +250,7 @@ export class DefinitionDraft {
     try {
       const { signal } = trying;
       if (this.releasesOf === null) {
-        const body = { word: "draft", messages };
+        const body = { word: "draft", messages, traced: this.chosen };
         const done = await api.post<TrialResults>(`${this.path}/try`, body, { signal });
         this.labels = this.messages.map(({ label }) => label);
         this.trials = done.trials;
@@ -256,7 +262,8 @@ export class DefinitionDraft {
         this.destinations = done.destinations;
         this.trials = done.trials;
         this.left = done.left;
-        if (!done.trials.length) announcements.add(t("mappings.no_releases"), "bad");
+        if (!done.trials.length && this.#isAsked)
+          announcements.add(t("mappings.no_releases"), "bad");
       }
       this.chosen = Math.min(this.chosen, Math.max(0, this.trials.length - 1));
       this.stale = false;
@@ -264,6 +271,35 @@ export class DefinitionDraft {
       if (trying.signal.aborted) return;
       announcements.add(t("unreachable"), "bad");
     }
+  }
+
+  /** Shows another message; its trace is made then. */
+  async choose(index: number): Promise<void> {
+    this.chosen = index;
+    if (this.releasesOf === null && !this.trials[index]?.trace) await this.tryOut();
+  }
+
+  /** Shows the last messages of the listeners that use the definition, if there are any. */
+  async showLast(): Promise<void> {
+    if (this.messages.length || this.releasesOf !== null) return;
+    if (this.kind === OUTBOUND) {
+      await this.useReleases("", false);
+      return;
+    }
+    const stored = await lastStored(this.path, LAST_MESSAGES);
+    if (stored?.length && !this.messages.length) await this.setMessages(stored);
+  }
+
+  /** Asks for the edits that change one rule, and opens their file. */
+  async changeRule(
+    target: string,
+    change: Readonly<Record<string, unknown>>,
+    report: (text: string) => void,
+  ): Promise<RuleEdit | null> {
+    const body = { files: this.files, target, change };
+    const found = await attempt(() => api.post<RuleEdit>(`${this.path}/edits`, body), report);
+    if (found) this.file = found.file;
+    return found ?? null;
   }
 
   /** Replaces the test messages. */
@@ -277,7 +313,8 @@ export class DefinitionDraft {
   }
 
   /** Composes the last releases of a destination, or of all that use the definition. */
-  async useReleases(destination: string): Promise<void> {
+  async useReleases(destination: string, isAsked = true): Promise<void> {
+    this.#isAsked = isAsked;
     this.messages = [];
     this.releasesOf = destination;
     this.chosen = 0;
