@@ -13,49 +13,6 @@ export interface Me {
   disabled: boolean;
 }
 
-export interface MessageRow {
-  id: number;
-  received_at: number;
-  listener: string;
-  message_type: string;
-  state: string;
-  ack_code: string;
-  attempts: number;
-  error_code: string;
-  error_place: string;
-  code: string;
-  detail: string;
-}
-
-export interface DeliveryRow {
-  id: number;
-  destination: string;
-  report_id: string;
-  event: string;
-  state: string;
-  attempts: number;
-  code: string;
-  detail: string;
-  /** Why the receiver has not accepted it, or has refused it later. */
-  reason: string;
-  created_at: number;
-  acknowledged_at: number | null;
-}
-
-export interface TimelineStep {
-  kind: string;
-  at: number | null;
-  name: string;
-  code: string;
-  /** The reason of a refusal. */
-  text: string;
-  /** The time of the next attempt. */
-  retry_at: number | null;
-  count: number;
-  delivery: number | null;
-  message: number | null;
-}
-
 export interface ConnectionStatus {
   name: string;
   address: string;
