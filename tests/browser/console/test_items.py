@@ -40,7 +40,7 @@ def message_of(service: ServiceHarness, accession: str) -> int:
 
 def delivery_of(service: ServiceHarness) -> int:
     """Return the first delivery to `ris`."""
-    found = service.call(OPERATOR, "POST", "deliveries/search", {}).json()["rows"]
+    found = service.call(OPERATOR, "POST", "lists/deliveries", {}).json()["rows"]
     return int(found[-1]["id"])
 
 
