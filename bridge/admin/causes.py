@@ -276,12 +276,12 @@ ENGINE_CAUSES: Final[Mapping[str, Cause]] = {
     "site_not_found": Cause(
         "The site of the order does not exist",
         ProposedAction.ADD_SITE,
-        "Add the site, then try the rest again in its order.",
+        "Add the site, then try again, oldest first.",
     ),
     "unknown_site": Cause(
         "The site of the order does not exist",
         ProposedAction.ADD_SITE,
-        "Add the site, then try the rest again in its order.",
+        "Add the site, then try again, oldest first.",
     ),
     "patient_name_mismatch": Cause(
         "The patient number belongs to a patient with another name",
