@@ -238,8 +238,10 @@ export class DefinitionDraft {
     if (!this.messages.length && this.releasesOf === null) return;
     if (this.errors) {
       this.stale = true;
-      return;
+      // Results of an earlier text stay; without any, the active version shows what the messages give.
+      if (this.trials[this.chosen]?.trace || !this.definition?.in_force) return;
     }
+    const word = this.errors ? "active" : "draft";
     const trying = (this.#trying = new AbortController());
     const messages = this.messages.map(({ payload, listener, mapping = "", version = "" }) => ({
       payload,
@@ -250,13 +252,13 @@ export class DefinitionDraft {
     try {
       const { signal } = trying;
       if (this.releasesOf === null) {
-        const body = { word: "draft", messages, traced: this.chosen };
+        const body = { word, messages, traced: this.chosen };
         const done = await api.post<TrialResults>(`${this.path}/try`, body, { signal });
         this.labels = this.messages.map(({ label }) => label);
         this.trials = done.trials;
         this.left = done.left;
       } else {
-        const body = { word: "draft", destination: this.releasesOf, last: LAST_RELEASES };
+        const body = { word, destination: this.releasesOf, last: LAST_RELEASES };
         const done = await api.post<ComposedReleases>(`${this.path}/releases`, body, { signal });
         this.labels = done.trials.map(({ label }) => label);
         this.destinations = done.destinations;
@@ -266,7 +268,7 @@ export class DefinitionDraft {
           announcements.add(t("mappings.no_releases"), "bad");
       }
       this.chosen = Math.min(this.chosen, Math.max(0, this.trials.length - 1));
-      this.stale = false;
+      this.stale = word !== "draft";
     } catch {
       if (trying.signal.aborted) return;
       announcements.add(t("unreachable"), "bad");
