@@ -19,6 +19,7 @@ from bridge import active_settings
 from bridge.admin import attention
 from bridge.admin.access.permissions import Grant, Permission
 from bridge.admin.attention import GroupSubject
+from bridge.admin.background import jobs
 from bridge.admin.errors import OperatorError
 from bridge.admin.lists.listing import Access
 from bridge.executors import CONSOLE_THREADS
@@ -28,7 +29,7 @@ from bridge.queue.log_tables import pull_new
 from bridge.queue.sites import visible_sites_hashes
 from bridge.queue.statements import DELIVERY, MESSAGE, MESSAGE_NUMBER
 from bridge.store.database import Database
-from bridge.store.tables import ALERTS, BACKGROUND_JOBS, MAPPING_ACTIVATIONS
+from bridge.store.tables import ALERTS, MAPPING_ACTIVATIONS
 from config import Settings
 
 PAUSE: Final = 1.0
@@ -120,8 +121,7 @@ class LiveHub:
     async def heads(self, grant: Grant) -> dict[str, Any]:
         """Return the snapshot for a user: that of the user's sites, and the user's jobs."""
         found = await self._snapshot(grant.visible_sites)
-        jobs = await CONSOLE_THREADS.run(self._jobs, grant)
-        return {**asdict(found), "jobs": jobs}
+        return {**asdict(found), "jobs": await CONSOLE_THREADS.run(self._jobs, grant)}
 
     async def wait(self, seconds: float) -> bool:
         """Wait; return True if the process stops."""
@@ -176,23 +176,14 @@ class LiveHub:
         return frozenset((*listeners, *destinations))
 
     def _jobs(self, grant: Grant) -> list[dict[str, Any]]:
-        """Return open jobs and those of the last day, newest first: the user's own ones first."""
-        job = BACKGROUND_JOBS.c
-        recent: list[ColumnElement[bool]] = [
-            job.finished_at.is_(None) | (job.finished_at >= self._clock() - _JOBS_KEPT_MS)
+        """Return the newest open jobs and those of the last day; all users' for who grants."""
+        account = None if Permission.GRANT in grant.permissions else str(grant.account_id)
+        oldest = self._clock() - _JOBS_KEPT_MS
+        return [
+            job.as_json()
+            for job in jobs.newest(self._database, account, _MAX_JOBS)
+            if job.finished_at is None or job.finished_at >= oldest
         ]
-        if Permission.GRANT not in grant.permissions:
-            recent.append(job.account_id == str(grant.account_id))
-        columns = [job[name] for name in _JOB_COLUMNS]
-        statement = select(*columns).where(*recent).order_by(job.id.desc()).limit(_MAX_JOBS)
-        with self._database.read() as connection:
-            return [dict(row) for row in connection.execute(statement).mappings()]
-
-
-_JOB_COLUMNS: Final = (
-    *("id", "kind", "title", "actor", "state", "expected", "handled", "succeeded", "failed"),
-    *("created_at", "finished_at"),
-)
 
 
 def _newest(connection: Connection, sites: Sites) -> tuple[int, int]:

@@ -35,4 +35,4 @@ def window(chromium: Browser, **options: Any) -> Iterator[Page]:
     page.on("pageerror", lambda error: errors.append(str(error)))
     yield page
     context.close()
-    assert errors == []
+    assert errors == [], errors

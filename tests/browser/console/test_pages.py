@@ -101,15 +101,23 @@ def test_a_viewer_sees_only_permitted_actions(service: ServiceHarness, page: Pag
 
 def test_a_parked_message_is_replayed(service: ServiceHarness, page: Page) -> None:
     """The page shows the cause; a replay parks the message again while the cause remains."""
-    enter(page, service, OPERATOR, "parked")
-    row = page.get_by_role("grid", name="Messages").get_by_role("row").nth(1)
-    expect(row).to_contain_text("stray")
-    expect(row).to_contain_text("site")
-    row.get_by_role("button", name="Replay").click()
-    expect(page.get_by_role("status").filter(has_text="queued for replay")).to_be_visible()
+    enter(page, service, OPERATOR, "attention")
+    group = page.get_by_role("listitem").filter(has_text="The site of the order does not exist")
+    expect(group).to_contain_text("stray")
+    group.get_by_role("button", name="Replay").click()
+    dialog = page.get_by_role("alertdialog")
+    dialog.get_by_label("Reason").fill("the site was added")
+    dialog.get_by_role("button", name="Replay").click()
+    expect(page.get_by_role("status").filter(has_text="started")).to_be_visible()
+
+    def succeeded() -> bool:
+        newest = service.call(OPERATOR, "GET", "background-jobs").json()["rows"][0]
+        return bool(newest["finished_at"] and newest["succeeded"] == 1)
+
+    eventually(succeeded)
     service.house.settle()
     page.reload()
-    expect(page.get_by_role("grid", name="Messages")).to_contain_text("stray")
+    expect(group).to_contain_text("stray")
 
 
 def test_an_account_without_a_role_sees_a_notice(service: ServiceHarness, page: Page) -> None:
@@ -153,7 +161,7 @@ def test_the_audit_trail_contains_no_numbers(service: ServiceHarness) -> None:
     service.call(VIEWER, "GET", f"messages/{row['id']}/content")
     answer = service.call(CHIEF, "GET", "deeds")
     events = {(e["email"], e["action"], e["subject"], e["outcome"]) for e in answer.json()["rows"]}
-    assert (OPERATOR, "search", "messages by patient number", "done") in events
+    assert (OPERATOR, "search", "messages by number", "done") in events
     assert (OPERATOR, "read", f"message {row['id']}", "done") in events
     assert (VIEWER, "read", f"message {row['id']}", "not_permitted") in events
     assert "M7001" not in answer.text
