@@ -63,7 +63,7 @@ def test_types(rules: list[str], types: list[tuple[str, str]]) -> None:
         ([rule(place("OBR-24.1"), "EQUALS", "'CT'", "'MR'")], "{OBR-24.1: [CT, MR]}"),
         ([rule(place("OBR-24"), "NOT_EQUAL", "'LAB'")], "{OBR-24: {not: LAB}}"),
         ([rule(place("PID-5.1"), "CONTAINS", "'A (x)'")], "{PID-5.1: {matches: 'A \\(x\\)'}}"),
-        ([rule(place("PID-5.1"), "CONTAINS", "'Ö-_b'")], "{PID-5.1: {matches: Ö-_b}}"),
+        ([rule(place("PID-5.1"), "CONTAINS", "'Ö-_b'")], '{PID-5.1: {matches: "Ö-_b"}}'),
         ([rule("msg['ZDS']", "EXISTS")], "{ZDS-1: {present: true}}"),
         ([rule("msg['ZDS'].toString()", "NOT_EXIST")], "{ZDS-1: {absent: true}}"),
         (
