@@ -82,7 +82,6 @@ WITHOUT = {
     "engine upkeep.reseal_secrets": "one step of a command",
     "engine upkeep.describe_reports": "one step of a command",
     # Console routes that compute on the request, or list rows without content.
-    "console deliveries.find": "lists rows without content",
     "console edits.check": "checks what the request holds",
     "console edits.check_delivery": "checks what the request holds",
     "console connections.check": "checks what the request holds",
