@@ -79,7 +79,9 @@ def test_by_ids(store: Database, statement: KeyStatement, others: dict[str, obje
 def test_settling(store: Database) -> None:
     """Outcomes are written in the partitions of their messages, whatever the join."""
     step = sql.INBOX.settle
-    rows = [(identifier, "done", 0, "", "", "", NOW) for identifier in IDS]
+    rows = [
+        (identifier, "done", 0, "", "", "", NOW, '{"codes":[],"calls":[]}') for identifier in IDS
+    ]
     plan = _explained(store, step.postgres, step.arrays(rows))
     assert _touched(plan) == {f"from_{LAST - SIZE}", f"from_{LAST}"}
 
