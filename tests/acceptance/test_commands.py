@@ -41,7 +41,9 @@ def test_check_names_mistakes_of_mappings(house: House) -> None:
 
 def test_the_log_and_the_command_name_the_same_release(running: House) -> None:
     """The line of a ready service has the version and the build that `bridge --version` prints."""
-    (line,) = [line for line in running.log().splitlines() if re.search(r"\bready\b", line)]
+    (line,) = eventually(
+        lambda: [line for line in running.log().splitlines() if re.search(r"\bready\b", line)]
+    )
     shown = dict(re.findall(r"(version|build)=(\S+)", line))
     assert bridge("--version") == f"Report Bridge {shown['version']} (build {shown['build']})\n"
 
