@@ -87,7 +87,8 @@ def test_metrics_of_both(house: House) -> None:
     house.send(order(1))
 
     assert house.metric('bridge_mllp_frames_total{listener="orders"}') == 1
-    assert house.metric('bridge_messages_applied_total{code="",listener="orders",outcome="accepted"}') == 1
+    labels = 'code="",listener="orders",outcome="accepted"'
+    assert house.metric(f"bridge_messages_applied_total{{{labels}}}") == 1
 
 
 def test_the_service_process_cannot_start(house: House) -> None:
