@@ -14,8 +14,9 @@ from tests.eventually import eventually
 
 MOST = {ACKNOWLEDGED: 40, APPLIED: 52, SENT: 54}
 """
-Modules of each way: 35, 49 and 49 when this was written. The goals are 28, 45 and 40. A delivery has
-the hash of its sites since then, and a report its events: 53.
+Modules of each way: 35, 49 and 49 when this was written. The goals are 28, 45 and 40.
+
+A delivery has the hash of its sites since then, and a report its events: 53.
 
 What the tasks of a way start counts, other work at the same time does not.
 """
