@@ -292,11 +292,13 @@ def test_two_windows_of_one_draft(console: MappingConsole, page: Page) -> None:
 def test_a_session_that_ends_while_typing(console: MappingConsole, page: Page) -> None:
     """The draft is saved as soon as its author is signed in again."""
     console.draft(ADMINISTRATOR, "ended", ended=SENDER)
+    page.route("**/console/api/live**", lambda route: route.abort())  # only the draft is refused
     enter(page, console, ADMINISTRATOR, "mappings/ended")
     page.get_by_role("textbox", name="Text of ended.yaml").wait_for()
-    page.context.clear_cookies()
+    page.wait_for_load_state("networkidle")
     page.get_by_role("textbox", name="Text of ended.yaml").focus()
     page.keyboard.press("Control+End")
+    page.context.clear_cookies()
     page.keyboard.insert_text("# late")  # in one step: the dialog takes the focus
     dialog = page.get_by_role("dialog", name="You were signed out")
     expect(dialog).to_be_visible()
@@ -333,7 +335,7 @@ def test_the_preview_marks_components_and_repetitions(console: MappingConsole, p
         check_mark(place, "used")
     for place in ("PID-3[2].4", "OBR-4.3"):
         check_mark(place, "unread")
-    message.get_by_role("treeitem", name="PID-3[2].1").click()
+    message.locator('[data-place="PID-3[2].1"]').click()
     segment = page.get_by_role("group", name="Text of the segment")
     expect(segment).to_contain_text("X2^^^NORTH^ZZ~M1^^^HOSP^MR")
     page.get_by_role("textbox", name="Text of parts.yaml").focus()
