@@ -15,6 +15,8 @@ SIZES = [(1440, 900), (390, 844)]
 
 def open_order(page: Page, accession: str) -> None:
     """Search a number like a person who takes a call: one press opens the order."""
+    links = page.get_by_role("navigation").get_by_role("link", name="Orders")
+    expect(links).to_be_visible()  # the account is known
     page.keyboard.press("/")
     page.get_by_role("combobox", name="Search").fill(accession)
     page.keyboard.press("Enter")
