@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from bridge.cli.options import Authorities, Insecure, OwnCertificate, OwnKey, ServerName, Tls
+
 if TYPE_CHECKING:
     from bridge.admin.examination.results import ProbeResult
     from bridge.admin.examination.wire import Target
@@ -45,20 +47,12 @@ def examine(
         Path | None, typer.Option(metavar="FILE", help="Write the report for the partner as HTML.")
     ] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it as text.")] = None,
-    tls: Annotated[bool, typer.Option("--tls", help="Use TLS 1.2 or newer.")] = False,
-    ca: Annotated[
-        Path | None, typer.Option(help="Authorities that the server's certificate must have; PEM.")
-    ] = None,
-    certificate: Annotated[
-        Path | None, typer.Option(help="Our certificate for mutual TLS, and its chain; PEM.")
-    ] = None,
-    key: Annotated[Path | None, typer.Option(help="The key of our certificate; PEM.")] = None,
-    server_name: Annotated[
-        str | None, typer.Option(help="The name in the server's certificate; else HOST.")
-    ] = None,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Accept any certificate, with a warning.")
-    ] = False,
+    tls: Tls = False,
+    ca: Authorities = None,
+    certificate: OwnCertificate = None,
+    key: OwnKey = None,
+    server_name: ServerName = None,
+    insecure: Insecure = False,
 ) -> None:
     """
     Test how a partner's receiver or sender behaves, and write a report for the partner.

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bridge.cli.options import Authorities, Insecure, OwnCertificate, OwnKey, ServerName, Tls
+
 if TYPE_CHECKING:
     from bridge.mllp_peers import PeerTls
 
@@ -18,20 +20,12 @@ def send(
     files: Annotated[list[Path], typer.Argument(metavar="FILE…", exists=True, dir_okay=False)],
     *,
     reply_timeout: Annotated[float, typer.Option("--timeout", help="Seconds for each ACK.")] = 30.0,
-    tls: Annotated[bool, typer.Option("--tls", help="Use TLS 1.2 or newer.")] = False,
-    ca: Annotated[
-        Path | None, typer.Option(help="Authorities that the server's certificate must have; PEM.")
-    ] = None,
-    certificate: Annotated[
-        Path | None, typer.Option(help="Our certificate for mutual TLS, and its chain; PEM.")
-    ] = None,
-    key: Annotated[Path | None, typer.Option(help="The key of our certificate; PEM.")] = None,
-    server_name: Annotated[
-        str | None, typer.Option(help="The name in the server's certificate; else HOST.")
-    ] = None,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Accept any certificate, with a warning.")
-    ] = False,
+    tls: Tls = False,
+    ca: Authorities = None,
+    certificate: OwnCertificate = None,
+    key: OwnKey = None,
+    server_name: ServerName = None,
+    insecure: Insecure = False,
 ) -> None:
     """Send the messages of files and print each ACK; exit 1 if one is not AA or CA."""
     from bridge.mllp_peers import sender_tls

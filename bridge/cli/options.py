@@ -22,6 +22,20 @@ Home = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Maximum number of rows.")]
+Tls = Annotated[bool, typer.Option("--tls", help="Use TLS 1.2 or newer.")]
+Authorities = Annotated[
+    Path | None, typer.Option(help="Authorities that the server's certificate must have; PEM.")
+]
+OwnCertificate = Annotated[
+    Path | None, typer.Option(help="Our certificate for mutual TLS, and its chain; PEM.")
+]
+OwnKey = Annotated[Path | None, typer.Option(help="The key of our certificate; PEM.")]
+ServerName = Annotated[
+    str | None, typer.Option(help="The name in the server's certificate; else HOST.")
+]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Accept any certificate, with a warning.")
+]
 Before = Annotated[int | None, typer.Option(metavar="ID", help="Only rows with a lower id.")]
 
 
