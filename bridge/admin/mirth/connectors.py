@@ -240,7 +240,7 @@ def _tcp_destination(properties: Element, what: str, findings: Findings) -> Tabl
         findings.left(
             properties.line_of("charsetEncoding"),
             f"{what}: character set {charset[:40]}",
-            "results are sent as UTF-8, and MSH-18 says so",
+            "results are sent as UTF-8, which MSH-18 names",
         )
     _read_template(properties, "template", what, findings)
     findings.converted(properties.line, what, f"MLLP destination at {address}")
@@ -301,7 +301,7 @@ def _bind(properties: Element, what: str, findings: Findings) -> str:
         findings.left(
             properties.line_of("listenerConnectorProperties", "port"),
             f"{what}: port {port[:40]}",
-            f"the port is not a number; {_PORT} stands in its place",
+            f"the port is not a number; {_PORT} is used",
         )
         port = _PORT
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -408,7 +408,7 @@ def _folder(properties: Element, what: str, name: str, findings: Findings) -> st
     findings.check(
         properties.line_of("host"),
         what,
-        f'"folder:{name}" inside the data directory stands for {host[:120]}',
+        f'"folder:{name}" inside the data directory replaces {host[:120]}',
         "mount the folder there, or name its path in bridge.toml",
     )
     return f"folder:{name}"

@@ -218,7 +218,7 @@ def test_a_destination_set_filter_is_told_in_words() -> None:
         (">0B<", ">02<", "one frame"),
         ("<serverMode>true", "<serverMode>false", "connects to the sender"),
         ("tcp.TcpReceiverProperties", "vm.VmReceiverProperties", "receives by MLLP"),
-        (">6661<", ">${port}<", "2575 stands in its place"),
+        (">6661<", ">${port}<", "2575 is used"),
         ("Auto-generate (After source transformer)", "Postprocessor", "acknowledges each message"),
         ("ISO-8859-1", "EBCDIC-XX", "is unknown"),
         ("<pluginProperties/>", "<pluginProperties><a.b.SslProperties/></pluginProperties>",
