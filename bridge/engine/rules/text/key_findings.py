@@ -35,7 +35,7 @@ NO_GROUPS: Groups = {}
 _TITLE_LENGTHS = (3, 40)
 """Minimum and maximum characters of a heading without a colon."""
 _LABELLED = re.compile("^([^:\uff1a\n]{1,60})[:\uff1a]\\s*(.*)$")
-_BULLET = re.compile(r"^\s*(?:[-*•\u2013]|\d{1,3}[.)])\s+")
+_BULLET = re.compile(r"^\s*(?:[-*•\u2013]|\d{1,3}[.)])(?:\s+|$)")
 _REREAD_LIMIT = 50
 """A paragraph with at most so many inlines is compared again after each filled field."""
 _COMPARISON_BUDGET = 400_000
@@ -298,7 +298,7 @@ def _names(words: str, label: str) -> bool:
 
 
 def statements(findings: str) -> tuple[str, ...]:
-    """Return the lines of the findings, without their bullets."""
+    """Return the lines of the findings without their bullets; only a bullet is no line."""
     bare = (_BULLET.sub("", line).strip() for line in findings.splitlines())
     return tuple(line for line in bare if line)
 

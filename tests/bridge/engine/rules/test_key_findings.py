@@ -1,5 +1,7 @@
 """Key findings in a template: their places, and no lost or invented text."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +34,7 @@ from bridge.engine.rules.text.signing_checks import run_checks
 from bridge.engine.rules.text.word_lists import FINDINGS, IMPRESSION
 from tests.calls import counted
 
+ONLY_BULLET = re.compile(r"[-*•\u2013]|\d{1,3}[.)]")
 CHEST = Document(
     (
         Heading("Technique"),
@@ -95,12 +98,19 @@ def test_inserted_text_is_marked_as_suggested() -> None:
     assert [item.text for item in marked] == ["none", "Cardiomegaly."]
 
 
+@pytest.mark.parametrize("bullet", ["*", "*\t", " - ", "\u2022 ", "12.", "3) "])
+def test_a_line_with_only_a_bullet_is_not_inserted(bullet: str) -> None:
+    assert apply_template(CHEST, bullet) == CHEST
+    assert apply_template(CHEST, f"{bullet}\nNodule.") == apply_template(CHEST, "Nodule.")
+
+
 @given(st.text(max_size=400))
 def test_no_word_is_lost_or_added(findings: str) -> None:
     """
     Every statement is in the result; without findings the template is unchanged.
 
     A line that is only a heading selects the template's heading, which may be in another language.
+    A line that is only a bullet states nothing.
     """
     result = plain_text(apply_template(CHEST, findings))
     template = plain_text(CHEST)
@@ -109,6 +119,8 @@ def test_no_word_is_lost_or_added(findings: str) -> None:
     for block in from_text(findings).content:
         words = plain_text(Document((block,))).split()
         if " ".join(words).casefold().strip(" \t:.") in FINDINGS | IMPRESSION:
+            continue
+        if len(words) == 1 and ONLY_BULLET.fullmatch(words[0]):
             continue
         assert not words or words[-1].rstrip(":").split(":")[-1].casefold() in result.casefold()
     assert apply_template(CHEST, "") == CHEST
