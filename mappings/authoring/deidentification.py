@@ -28,17 +28,16 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from datetime import date
 from enum import Enum, auto
 from functools import lru_cache
-from hashlib import blake2b
-from itertools import groupby
 from typing import Final, Literal
-from unicodedata import category
-from unicodedata import name as character_name
 
+from mappings.authoring.alphabets import Codec, runs, words
+from mappings.authoring.date_shift import WRITTEN_DATES, DateShift, read_date
+from mappings.authoring.pseudonyms import Pseudonyms
 from mappings.hl7 import dictionary
-from mappings.hl7.charset import UTF_8_WITH_STRAYS
+from mappings.hl7.check_digits import mod_10, mod_11
 from mappings.hl7.dictionary import VARIES, Dictionary
 from mappings.hl7.header import Delimiters
 from mappings.hl7.message import NULL, Message, Segment, cut
@@ -94,7 +93,7 @@ def options_for(sources: Sources, options: Options | None = None) -> Options:
         elif file.endswith((".yaml", ".yml")):
             rules = _COMMENT.sub("", text)
             codes.update(token.upper() for token in _TOKEN.findall(rules))
-            codes.update(word.upper() for word in _words(rules))  # the prefix in `^HOSP-`
+            codes.update(word.upper() for word in words(rules))  # the prefix in `^HOSP-`
             fields.update("-".join(found) for found in _Z_FIELD.findall(rules))
     return replace(options, codes=frozenset(codes - {""}), fields=frozenset(fields))
 
@@ -250,7 +249,6 @@ _SHORT_CODE: Final = 5
 _SHORT_STRING: Final = 2
 _SHORT_NUMBER: Final = 5  # digits of a measured value
 _PREFIX: Final = 3  # letters beside digits, as in ACC7001
-_MIN_DIGITS: Final = 3  # beside a prefix
 _MIN_NAME: Final = 3  # letters of a name that is searched in other values
 _MIN_NUMBER: Final = 4  # digits of a number that is searched in other values
 
@@ -263,7 +261,7 @@ class Deidentifier:
     """
 
     def __init__(self, key: bytes, options: Options | None = None) -> None:
-        self._replacement = _Replacement(key)
+        self._pseudonyms = Pseudonyms(key)
         self._options = options or Options()
 
     def message(self, raw: bytes, patient: str = "", charset: str = "utf-8") -> bytes:
@@ -278,10 +276,10 @@ class Deidentifier:
         except MessageRefusal:
             raise NotDeidentified from None
         patient = patient or message.value("PID-3.1")
-        done = _MessageWriter(message, patient, self._replacement, self._options).write()
         try:
+            done = _MessageWriter(message, patient, self._pseudonyms, self._options).write()
             written = Message.parse(done, fallback=charset)
-        except MessageRefusal:
+        except (MessageRefusal, UnicodeEncodeError):
             raise NotDeidentified from None
         if _shape(written) != _shape(message):
             raise NotDeidentified
@@ -327,17 +325,17 @@ class _MessageWriter:
     """Writes one message again."""
 
     def __init__(
-        self, message: Message, patient: str, replacement: "_Replacement", options: Options
+        self, message: Message, patient: str, pseudonyms: Pseudonyms, options: Options
     ) -> None:
         self._message = message
         self._marks = message.delimiters
         self._options = options
         self._dictionary = dictionary.names(message.header.version)
-        self._codec = _Codec(message.encoding)
+        self._codec = Codec(message.encoding)
         self._known = _Known()
-        self._replacement = replacement
-        self._dates = _DateShift(
-            replacement.weeks(patient), _read_date(message.value("MSH-7")), options.oldest
+        self._pseudonyms = pseudonyms
+        self._dates = DateShift(
+            pseudonyms.weeks(patient), read_date(message.value("MSH-7")), options.oldest
         )
         self._by_kind: dict[_Kind, Callable[[_Leaf, str], str]] = {
             _Kind.SITE: self._site,
@@ -409,7 +407,7 @@ class _MessageWriter:
         """Remember the names, numbers and dates of a leaf."""
         text, known = leaf.text, self._known
         if leaf.kind in {_Kind.NAME, _Kind.ADDRESS}:
-            found = {word.casefold() for word in _words(text) if len(word) >= _MIN_NAME}
+            found = {word.casefold() for word in words(text) if len(word) >= _MIN_NAME}
             if leaf.kind is _Kind.ADDRESS:
                 known.addresses |= found
             else:
@@ -418,7 +416,7 @@ class _MessageWriter:
         elif leaf.kind is _Kind.IDENTIFIER:
             known.identifiers.add(text.strip())
             known.numbers.update(run for run in _DIGITS.findall(text) if len(run) >= _MIN_NUMBER)
-        elif leaf.kind is _Kind.DATE and (day := _read_date(text)):
+        elif leaf.kind is _Kind.DATE and (day := read_date(text)):
             known.latest = max(day, known.latest or day)
         return text
 
@@ -461,7 +459,7 @@ class _MessageWriter:
         return text if is_measure else self._number(text)
 
     def _words(self, text: str) -> str:
-        return self._replacement.words(text, self._codec)
+        return self._pseudonyms.words(text, self._codec)
 
     def _short(self, text: str, longest: int) -> str:
         """Keep a short code that is neither a name nor a number of the message."""
@@ -485,8 +483,8 @@ class _MessageWriter:
 
     def _number(self, text: str) -> str:
         if _UID.fullmatch(text.strip()):
-            return self._replacement.uid(text)
-        return self._replacement.identifier(text, self._is_prefix, self._codec)
+            return self._pseudonyms.uid(text)
+        return self._pseudonyms.identifier(text, self._is_prefix, self._codec)
 
     def _is_prefix(self, letters: str) -> bool:
         """True if letters beside digits are no name but what definitions recognize a number by."""
@@ -510,16 +508,16 @@ class _MessageWriter:
         `is_text`: also dates, and all other numbers of four digits or more.
         """
         if is_text:
-            for pattern in _WRITTEN_DATES:
+            for pattern in WRITTEN_DATES:
                 text = pattern.sub(self._dates.written, text)
         done = []
-        for run in _runs(text):
+        for run in runs(text):
             if run.casefold() in names:
                 done.append(self._words(run))
             elif run in self._known.numbers:
-                done.append(self._replacement.digits(run))
+                done.append(self._pseudonyms.digits(run))
             elif is_text and run.isdecimal() and len(run) >= _MIN_NUMBER and not _is_year(run):
-                done.append(self._dates.shift_day(run) or self._replacement.digits(run))
+                done.append(self._dates.shift_day(run) or self._pseudonyms.digits(run))
             else:
                 done.append(run)
         return "".join(done)
@@ -588,24 +586,7 @@ def _primitive(data_type: str) -> _Kind:
 
 
 _DIGITS = re.compile(r"\d+")
-_YEAR = r"(?P<year>(?:1[89]|20|21)\d\d)"
-_MONTH, _DAY = r"(?P<month>\d{1,2})", r"(?P<day>\d{1,2})"
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_WORD = rf"(?P<word>(?:{'|'.join(_MONTHS)})[a-z]{{0,6}})"
-_WRITTEN_DATES = [
-    re.compile(rf"(?<!\d){pattern}(?!\d)", re.IGNORECASE | re.ASCII)
-    for pattern in (
-        rf"{_YEAR}-{_MONTH}-{_DAY}",
-        rf"{_YEAR}/{_MONTH}/{_DAY}",
-        rf"{_MONTH}/{_DAY}/{_YEAR}",
-        rf"{_DAY}\.{_MONTH}\.{_YEAR}",
-        rf"{_WORD}\.?\s+{_DAY}(?:st|nd|rd|th)?,?\s+{_YEAR}",
-        rf"{_DAY}[\s-]{_WORD}[\s-]{_YEAR}",
-    )
-]
-"""The formats that senders use instead of that of HL7, as in `mappings.hl7.times`."""
 _UID = re.compile(r"[012](?:\.(?:0|[1-9]\d*)){3,}")
-_UID_ROOT = 3  # arcs that stay
 _TIME = re.compile(r"([01]\d|2[0-3])([0-5]\d([0-5]\d(\.\d{1,4})?)?)?([+-]\d{4})?")
 _MEASURE = re.compile(r"[<>=]{0,2}[+-]?\d{0,8}(\.\d{0,5})?")
 _MARKUP = re.compile(r"[FSTREPHN]|\.[a-z]{2}\s?(?:[+-]?\d{1,3})?|X(?:0D|0A|09)+", re.IGNORECASE)
@@ -618,7 +599,7 @@ def _is_year(text: str) -> bool:
 
 
 def _is_affix(text: str) -> bool:
-    return all(word.casefold() in _AFFIXES for word in _words(text)) and not _DIGITS.search(text)
+    return all(word.casefold() in _AFFIXES for word in words(text)) and not _DIGITS.search(text)
 
 
 def _is_time(text: str) -> bool:
@@ -677,392 +658,12 @@ def _neutral(sequence: str) -> str:
     return f"{mark}{letter}{body}{mark}"
 
 
-def _kind_of(character: str) -> str:
-    if character.isdecimal():
-        return "digit"
-    return "letter" if character.isalpha() or "\udc80" <= character <= "\udcff" else "other"
-
-
-def _runs(text: str) -> Iterator[str]:
-    """Yield the maximal runs of letters, of digits, and of other characters."""
-    for _, run in groupby(text, _kind_of):
-        yield "".join(run)
-
-
-def _words(text: str) -> Iterator[str]:
-    return (run for run in _runs(text) if _kind_of(run[0]) == "letter")
-
-
-def _read_date(text: str) -> date | None:
-    try:
-        return date(int(text[:4]), int(text[4:6]), int(text[6:8]))
-    except ValueError:
-        return None
-
-
-_DATE = re.compile(
-    r"(?P<blank>\s*)(?P<year>(?:1[89]|20|21)\d\d)(?P<month>0[1-9]|1[0-2])?"
-    r"(?P<day>(?<=\d{6})(?:0[1-9]|[12]\d|3[01]))?"
-    r"(?P<rest>(?:(?<=\d{8})(?:[01]\d|2[0-4])(?:[0-5]\d(?:[0-5]\d)?)?(?:\.\d{1,6})?)?"
-    r"(?:[+-]\d{4})?\s*)"
-)
-
-
-_CLOCK = re.compile(
-    r"(?:(?:T|,?\s+)[\d:.,]{1,18}\s*(?:[ap]\.?m\.?)?[Z+\d:-]{0,6})?\s*", re.IGNORECASE
-)
-
-
-def _fitted(value: str, model: str) -> str:
-    """Write a part of a date like another one, with as many characters; `9` for 10 to 31."""
-    if not value.isdecimal():
-        value = value.upper() if model.isupper() else value.capitalize()
-        return value.ljust(len(model))
-    return value.zfill(len(model)) if len(value) <= len(model) else "9" * len(model)
-
-
-@dataclass(frozen=True, slots=True)
-class _DateShift:
-    """Shifts the dates of one message. `sent` is the date of the message."""
-
-    weeks: int
-    sent: date | None
-    oldest: int
-
-    def shift(self, text: str) -> str:
-        """Return a shifted date with the same precision, "" if the text is none."""
-        found = _DATE.fullmatch(text)
-        if found is None:
-            return self._shift_written(text)
-        if not self._is_real(found):
-            return ""
-        year, month, day = (found[name] for name in ("year", "month", "day"))
-        moved = self._moved(date(int(year), int(month or 7), int(day or 1)))
-        digits = f"{moved.year:04}{moved.month:02}{moved.day:02}"
-        return f"{found['blank']}{digits[: 8 if day else 6 if month else 4]}{found['rest']}"
-
-    def _shift_written(self, text: str) -> str:
-        for pattern in _WRITTEN_DATES:
-            if (found := pattern.match(text)) and _CLOCK.fullmatch(text, found.end()):
-                return self.written(found) + text[found.end() :]
-        return ""
-
-    def shift_day(self, text: str) -> str:
-        """Return a shifted date, "" if the text is none, or may be a number: it has digits only."""
-        digits = text.strip()
-        is_day = digits.isdecimal() and len(digits) >= len("YYYYMMDD")
-        return self.shift(text) if is_day else ""
-
-    def written(self, found: re.Match[str]) -> str:
-        """Return a date of `_WRITTEN_DATES` in its own format, with as many characters."""
-        parts = found.groupdict()
-        word = parts.get("word")
-        month, day = (
-            _MONTHS.index(word[:3].lower()) + 1 if word else int(parts["month"]),
-            parts["day"],
-        )
-        if month > 12 and not word:  # noqa: PLR2004  # the day is first
-            month, day = int(day), str(month)
-        try:
-            moved = self._moved(date(int(parts["year"]), month, int(day)))
-        except ValueError:
-            return _DIGITS.sub(lambda number: "0" * len(number[0]), found[0])
-        values = {"year": f"{moved.year:04}", "month": str(moved.month), "day": str(moved.day)}
-        values["word"] = _MONTHS[moved.month - 1]
-        text = found[0]
-        for name in (name for name in values if parts.get(name)):
-            start, end = (position - found.start() for position in found.span(name))
-            text = text[:start] + _fitted(values[name], text[start:end]) + text[end:]
-        return text
-
-    @staticmethod
-    def _is_real(found: re.Match[str]) -> bool:
-        try:
-            date(int(found["year"]), int(found["month"] or 7), int(found["day"] or 1))
-        except ValueError:
-            return False
-        return True
-
-    def _moved(self, day: date) -> date:
-        if self.sent is not None and self.sent.year - day.year > self.oldest:
-            day = date(self.sent.year - self.oldest, day.month, min(day.day, 28))
-        return day + timedelta(weeks=self.weeks)
-
-
-class _Codec:
-    """Decodes and encodes the bytes of one message, also those that are no characters."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self._errors = name, "strict"
-        if name == UTF_8_WITH_STRAYS:
-            self.name, self._errors = "utf-8", "surrogateescape"
-
-    def decode(self, data: bytes) -> str:
-        return data.decode(self.name, self._errors)
-
-    def encode(self, text: str, original: bytes) -> bytes:
-        """Return the bytes of a text; those of the original if it is unchanged."""
-        if text == self.decode(original):
-            return original
-        try:
-            return text.encode(self.name, self._errors)
-        except UnicodeEncodeError:
-            raise NotDeidentified from None
-
-    def blank(self, character: str) -> str:
-        """Return the character that stands for any letter or digit of a removed text."""
-        if character.isdecimal():
-            return chr(ord(character) - int(character))
-        if _kind_of(character) != "letter":
-            return character
-        return alphabet(character, self.name)[0]
-
-
-_STRAYS = "".join(chr(0xDC00 + byte) for byte in (0xE4, 0xF6, 0xFC, 0xE9, 0xE8, 0xE0, 0xE7, 0xF1))
-_BLOCK = 256
-
-
-@lru_cache(maxsize=8192)
-def alphabet(character: str, codec: str) -> str:
-    """
-    Return letters that can replace a letter: of its script, case, and number of bytes in a codec.
-
-    The first one stands for a removed letter. The letters of both cases have the same order.
-    """
-    if character.isascii():
-        return "X" if character.isupper() else "x"
-    if "\udc80" <= character <= "\udcff":
-        return _STRAYS
-    model = character.lower() if len(character.lower()) == 1 else character
-    lengths = _length(model, codec), _length(_upper(model), codec)
-    script = _script(model)
-    block = 0 if script in _LARGE_SCRIPTS else ord(model) // _BLOCK * _BLOCK
-    letters = _letters(script, block, category(model), lengths, codec)
-    return (letters if character == model else "".join(map(_upper, letters))) or character
-
-
-@lru_cache(maxsize=256)
-def _letters(script: str, block: int, letters: str, lengths: tuple[int, int], codec: str) -> str:
-    """`block`: the first of the characters that are examined, 0 in large scripts."""
-    examined = _LARGE_SCRIPTS.get(script) or [range(block, block + _BLOCK)]
-    return "".join(
-        other
-        for part in examined
-        for other in map(chr, part)
-        if (_script(other), category(other)) == (script, letters)
-        if (_length(other, codec), _length(_upper(other), codec)) == lengths
-    )
-
-
-_LARGE_SCRIPTS: Final = {
-    "CJK": [range(0x4E00, 0x9FA0, 16), range(0x20000, 0x2A6D0, 64)],
-    "HANGUL": [range(0xAC00, 0xD7A0, 8)],
-}
-"""
-Characters of scripts with thousands of them.
-
-The other ones in the block of a character would tell much about the character.
-"""
-
-
-def _upper(character: str) -> str:
-    upper = character.upper()
-    return upper if len(upper) == 1 and upper.lower() == character else character
-
-
-def _script(character: str) -> str:
-    return character_name(character, "").partition(" ")[0].partition("-")[0]
-
-
-def _length(character: str, codec: str) -> int:
-    try:
-        encoded = character.encode(codec)
-    except UnicodeEncodeError:
-        return 0
-    return len(encoded) if encoded.decode(codec) == character else 0
-
-
-_VOWELS = "aeiou"
-_CONSONANTS = "bcdfghjklmnprstvwz"
-_ROUNDS = 10
-_LONGEST_RUN = 64  # characters that are permuted together
-_MIN_WEEKS, _MAX_WEEKS = 4, 52
-
-
-class _Replacement:
-    """Replaces numbers and words by a key."""
-
-    def __init__(self, key: bytes) -> None:
-        self._key = blake2b(key, digest_size=32, person=b"deidentify").digest()
-
-    def _digest(self, *parts: bytes) -> bytes:
-        keyed = blake2b(key=self._key, digest_size=32)
-        for part in parts:
-            keyed.update(len(part).to_bytes(4))
-            keyed.update(part)
-        return keyed.digest()
-
-    def _integer(self, *parts: bytes) -> int:
-        return int.from_bytes(self._digest(*parts))
-
-    def weeks(self, patient: str) -> int:
-        """Return by how many weeks the dates of a patient are shifted: 4 to 52, either way."""
-        number = self._integer(b"weeks", patient.strip().casefold().encode(errors="replace"))
-        weeks = _MIN_WEEKS + number % (_MAX_WEEKS - _MIN_WEEKS + 1)
-        return weeks if number >> 16 & 1 else -weeks
-
-    def digits(self, run: str) -> str:
-        """
-        Permute a run of digits. Leading zeros stay, so does the length.
-
-        A permutation of all numbers of a length never makes two numbers one.
-        """
-        ascii_digits = "".join(str(int(digit)) for digit in run)
-        zeros = len(ascii_digits) - len(ascii_digits.lstrip("0"))
-        rest = ascii_digits[zeros:]
-        done = ascii_digits[:zeros]
-        for start in range(0, len(rest), _LONGEST_RUN):
-            done += self._permuted_number(rest[start : start + _LONGEST_RUN], first=not start)
-        return "".join(
-            chr(ord(old) - int(old) + int(new)) for old, new in zip(run, done, strict=True)
-        )
-
-    def _permuted_number(self, text: str, *, first: bool) -> str:
-        """`first`: the number begins here, so its first digit is not 0, before and after."""
-        done = self._permuted(text)
-        while first and done[0] == "0":  # the permutation returns to such a number
-            done = self._permuted(done)
-        return done
-
-    def _permuted(self, text: str) -> str:
-        values = self._feistel([int(digit) for digit in text], 10, b"digits")
-        return "".join(map(str, values))
-
-    def letters(self, run: str) -> str:
-        """Permute a run of the letters A to Z; case stays."""
-        done = ""
-        for start in range(0, len(run), _LONGEST_RUN):
-            part = run[start : start + _LONGEST_RUN].lower()
-            values = self._feistel([ord(letter) - ord("a") for letter in part], 26, b"letters")
-            done += "".join(chr(ord("a") + value) for value in values)
-        return _with_case(run, done)
-
-    def _feistel(self, values: list[int], radix: int, tweak: bytes) -> list[int]:
-        """Permute all sequences of this length by a Feistel network of two uneven halves."""
-        count = len(values)
-        tweak += count.to_bytes(2)
-        if count == 1:
-            order = sorted(range(radix), key=lambda value: self._digest(tweak, value.to_bytes(2)))
-            return [order[values[0]]]
-        sizes = count // 2, count - count // 2
-        left, right = _number_of(values[: sizes[0]], radix), _number_of(values[sizes[0] :], radix)
-        for turn in range(_ROUNDS):
-            size = radix ** sizes[turn % 2]
-            mixed = self._integer(tweak, bytes([turn]), right.to_bytes(40)) + left
-            left, right = right, mixed % size
-        return [*_values_of(left, radix, sizes[0]), *_values_of(right, radix, sizes[1])]
-
-    def uid(self, text: str) -> str:
-        """Permute the arcs of a UID after its root; its syntax stays valid."""
-        arcs = text.split(".")
-        return ".".join([*arcs[:_UID_ROOT], *map(self._arc, arcs[_UID_ROOT:])])
-
-    def _arc(self, text: str) -> str:
-        return "".join(self.digits(run) if run.isdecimal() else run for run in _runs(text))
-
-    def identifier(self, text: str, is_prefix: Callable[[str], bool], codec: _Codec) -> str:
-        """Replace a number with its letters. A prefix stays beside three digits or more."""
-        has_number = sum(character.isdecimal() for character in text) >= _MIN_DIGITS
-        done = []
-        for run in _runs(text):
-            if run[0].isdecimal():
-                done.append(self.digits(run))
-            elif _kind_of(run[0]) != "letter" or (has_number and is_prefix(run)):
-                done.append(run)
-            elif run.isascii():
-                done.append(self.letters(run))
-            else:
-                done.append(self._word(run, codec))
-        return "".join(done)
-
-    def words(self, text: str, codec: _Codec) -> str:
-        """Replace the words and numbers of a name or an address."""
-        done = []
-        for run in _runs(text):
-            kind = _kind_of(run[0])
-            if kind == "letter":
-                done.append(self._word(run, codec))
-            else:
-                done.append(self.digits(run) if kind == "digit" else run)
-        return "".join(done)
-
-    def _word(self, word: str, codec: _Codec) -> str:
-        """Return a word that can be pronounced, of the same letters' scripts, lengths and cases."""
-        plain = word.casefold().encode(errors="surrogatepass")
-        random = self._integer(b"word", plain) | 1 << 256
-        done = []
-        vowel = bool(random & 1)
-        for index, letter in enumerate(word):
-            if index and not index % 32:
-                random = self._integer(b"word", plain, index.to_bytes(4)) | 1 << 256
-            random >>= 7
-            if letter.isascii():
-                pool = _VOWELS if vowel else _CONSONANTS
-                done.append(pool[random % 127 % len(pool)])
-            else:
-                pool = alphabet(letter, codec.name)
-                done.append(pool[random % 127 * len(pool) // 127])
-            vowel = not vowel
-        return _with_case(word, "".join(done))
-
-
-def _with_case(model: str, text: str) -> str:
-    return "".join(
-        new.upper() if old.isascii() and old.isupper() else new
-        for old, new in zip(model, text, strict=True)
-    )
-
-
-def _number_of(values: Sequence[int], radix: int) -> int:
-    number = 0
-    for value in values:
-        number = number * radix + value
-    return number
-
-
-def _values_of(number: int, radix: int, count: int) -> list[int]:
-    values = []
-    for _ in range(count):
-        number, value = divmod(number, radix)
-        values.append(value)
-    return values[::-1]
-
-
 def _compute_check_digit(before: Sequence[Sequence[_Leaf]], after: list[list[str]]) -> None:
     """Write the check digit of the new number, if the old number had the right one."""
     if len(before) < 2 or before[1][0].kind is not _Kind.CHECK_DIGIT:  # noqa: PLR2004  # CX.2
         return
     number, digit = before[0][0].text.strip(), before[1][0].text.strip()
-    for check in (_mod_10, _mod_11):
+    for check in (mod_10, mod_11):
         if digit and check(number) == digit:
             after[1][0] = check(after[0][0].strip())
             return
-
-
-def _mod_10(number: str) -> str:
-    """Return the check digit M10 of HL7 v2.5.1 §2A.14.2, "" if the text is not a number."""
-    if not number.isdecimal() or len(number) > _LONGEST_RUN:
-        return ""
-    doubled = str(int(number[::-1][::2]) * 2) + number[::-1][1::2]
-    return str(-sum(map(int, doubled)) % 10)
-
-
-def _mod_11(number: str) -> str:
-    """Return the check digit M11, "" if the text is not a number or has none."""
-    if not number.isdecimal():
-        return ""
-    weights = (2 + index % 6 for index in range(len(number)))
-    rest = (
-        sum(int(digit) * weight for digit, weight in zip(number[::-1], weights, strict=True)) % 11
-    )
-    return {10: "0", 11: "1"}.get(11 - rest, str(11 - rest))
