@@ -10,7 +10,7 @@ contain patient data and are never logged.
 """
 
 import base64
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -94,62 +94,13 @@ class ResultPreview:
         }
 
 
-class ResultPreviews:
-    """Composes the newest deliveries again with a version of a definition."""
+class ReleaseComposer:
+    """Composes past deliveries again, as the courier would. Blocking, except for the reading."""
 
-    def __init__(self, settings: Settings, database: Database, client: EngineClient) -> None:
-        self._settings = settings
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._texts = ReportTexts(client)
 
-    def destinations(self, name: str) -> list[DestinationSettings]:
-        known = active_settings.current(self._settings, self._database).destination
-        return [section for section in known if name in destination_definition_names(section)]
-
-    async def compose(
-        self, name: str, sources: Sources, destination: str = "", limit: int = 10
-    ) -> list[ResultPreview]:
-        """
-        Compose the newest deliveries of each destination that uses `name`, or of the named one.
-
-        `sources` are those of the version to try. Raises NoSuchItem, StoreError, MappingErrors, and
-        BridgeError if the version does not suit the destination.
-        """
-        chosen = await CONSOLE_THREADS.run(self._chosen, name, sources, destination, limit)
-        previews: list[ResultPreview] = []
-        for compiled, deliveries in chosen:
-            previews += await self._composed(compiled, deliveries)
-        return previews
-
-    def _chosen(
-        self, name: str, sources: Sources, destination: str, limit: int
-    ) -> list[tuple[CompiledDestination, list[ClaimedDelivery]]]:
-        users = [
-            section for section in self.destinations(name) if destination in ("", section.name)
-        ]
-        if destination and not users:
-            raise NoSuchItem(f"there is no destination {destination} that uses {name}")
-        current = active_settings.current(self._settings, self._database)
-        active = active_sources(self._settings, self._database)
-
-        def find(wanted: str) -> Sources:
-            return sources if wanted == name else active(wanted)
-
-        newest = list(islice(self._newest_rows(), _WINDOW))
-        found = []
-        for user in users:
-            own = [row for row in newest if row.destination == user.name]
-            compiled = make_destination(current, user, find)
-            found.append(
-                (compiled, [self._again(row, user.name) for row in (own or newest)[:limit]])
-            )
-        return found
-
-    def _newest_rows(self) -> Iterator[DeliveryRow]:
-        for listed in iterate(self._database, DeliveryList(), {}):
-            yield listed.row
-
-    def _again(self, row: DeliveryRow, destination: str) -> ClaimedDelivery:
+    def again(self, row: DeliveryRow, destination: str) -> ClaimedDelivery:
         """Return a delivery as if it were claimed for the first time."""
         return ClaimedDelivery(
             row.id,
@@ -165,12 +116,12 @@ class ResultPreviews:
             created_at=row.created_at,
         )
 
-    async def _composed(
+    def plan(
         self, destination: CompiledDestination, deliveries: Sequence[ClaimedDelivery]
-    ) -> list[ResultPreview]:
-        contexts = await CONSOLE_THREADS.run(
-            self._composer([]).look_up, deliveries, destination, as_when_queued=True
-        )
+    ) -> list[MessagePlan | ResultPreview]:
+        """Return a plan for each delivery, or a preview with the reason why nothing is sent."""
+        composer = self._composer([], datetime.now(UTC))
+        contexts = composer.look_up(deliveries, destination, as_when_queued=True)
         planned: list[MessagePlan | ResultPreview] = []
         for delivery in deliveries:
             preview = ResultPreview(destination.name, delivery.delivery_id, delivery.event)
@@ -186,16 +137,23 @@ class ResultPreviews:
                 planned.append(plan_message(delivery, context, destination))
             except CompositionError as error:
                 planned.append(replace(preview, reason=f"not sent: {error}"))
-        plans = [plan for plan in planned if isinstance(plan, MessagePlan)]
-        contents = iter(await self._texts.read(plans))
+        return planned
+
+    def write(
+        self,
+        planned: Iterable[MessagePlan | ResultPreview],
+        contents: Iterator[ReportContent | BaseException],
+        now: datetime,
+    ) -> list[ResultPreview]:
+        """Write the planned messages; `contents` are those of the plans, in order."""
         return [
-            await CONSOLE_THREADS.run(self._written, plan, next(contents))
-            if isinstance(plan, MessagePlan)
-            else plan
+            self._written(plan, next(contents), now) if isinstance(plan, MessagePlan) else plan
             for plan in planned
         ]
 
-    def _written(self, plan: MessagePlan, content: ReportContent | BaseException) -> ResultPreview:
+    def _written(
+        self, plan: MessagePlan, content: ReportContent | BaseException, now: datetime
+    ) -> ResultPreview:
         delivery = plan.delivery
         preview = ResultPreview(
             plan.destination.name, delivery.delivery_id, plan.event.value, plan.mapping.identity[0]
@@ -208,15 +166,94 @@ class ResultPreviews:
             raise content
         unmapped: list[UnmappedCode] = []
         try:
-            payload, _ = self._composer(unmapped).write(plan, content.export, content.files)
+            composer = self._composer(unmapped, now)
+            payload, _ = composer.write(plan, content.export, content.files)
         except (CompositionError, MappingError) as error:
             preview = replace(preview, reason=f"not sent: {error}")
         else:
             preview = replace(preview, payload=payload)
         return replace(preview, unmapped_codes=tuple(dict.fromkeys(unmapped)))
 
-    def _composer(self, unmapped: list[UnmappedCode]) -> Composer:
+    def _composer(self, unmapped: list[UnmappedCode], now: datetime) -> Composer:
         def collect(name: str, version: str, codes: Collection[UnmappedCode]) -> None:
             unmapped.extend(codes)
 
-        return Composer(self._database, lambda: datetime.now(UTC), collect)
+        return Composer(self._database, lambda: now, collect)
+
+
+def plans_of(planned: Iterable[MessagePlan | ResultPreview]) -> list[MessagePlan]:
+    """Return the plans among them, whose reports are to be read."""
+    return [plan for plan in planned if isinstance(plan, MessagePlan)]
+
+
+def destinations_of(settings: Settings, database: Database, name: str) -> list[DestinationSettings]:
+    """Return the destinations that use an outbound definition."""
+    known = active_settings.current(settings, database).destination
+    return [section for section in known if name in destination_definition_names(section)]
+
+
+def compiled_destination(
+    settings: Settings,
+    database: Database,
+    section: DestinationSettings,
+    name: str,
+    sources: Sources,
+) -> CompiledDestination:
+    """
+    Compile a destination with these sources of one of its definitions.
+
+    Raises MappingErrors, and BridgeError if they do not suit the destination.
+    """
+    active = active_sources(settings, database)
+
+    def find(wanted: str) -> Sources:
+        return sources if wanted == name else active(wanted)
+
+    return make_destination(active_settings.current(settings, database), section, find)
+
+
+class ResultPreviews:
+    """Composes the newest deliveries again with a version of a definition."""
+
+    def __init__(self, settings: Settings, database: Database, client: EngineClient) -> None:
+        self._settings = settings
+        self._database = database
+        self._texts = ReportTexts(client)
+        self._composer = ReleaseComposer(database)
+
+    def destinations(self, name: str) -> list[DestinationSettings]:
+        return destinations_of(self._settings, self._database, name)
+
+    async def compose(
+        self, name: str, sources: Sources, destination: str = "", limit: int = 10
+    ) -> list[ResultPreview]:
+        """
+        Compose the newest deliveries of each destination that uses `name`, or of the named one.
+
+        `sources` are those of the version to try. Raises NoSuchItem, StoreError, MappingErrors, and
+        BridgeError if the version does not suit the destination.
+        """
+        planned = await CONSOLE_THREADS.run(self._planned, name, sources, destination, limit)
+        contents = iter(await self._texts.read(plans_of(planned)))
+        return await CONSOLE_THREADS.run(self._composer.write, planned, contents, datetime.now(UTC))
+
+    def _planned(
+        self, name: str, sources: Sources, destination: str, limit: int
+    ) -> list[MessagePlan | ResultPreview]:
+        users = [
+            section for section in self.destinations(name) if destination in ("", section.name)
+        ]
+        if destination and not users:
+            raise NoSuchItem(f"there is no destination {destination} that uses {name}")
+        newest = list(islice(self._newest_rows(), _WINDOW))
+        planned: list[MessagePlan | ResultPreview] = []
+        for user in users:
+            own = [row for row in newest if row.destination == user.name]
+            compiled = compiled_destination(self._settings, self._database, user, name, sources)
+            chosen = [self._composer.again(row, user.name) for row in (own or newest)[:limit]]
+            planned += self._composer.plan(compiled, chosen)
+        return planned
+
+    def _newest_rows(self) -> Iterator[DeliveryRow]:
+        for listed in iterate(self._database, DeliveryList(), {}):
+            yield listed.row
