@@ -1,35 +1,14 @@
-"""Audit events of the console and of the report engine, and the results that were delivered."""
+"""Audit events of the report engine, and the hash chain of its audit trail."""
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
 from bridge.admin.access.permissions import Permission
-from bridge.console.http.bodies import (
-    ConsoleEventParameters,
-    EngineEventParameters,
-)
+from bridge.console.http.bodies import EngineEventParameters
 from bridge.console.http.guard import AuditedAction, CallDep, ConsoleRoute, await_audited
-from bridge.executors import CONSOLE_THREADS
 
 router = APIRouter(prefix="/api", route_class=ConsoleRoute)
-_ACCEPTED = (
-    *("id", "destination", "report_id", "event"),
-    *("code", "attempts", "acknowledged_at"),
-)
-
-
-@router.get("/deeds")
-async def console_events(
-    query: Annotated[ConsoleEventParameters, Query()], call: CallDep
-) -> dict[str, Any]:
-    """List audit events of console and command line, newest first, on the user's sites."""
-    call.user.grant.require(Permission.AUDIT)
-    return {
-        "rows": await CONSOLE_THREADS.run(
-            call.context.audit.newest, query.query(call.user.grant.visible_sites)
-        )
-    }
 
 
 @router.get("/sites/{site}/audit")

@@ -14,7 +14,6 @@ from pydantic import (
 )
 
 from bridge.admin.access.permissions import ALL_SITES_ROLES, ConsoleRole, Grant
-from bridge.admin.audit_events import ConsoleEventQuery
 from bridge.contract.requests import Model, RowId
 from mappings.authoring.edits import (
     AddSource,
@@ -102,21 +101,6 @@ class GrantBody(Body):
     def grant(self, email: str) -> Grant:
         sites = None if self.sites is None else frozenset(self.sites)
         return Grant(email, self.role, self.bodies, sites)
-
-
-class ConsoleEventParameters(Body):
-    """Criteria for the console's audit events, without patient data. Times in ms."""
-
-    email: Text | None = None
-    action: Text | None = None
-    subject: Text | None = None
-    since: Moment | None = None
-    until: Moment | None = None
-    before: RowId | None = None
-    limit: int = Field(100, ge=1, le=500)
-
-    def query(self, sites: frozenset[str] | None) -> ConsoleEventQuery:
-        return ConsoleEventQuery(**self.model_dump(), sites=sites)
 
 
 class EngineEventParameters(Body):

@@ -159,13 +159,13 @@ def test_the_audit_trail_contains_no_numbers(service: ServiceHarness) -> None:
     row = service.found(OPERATOR, kind="patient", number="M7001")[0]
     service.call(OPERATOR, "GET", f"messages/{row['id']}/content")
     service.call(VIEWER, "GET", f"messages/{row['id']}/content")
-    answer = service.call(CHIEF, "GET", "deeds")
+    answer = service.call(CHIEF, "POST", "lists/audit", {})
     events = {(e["email"], e["action"], e["subject"], e["outcome"]) for e in answer.json()["rows"]}
     assert (OPERATOR, "search", "messages by number", "done") in events
     assert (OPERATOR, "read", f"message {row['id']}", "done") in events
     assert (VIEWER, "read", f"message {row['id']}", "not_permitted") in events
     assert "M7001" not in answer.text
-    assert service.call(OPERATOR, "GET", "deeds").status_code == 403
+    assert service.call(OPERATOR, "POST", "lists/audit", {}).status_code == 403
 
 
 def test_error_statuses(service: ServiceHarness) -> None:

@@ -129,6 +129,14 @@ class RunningConsole:
     clock: Clock
     ids: dict[str, str]
 
+    def audit_events(self, user: str, limit: int = 100, **filters: str) -> list[dict[str, Any]]:
+        """Return the console's audit events, newest first."""
+        body = {"filters": filters, "limit": limit}
+        response = self.call(user, "POST", "/api/lists/audit", body)
+        assert response.status_code == 200, response.text
+        rows: list[dict[str, Any]] = response.json()["rows"]
+        return rows
+
     def call(
         self, who: str, method: str, path: str, body: object = None, **headers: str
     ) -> httpx.Response:

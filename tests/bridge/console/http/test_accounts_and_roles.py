@@ -343,5 +343,5 @@ def test_an_event_names_an_account_by_its_id_as_a_user(console: RunningConsole) 
     key = member(console, "SITE1", "by-id@site1.test")
     disabled = console.call(CHIEF, "POST", f"/api/people/{key}/disable")
     assert disabled.status_code == 200, disabled.text
-    events = console.call(CHIEF, "GET", f"/api/deeds?subject=user%20{key}").json()["rows"]
+    events = console.audit_events(CHIEF, target=f"user {key}")
     assert [event["action"] for event in events] == ["disable account"]

@@ -62,7 +62,7 @@ def test_a_search_is_replayed(console: RunningConsole) -> None:
     rows = console.call("editor1", "GET", f"{PATH}/{done['id']}/rows").json()
     JobRowsResponse.model_validate(rows)
     assert [(row["row_id"], row["outcome"]) for row in rows["rows"]] == [(n, "done") for n in ours]
-    events = console.call("chief", "GET", "/api/deeds?action=replay").json()["rows"]
+    events = console.audit_events("chief", action="replay")
     replayed = {event["subject"]: event for event in events}
     assert {f"message {message_id}" for message_id in ours} <= replayed.keys()
     assert replayed[f"message {ours[0]}"]["email"] == "editor1@site1.test"
@@ -100,7 +100,7 @@ def test_the_file_of_an_export(console: RunningConsole) -> None:
     assert response.headers["cache-control"] == "no-store"
     names = zipfile.ZipFile(io.BytesIO(response.content)).namelist()
     assert names == [*(f"{message_id}.hl7" for message_id in ids), "index.csv"]
-    events = console.call("chief", "GET", "/api/deeds?action=download%20export").json()["rows"]
+    events = console.audit_events("chief", action="download export")
     assert events[0]["subject"] == f"background job {done['id']}"
     with console.limited("SITE1"):
         assert console.call("editor", "GET", path).status_code == UNKNOWN

@@ -108,7 +108,6 @@ RULES: dict[str, Rule] = {
     "POST /api/interfaces/look": _rule(_P.AUTHOR, _P.CODE, _P.CONNECT, body={"zip": "AAAA"}),
     "POST /api/interfaces/import": _rule(_P.AUTHOR, _P.CODE, _P.CONNECT, body={}),
     "POST /api/mirth/convert": _rule(_P.AUTHOR, _P.CONNECT, body={"xml": "AAAA"}),
-    "GET /api/deeds": _rule(_P.AUDIT),
     "POST /api/audit/verify": _rule(_P.AUDIT, body={}),
     "GET /api/sites/{site}/audit": _rule(_P.AUDIT, site=True),
     "GET /api/sites": _rule(_P.FIND),

@@ -78,7 +78,7 @@ def test_a_selection_becomes_a_regression_test(console: RunningConsole) -> None:
     assert console.call("author", "DELETE", f"{PATH}/{without['id']}").status_code == 200
     assert console.call("author", "DELETE", f"{PATH}/{without['id']}").status_code == UNKNOWN
     assert [row["id"] for row in listed(console)] == [with_study["id"]]
-    actions = {row["action"] for row in console.call("chief", "GET", "/api/deeds").json()["rows"]}
+    actions = {row["action"] for row in console.audit_events("chief")}
     assert {"accept examples", "remove example"} <= actions
 
 

@@ -52,7 +52,7 @@ def test_items_are_listed_reviewed_and_audited(console: RunningConsole) -> None:
     assert console.call("editor1", "POST", "/api/attention/order/1/seen", {}).status_code == 200
     assert listed(console, "editor1") == []
     assert len(listed(console, "editor1", "yes")) == 2
-    events = console.call("chief", "GET", "/api/deeds?action=acknowledge").json()["rows"]
+    events = console.audit_events("chief", action="acknowledge")
     assert {(event["subject"], event["outcome"]) for event in events} >= {
         (f"message {ours}", "done"),
         (f"message {ours}", "unknown"),
@@ -222,7 +222,7 @@ def test_commands_find_by_number(console: RunningConsole, option: str) -> None:
         assert ran[kind].exit_code == 0, ran[kind].output
         assert [load["id"] for load in json.loads(ran[kind].stdout)] == [ours["SITE1"]]
     number = option.partition("=")[2].strip()
-    events = console.call("chief", "GET", "/api/deeds?action=search").json()["rows"]
+    events = console.audit_events("chief", action="search")
     assert any(event["subject"].startswith("deliveries by") for event in events)
     assert not any(number in event["subject"] for event in events)
 
@@ -270,7 +270,7 @@ def test_a_search_by_patient_requires_bodies(console: RunningConsole) -> None:
     with console.database.write() as connection:
         patient_records.merge(connection, "SITE1", "M0", "M1")
     assert find(console, "editor1", "M0") == ["A1"]
-    events = console.call("chief", "GET", "/api/deeds?action=search").json()["rows"]
+    events = console.audit_events("chief", action="search")
     assert "anything" in {event["subject"] for event in events}
     assert not any("M1" in event["subject"] for event in events)
 
@@ -304,7 +304,7 @@ def test_an_entry_for_an_unmapped_code(console: RunningConsole) -> None:
     done = console.call("author", "POST", "/api/mappings/orders/activate", body)
     assert done.status_code == 200, done.text
     assert codes(console) == {}
-    events = console.call("chief", "GET", "/api/deeds?action=save%20draft").json()["rows"]
+    events = console.audit_events("chief", action="save draft")
     assert [event["subject"] for event in events] == ["mapping orders"] * 2
 
 
@@ -333,7 +333,7 @@ def test_saving_a_draft_is_audited(console: RunningConsole) -> None:
     text = {"results.yaml": known["sources"]["results.yaml"] + "\n# more\n"}
     body = {"files": text, "begun_on": "", "revision": 0}
     assert console.call("author", "PUT", "/api/mappings/results/draft", body).status_code == 200
-    events = console.call("chief", "GET", "/api/deeds?subject=mapping%20results").json()["rows"]
+    events = console.audit_events("chief", target="mapping results")
     assert [(event["action"], event["outcome"]) for event in events] == [
         ("save draft", "done"),
         ("save draft", "not_permitted"),
@@ -356,7 +356,7 @@ def test_a_wrong_merge_is_undone(console: RunningConsole) -> None:
     assert console.call("editor1", "POST", path, body).status_code == 404
     with console.database.read() as connection:
         assert patient_records.survivors(connection, [("SITE1", "7021")]) == {}
-    events = console.call("chief", "GET", "/api/deeds?action=undo%20merge").json()["rows"]
+    events = console.audit_events("chief", action="undo merge")
     assert ("done", "registration error") in {
         (event["outcome"], event["reason"]) for event in events
     }

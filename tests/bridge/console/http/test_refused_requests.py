@@ -18,7 +18,7 @@ IMPORT = {**PACKAGE, "mark": "0123456789abcdef", "reason": "why"}
 
 def refusals(console: RunningConsole, email: str) -> list[tuple[str, str]]:
     """Return action and code of a user's refused events, newest first."""
-    rows = console.call(CHIEF, "GET", f"/api/deeds?email={email}").json()["rows"]
+    rows = console.audit_events(CHIEF, person=email)
     return [(row["action"], row["outcome"]) for row in rows if row["outcome"] != "done"]
 
 
@@ -47,7 +47,7 @@ def test_a_request_that_is_refused_before_its_action_starts(
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("GET", "/api/deeds?email=a%00b"),
+        ("GET", "/api/sites/SITE1/audit?user=a%00b"),
         ("PUT", "/api/grants/a%00b"),
         ("POST", "/api/people/%00/disable"),
     ],
@@ -82,7 +82,7 @@ def test_a_user_without_a_role(console: RunningConsole) -> None:
     cookie = console.sign_in(email)
     refused = console.ask("PUT", f"/console/api/grants/{email}", cookie, {"role": "viewer"})
     assert refused.status_code == 403
-    rows = console.call(CHIEF, "GET", f"/api/deeds?email={email}").json()["rows"]
+    rows = console.audit_events(CHIEF, person=email)
     assert [(row["action"], row["outcome"], row["subject"]) for row in rows] == [
         ("grant", "not_permitted", email)
     ]
@@ -100,11 +100,11 @@ def test_a_request_from_another_origin(console: RunningConsole) -> None:
 
 def test_a_request_without_sign_in(console: RunningConsole) -> None:
     """It leaves no event."""
-    before = console.call(CHIEF, "GET", "/api/deeds?limit=200").json()["rows"]
+    before = console.audit_events(CHIEF, limit=200)
     path = f"/console/api/grants/{ADMIN}@site1.test"
     assert console.ask("PUT", path, "", {"role": "viewer"}).status_code == 401
     assert console.ask("PUT", path, "", {"role": "viewer"}, origin=f"{BASE}x").status_code == 401
-    assert len(console.call(CHIEF, "GET", "/api/deeds?limit=200").json()["rows"]) == len(before)
+    assert len(console.audit_events(CHIEF, limit=200)) == len(before)
 
 
 def test_behind_a_trusted_proxy(console: RunningConsole, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def test_behind_a_trusted_proxy(console: RunningConsole, monkeypatch: pytest.Mon
     monkeypatch.setattr(console.application.state.context, "proxies", trusted)
     for path in ("/api/grants/unknown@x.test", "/api/grants/admin1@site1.test"):
         console.call(AUTHOR, "DELETE", path, x_forwarded_for="6.6.6.6, 203.0.113.9:4711")
-    console.call(CHIEF, "GET", "/api/deeds")
+    console.audit_events(CHIEF)
     engine = databases.open_engine_database(console.settings)
     with engine.read() as connection:
         query = TrailQuery(user=email_of(console, AUTHOR), origins=(AuditOrigin.CONSOLE,))

@@ -35,7 +35,7 @@ def test_a_site_administrator_manages_their_site(console: RunningConsole) -> Non
         assert name in {row["name"] for row in rows}
     for path in ("templates/7", "prelim-groups/Night", f"users/{user['email']}"):
         assert console.call(ADMIN, "DELETE", f"{site}/{path}").status_code == 200
-    events = console.call(ADMIN, "GET", "/api/deeds").json()["rows"]
+    events = console.audit_events(ADMIN)
     actions = {event["action"] for event in events if event["outcome"] == "done"}
     assert {"change site", "create token", "remove template"} <= actions
     assert token["token"] not in str(events)
@@ -196,7 +196,7 @@ def test_resending_creates_a_new_message(console: RunningConsole) -> None:
     links = [{"page": "message", "id": item} for item in (new, old)]
     assert [s["link"] for s in steps[old] if s["kind"] == "resent"] == links[:1]
     assert [s["link"] for s in steps[new] if s["kind"] == "edited"] == links[1:]
-    events = console.call("chief", "GET", f"/api/deeds?subject=message+{old}").json()["rows"]
+    events = console.audit_events("chief", target=f"message {old}")
     found = {(e["email"], e["action"], e["outcome"], e["site"], e["reason"]) for e in events}
     who = "editor@site1.test"
     assert (who, "send again", "done", "SITE1", "wrong patient number") in found
