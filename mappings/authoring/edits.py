@@ -3,7 +3,9 @@ Rule edits: a change of one rule, made in a form, becomes edits of the author's 
 
 The edits change what differs and keep the rest: comments, order, quotes and line breaks. They are
 offsets in the text as it was given. A rule of an included file is not changed there: the
-definition gets a rule of its own, which replaces the included one.
+definition gets a rule of its own, which replaces the included one. A field that an outbound
+definition writes is part of a list, which cannot be replaced in parts: the definition gets a copy
+of the whole list, with its comments.
 
 After an edit the text is read again. If it does not have exactly the changed rule, or if the
 definition has an error that it did not have before, the edit is refused.
@@ -17,7 +19,10 @@ from difflib import SequenceMatcher
 from enum import StrEnum
 from itertools import pairwise
 
+from mappings.authoring.code_entries import entry_edit
+from mappings.authoring.text_edits import EditRefused, TextEdit, apply_edits
 from mappings.compiler import check_sources
+from mappings.language.code_tables import table_file
 from mappings.language.definition_files import parse_yaml
 from mappings.language.diagnostics import Diagnostics, Issue, IssueSeverity, Sources, YamlNode
 from mappings.language.outline import Outline, OutlineRule, OutlineSource, outline
@@ -28,23 +33,6 @@ Tree = str | list["Tree"] | dict[str, "Tree"] | None
 
 MAX_EDITED_CHARACTERS = 200_000
 _MAX_DEPTH = 20
-
-
-class EditRefused(Exception):
-    """A change that cannot be made; the text says why, `issues` are the new errors."""
-
-    def __init__(self, reason: str, issues: Sequence[Issue] = ()) -> None:
-        self.reason, self.issues = reason, tuple(issues)
-        super().__init__(reason)
-
-
-@dataclass(frozen=True, slots=True)
-class TextEdit:
-    """Replaces the characters from `start` to `end` by `insert`."""
-
-    start: int
-    end: int
-    insert: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +67,14 @@ class AddSource:
 
 
 @dataclass(frozen=True, slots=True)
+class SetSource:
+    """Write a source anew (counted from 0); its modifiers are part of it."""
+
+    number: int
+    source: Tree
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveSource:
     number: int
 
@@ -100,7 +96,23 @@ class SetModifier:
     source: int | None = None
 
 
-Change = SetRule | AddSource | RemoveSource | MoveSource | SetModifier
+@dataclass(frozen=True, slots=True)
+class SetCode:
+    """Set the value of a code in the table of the target `codes:NAME`; None removes the entry."""
+
+    code: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Changes of one rule that are one edit, made in this order."""
+
+    changes: tuple["RuleChange", ...]
+
+
+RuleChange = SetRule | AddSource | SetSource | RemoveSource | MoveSource | SetModifier
+Change = RuleChange | SetCode | Together
 
 _PLACES = {
     "tag": ("tags",),
@@ -118,10 +130,14 @@ _PLACES = {
 _TOP = ("prior_mrn", "prior_name", "only")
 _WHOLE = frozenset({"row", "reply", "event", "status", "only"})
 """Targets that are no rules with sources: they are set as a whole."""
+_WHOLE_OR_LINK = _WHOLE | {"link"}
+_FIELD = "field:"
 
 
 def edit_rule(sources: Sources, name: str, target: str, change: Change) -> RuleEdit:
-    """Change the rule of a target in the file of a definition. Raises EditRefused."""
+    """Change the rule of a target in the files of a definition. Raises EditRefused."""
+    if isinstance(change, SetCode):
+        return _edit_table(sources, name, target, change)
     file = f"{name}.yaml"
     text = sources.get(file, "")
     if len(text) > MAX_EDITED_CHARACTERS:
@@ -129,9 +145,20 @@ def edit_rule(sources: Sources, name: str, target: str, change: Change) -> RuleE
     root = parse_yaml(text, file, Diagnostics())
     if root is None or not isinstance(root.value, dict):
         raise EditRefused("the file has errors: correct them first")
-    keys = _keys(target)
-    found = outline(sources, name)
-    rule = found.rule(target)
+    edited = _edit_field if target.startswith(_FIELD) else _edit_entry
+    edits = edited(sources, root, target, change)
+    after = {**sources, file: apply_edits(text, edits)}
+    return RuleEdit(
+        file, edits, _said(outline(after, name), target), _new_issues(sources, after, name)
+    )
+
+
+def _edit_entry(
+    sources: Sources, root: YamlNode, target: str, change: Change
+) -> tuple[TextEdit, ...]:
+    """Return the edits that change a rule with a key of its own."""
+    file, text, keys = root.file, sources[root.file], _keys(target)
+    rule = outline(sources, file.removesuffix(".yaml")).rule(target)
     before = plain(rule.node) if rule is not None else None
     after = _apply(before, change, target)
     writer = _Writer(text)
@@ -145,20 +172,106 @@ def edit_rule(sources: Sources, name: str, target: str, change: Change) -> RuleE
     else:
         writer.patch(own, after)
     edits = writer.edits()
-    changed = apply_edits(text, edits)
-    _require_exact(changed, file, root, keys, after)
-    issues = _new_issues(sources, {**sources, file: changed}, name)
-    errors = [issue for issue in issues if issue.severity is IssueSeverity.ERROR]
-    if errors:
-        raise EditRefused("the definition would have an error", errors)
-    return RuleEdit(file, edits, _said(outline({**sources, file: changed}, name), target), issues)
+    expected = plain(root)
+    _set(expected, keys, after)
+    _require_exact(apply_edits(text, edits), file, expected)
+    return edits
 
 
-def apply_edits(text: str, edits: Sequence[TextEdit]) -> str:
-    """Return a text after edits, whose offsets are those of the text before."""
-    for edit in reversed(edits):
-        text = text[: edit.start] + edit.insert + text[edit.end :]
-    return text
+def _edit_field(
+    sources: Sources, root: YamlNode, target: str, change: Change
+) -> tuple[TextEdit, ...]:
+    """Return the edits that change a field that an outbound definition writes."""
+    file = root.file
+    found = outline(sources, file.removesuffix(".yaml"))
+    number, near = _field_number(found, target)
+    if near.inherited:
+        edit = _copy_of_part(sources, root, near)
+        text = apply_edits(sources[file], [edit])
+        copied = parse_yaml(text, file, Diagnostics())
+        if copied is None:
+            raise EditRefused("the segments have a form that cannot be copied: copy the text")
+        inner = _edit_field({**sources, file: text}, copied, target, change)
+        end = edit.start + len(edit.insert)
+        if any(one.start < edit.start or one.end > end for one in inner):
+            raise EditRefused("the segments have a form that cannot be copied: copy the text")
+        shifted = [TextEdit(x.start - edit.start, x.end - edit.start, x.insert) for x in inner]
+        return (TextEdit(edit.start, edit.end, apply_edits(edit.insert, shifted)),)
+    segment = _holder(root, near.node)
+    if segment is None:
+        raise EditRefused("the segment is written in a form that cannot be changed here")
+    node = segment.get(number)
+    before = None if node is None else plain(node)
+    after = _apply(before, change, target)
+    writer = _Writer(sources[file])
+    expected: Tree
+    if node is not None and after is not None:
+        writer.patch(node, after)
+        expected = _with_node(root, node, after)
+    elif node is not None:
+        writer.remove_entry(segment, number)
+        expected = _with_node(root, segment, _with_key(_entries(segment), number, None))
+    elif after is not None:
+        writer.add_entry(segment, number, after)
+        expected = _with_node(root, segment, {**_entries(segment), number: after})
+    else:
+        raise EditRefused("the definition has no rule of its own for this target")
+    edits = writer.edits()
+    _require_exact(apply_edits(sources[file], edits), file, expected)
+    return edits
+
+
+def _field_number(found: Outline, target: str) -> tuple[str, OutlineRule]:
+    """Return the number of a field, and its rule, or one of another field of its segment."""
+    name = re.fullmatch(r"(field:.+-)(\d+)(?:\(\d+\))?", target)
+    if name is None:
+        raise EditRefused("this rule is written in YAML: change it in the text")
+    near = found.rule(target) or next(
+        (rule for rule in found.rules if rule.target.startswith(name[1])), None
+    )
+    if near is None:
+        raise EditRefused("the definition writes no such segment")
+    return name[2], near
+
+
+def _holder(node: YamlNode, wanted: YamlNode) -> YamlNode | None:
+    """Return the mapping that has a node, found by its place in the text."""
+    below: Sequence[YamlNode] = node.value if isinstance(node.value, list) else ()
+    if isinstance(node.value, dict):
+        if any(one.span == wanted.span and one.key == wanted.key for one in node.value.values()):
+            return node
+        below = tuple(node.value.values())
+    return next(filter(None, (_holder(one, wanted) for one in below)), None)
+
+
+def _copy_of_part(sources: Sources, root: YamlNode, rule: OutlineRule) -> TextEdit:
+    """Return the edit that copies the list around a field from the included file."""
+    part = rule.target.removeprefix(_FIELD).rpartition("/")[0]
+    keys = ("segments",) if part == "segments" else ("parts", part)
+    text = sources[rule.file]
+    included = parse_yaml(text, rule.file, Diagnostics())
+    node = None if included is None else _own(included, keys)
+    if node is None or not node.block or not isinstance(node.value, list):
+        raise EditRefused(f"the segments are written in {rule.file}: change them there")
+    writer = _Writer(sources[root.file])
+    indent = " " * (node.key[1] - 1)
+    end = text.find("\n", node.span[1])
+    block = text[node.key_start : len(text) if end < 0 else end].rstrip()
+    lines = [line.removeprefix(indent).rstrip() for line in block.splitlines()]
+    return writer.copy(root, keys, lines)
+
+
+def _edit_table(sources: Sources, name: str, target: str, change: SetCode) -> RuleEdit:
+    """Return the edit of one entry of a code table."""
+    kind, _, table = target.partition(":")
+    file = table_file(table)
+    if kind != "codes" or file not in sources:
+        raise EditRefused("there is no such code table")
+    edits = entry_edit(sources[file], change.code, change.value)
+    after = {**sources, file: apply_edits(sources[file], edits)}
+    value = "has no entry" if change.value is None else f"gives {change.value or 'nothing'}"
+    said = f"{table}: {change.code} {value}"
+    return RuleEdit(file, edits, said, _new_issues(sources, after, name))
 
 
 def plain(node: YamlNode) -> Tree:
@@ -186,11 +299,9 @@ def _own(root: YamlNode, keys: Sequence[str]) -> YamlNode | None:
     return node
 
 
-def _require_exact(text: str, file: str, before: YamlNode, keys: Sequence[str], rule: Tree) -> None:
+def _require_exact(text: str, file: str, expected: Tree) -> None:
     """Refuse an edit whose text does not have the changed rule and all others unchanged."""
     after = parse_yaml(text, file, Diagnostics())
-    expected = plain(before)
-    _set(expected, keys, rule)
     if after is None or _normal(plain(after)) != _normal(expected):
         raise EditRefused("the text has a form that cannot be changed here: change it in the text")
 
@@ -209,6 +320,22 @@ def _set(tree: Tree, keys: Sequence[str], rule: Tree) -> None:
             tree[keys[-1]] = rule
 
 
+def _entries(node: YamlNode) -> dict[str, Tree]:
+    tree = plain(node)
+    return tree if isinstance(tree, dict) else {}
+
+
+def _with_node(root: YamlNode, node: YamlNode, value: Tree) -> Tree:
+    """Return a tree as plain values, with a value in place of one node."""
+    if root is node:
+        return value
+    if isinstance(root.value, dict):
+        return {key: _with_node(below, node, value) for key, below in root.value.items()}
+    if isinstance(root.value, list):
+        return [_with_node(item, node, value) for item in root.value]
+    return root.value
+
+
 def _normal(tree: Tree) -> Tree:
     """Return a tree in which an empty mapping, list or text is nothing."""
     if isinstance(tree, dict):
@@ -219,27 +346,43 @@ def _normal(tree: Tree) -> Tree:
 
 
 def _new_issues(before: Sources, after: Sources, name: str) -> tuple[Issue, ...]:
+    """Return the warnings that are new after an edit. Raises EditRefused if it adds an error."""
     known = {
         (issue.path, issue.code, issue.message)
         for issue in check_sources(before, [name], tables=False)
     }
-    found = check_sources(after, [name], tables=False)
-    return tuple(issue for issue in found if (issue.path, issue.code, issue.message) not in known)
+    found = tuple(
+        issue
+        for issue in check_sources(after, [name], tables=False)
+        if (issue.path, issue.code, issue.message) not in known
+    )
+    errors = [issue for issue in found if issue.severity is IssueSeverity.ERROR]
+    if errors:
+        raise EditRefused("the definition would have an error", errors)
+    return found
 
 
 def _apply(rule: Tree, change: Change, target: str) -> Tree:
     """Return a rule after a change."""
-    if isinstance(change, SetRule):
-        return _texts(change.rule)
-    kind = target.partition(":")[0]
+    for one in change.changes if isinstance(change, Together) else (change,):
+        if isinstance(one, SetRule):
+            rule = _texts(one.rule)
+        elif isinstance(one, SetCode):
+            raise EditRefused("an entry of a code table is no part of a rule")
+        elif target.startswith(_FIELD):
+            rule = _changed_field(rule, one)
+        else:
+            rule = _changed_entry(rule, one, target.partition(":")[0])
+    return rule
+
+
+def _changed_entry(rule: Tree, change: RuleChange, kind: str) -> Tree:
     if kind in _WHOLE:
         raise EditRefused("this row is set as a whole")
-    if kind == "link":
-        return _apply_to_link(rule, change)
-    return changed(rule, change)
+    return _apply_to_link(rule, change) if kind == "link" else changed(rule, change)
 
 
-def _apply_to_link(rule: Tree, change: Change) -> Tree:
+def _apply_to_link(rule: Tree, change: RuleChange) -> Tree:
     """Change a link signal: `on` and `when` are its own, its sources are those of its value."""
     entry: dict[str, Tree] = rule if isinstance(rule, dict) else {"on": rule} if rule else {}
     if isinstance(change, SetModifier) and change.modifier in ("on", "when"):
@@ -247,27 +390,120 @@ def _apply_to_link(rule: Tree, change: Change) -> Tree:
     return {**entry, "value": changed(entry.get("value"), change)}
 
 
-def changed(rule: Tree, change: Change) -> Tree:
+def changed(rule: Tree, change: RuleChange) -> Tree:
     """Return a rule with sources after a change. Raises EditRefused."""
     found = _sources(rule)
     if isinstance(change, AddSource):
         source = _texts(change.source)
         if change.position is Position.ONLY:
             return _only(rule, source)
-        first = change.position is Position.FIRST
-        return _with_sources(rule, [source, *found] if first else [*found, source])
+        return _with_sources(rule, _added(found, source, change.position))
     if isinstance(change, SetModifier):
         return _with_modifier(rule, found, change)
-    if isinstance(change, RemoveSource | MoveSource):
-        if not 0 <= change.number < len(found):
-            raise EditRefused("the rule has no such source")
-        moved = found.pop(change.number)
-        if isinstance(change, MoveSource):
-            found.insert(change.to, moved)
-        elif not found and not (isinstance(rule, dict) and "default" in rule):
+    if isinstance(change, SetSource) and len(found) == 1 and change.number == 0:
+        return _with_only_source(rule, _texts(change.source))
+    if isinstance(change, SetSource | RemoveSource | MoveSource):
+        found = _arranged(found, change)
+        if not found and not (isinstance(rule, dict) and "default" in rule):
             raise EditRefused("a rule needs a source: remove the rule instead")
         return _with_sources(rule, found)
     return rule
+
+
+def _added(found: Sequence[Tree], source: Tree, position: Position) -> list[Tree]:
+    return [source, *found] if position is Position.FIRST else [*found, source]
+
+
+def _arranged(found: Sequence[Tree], change: SetSource | RemoveSource | MoveSource) -> list[Tree]:
+    """Return sources after one is written anew, removed or moved."""
+    sources = list(found)
+    if not 0 <= change.number < len(sources):
+        raise EditRefused("the rule has no such source")
+    moved = sources.pop(change.number)
+    if isinstance(change, SetSource):
+        sources.insert(change.number, _texts(change.source))
+    elif isinstance(change, MoveSource):
+        sources.insert(change.to, moved)
+    return sources
+
+
+def _with_only_source(rule: Tree, source: Tree) -> Tree:
+    """Return a rule whose only source is another one; the rule keeps its modifiers."""
+    if not isinstance(rule, dict):
+        return [source] if isinstance(rule, list) else source
+    if "from" in rule:
+        inner: Tree = [source] if isinstance(rule["from"], list) else source
+        if isinstance(inner, dict) and not set(inner) & set(rule) - {"from"}:
+            return {**inner, **{key: below for key, below in rule.items() if key != "from"}}
+        return {**rule, "from": inner}
+    others = {key: below for key, below in rule.items() if key not in SOURCES}
+    return {**(source if isinstance(source, dict) else {"from": source}), **others}
+
+
+def _changed_field(rule: Tree, change: RuleChange) -> Tree:
+    """Return the rule of a field that an outbound definition writes after a change."""
+    found = written_sources(rule)
+    if isinstance(change, AddSource):
+        source = _texts(change.source)
+        only = change.position is Position.ONLY or not found
+        return source if only else _with_written(rule, _added(found, source, change.position))
+    if isinstance(change, SetModifier):
+        if change.source is None:
+            return _with_written_modifier(rule, change)
+        if not 0 <= change.source < len(found):
+            raise EditRefused("the rule has no such source")
+        found[change.source] = _with_written_modifier(found[change.source], change)
+    elif isinstance(change, SetSource | RemoveSource | MoveSource):
+        found = _arranged(found, change)
+    if not found:
+        raise EditRefused("a field needs a source: remove the rule instead")
+    return _with_written(rule, found)
+
+
+def written_sources(rule: Tree) -> list[Tree]:
+    """Return the alternatives of a written field, as the outline lists them."""
+    if rule is None:
+        return []
+    first = rule.get("first") if isinstance(rule, dict) else None
+    return list(first) if isinstance(first, list) else [rule]
+
+
+def _with_written(rule: Tree, found: list[Tree]) -> Tree:
+    if isinstance(rule, dict) and "first" in rule:
+        return {**rule, "first": found}
+    return found[0] if len(found) == 1 else {"first": found}
+
+
+_CODED = ("codes", "codes_back", "unknown")
+
+
+def _with_written_modifier(tree: Tree, change: SetModifier) -> Tree:
+    """Set a modifier of a written value; only `value` has code tables."""
+    is_mapping = isinstance(tree, dict) and (change.modifier not in _CODED or "value" in tree)
+    entry: dict[str, Tree] = tree if is_mapping and isinstance(tree, dict) else {"value": tree}
+    changed_entry = _with_key(entry, change.modifier, _texts(change.value))
+    return changed_entry["value"] if list(changed_entry) == ["value"] else changed_entry
+
+
+def rule_parts(rule: OutlineRule) -> tuple[list[Tree], dict[str, Tree]]:
+    """
+    Return the sources and the modifiers of a rule as plain values.
+
+    The sources are counted as changes count them. The modifiers of the only source of an inbound
+    rule are those of the rule.
+    """
+    tree = plain(rule.node)
+    if rule.target.startswith(_FIELD):
+        entries = tree if isinstance(tree, dict) and "first" in tree else {}
+        return written_sources(tree), {k: below for k, below in entries.items() if k != "first"}
+    if rule.target.partition(":")[0] in _WHOLE_OR_LINK:
+        return [], {}
+    found = _sources(tree)
+    if not isinstance(tree, dict):
+        return found, {}
+    if len(found) == 1 and "from" not in tree and isinstance(found[0], dict):
+        found = [{key: below for key, below in found[0].items() if key in SOURCES}]
+    return found, {key: below for key, below in tree.items() if key not in SOURCES}
 
 
 def _with_modifier(rule: Tree, found: list[Tree], change: SetModifier) -> Tree:
@@ -418,13 +654,32 @@ class _Writer:
                 raise EditRefused(f"{left[0]} is written in a form that cannot be changed here")
             self._fill(below, value)
         else:
-            self._add_entry(node, left[0], value)
+            self.add_entry(node, left[0], value)
 
     def remove(self, root: YamlNode, keys: Sequence[str]) -> None:
         parent = _own(root, keys[:-1]) if len(keys) > 1 else root
-        if parent is None or not isinstance(parent.value, dict):
+        if parent is None:
             raise EditRefused("the rule is not in this file")
-        self._remove_entry(parent, parent.value, keys[-1])
+        self.remove_entry(parent, keys[-1])
+
+    def copy(self, root: YamlNode, keys: Sequence[str], lines: Sequence[str]) -> TextEdit:
+        """Return the edit that adds the lines of a key, which is below the other keys."""
+        node: YamlNode | None = root
+        indent, heads = "", list[str]()
+        for key in keys[:-1]:
+            node = None if node is None else node.get(key)
+            heads += [] if node is not None else [f"{indent}{key}:"]
+            indent += " " * _INDENT
+        if node is None or node is root:
+            node, at = None, len(self._text.rstrip())
+        elif not node.block or not isinstance(node.value, dict) or not node.value:
+            raise EditRefused("the segments are written in a form that cannot be changed here")
+        else:
+            indent = " " * (node.column - 1)
+            at = self._end_of_line(max(below.span[1] for below in node.value.values()))
+        blank = [""] if node is None and at else []
+        text = self._line_end.join([*blank, *heads, *(f"{indent}{x}" if x else "" for x in lines)])
+        return TextEdit(at, at, f"{self._line_end if at else ''}{text}")
 
     def _fill(self, node: YamlNode, value: Tree) -> None:
         """Replace an empty value, as in `tags:`, by lines below its key."""
@@ -447,12 +702,12 @@ class _Writer:
             self._replace(node, dict(value))
             return
         for key in removed:
-            self._remove_entry(node, entries, key)
+            self.remove_entry(node, key)
         for key, below in entries.items():
             if key in value:
                 self.patch(below, value[key])
         for key in added:
-            self._add_entry(node, key, value[key])
+            self.add_entry(node, key, value[key])
 
     def _patch_list(self, node: YamlNode, items: Sequence[YamlNode], value: Sequence[Tree]) -> None:
         before, after = [written(plain(item)) for item in items], list(map(written, value))
@@ -598,7 +853,7 @@ class _Writer:
         start, end = node.span
         return re.search(r"(^|\s)#", self._text[start:end]) is not None
 
-    def _add_entry(self, node: YamlNode, key: str, value: Tree) -> None:
+    def add_entry(self, node: YamlNode, key: str, value: Tree) -> None:
         entries: Mapping[str, YamlNode] = node.value if isinstance(node.value, dict) else {}
         if not node.block and entries and key in SOURCES:  # the source stands first
             at = min(below.key_start for below in entries.values())
@@ -621,7 +876,10 @@ class _Writer:
             TextEdit(at, at, blank + "".join(f"{self._line_end}{one}" for one in lines))
         )
 
-    def _remove_entry(self, node: YamlNode, entries: Mapping[str, YamlNode], key: str) -> None:
+    def remove_entry(self, node: YamlNode, key: str) -> None:
+        entries = node.value
+        if not isinstance(entries, dict):
+            raise EditRefused("the rule is not in this file")
         names = list(entries)
         at, below = names.index(key), entries[key]
         if len(names) == 1:

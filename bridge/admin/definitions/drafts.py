@@ -9,13 +9,11 @@ A version name may be shortened as long as it is unambiguous. If several authors
 The permission `code` decides who may add Python code to a definition.
 """
 
-import csv
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from io import StringIO
 from threading import Lock
 from types import MappingProxyType
 from typing import Any
@@ -62,11 +60,10 @@ from mappings.compiler import (
     compile_with_files,
     definition_names,
 )
-from mappings.language.code_tables import COLUMNS, read_table, table_file
+from mappings.language.code_tables import read_table, table_file
 from mappings.language.diagnostics import Diagnostics, Issue, MappingErrors, Sources
 from mappings.language.hooks import SUFFIX, changes_hooks
-from parsers.limits import DEFINITIONS, TABLE, DocumentRefused
-from parsers.readers import read_csv
+from parsers.limits import DEFINITIONS, DocumentRefused
 
 
 class NoDraft(BridgeError):
@@ -191,26 +188,6 @@ def console_definitions(settings: Settings, database: Database) -> list[str]:
 _MAX_CODES = 500
 
 
-def set_entry(text: str, code: str, value: str) -> str:
-    """Return the CSV text of a code table with an entry, which replaces that of the same code."""
-    rows = [row for _, row in read_csv(text, TABLE)]
-    header = [cell.strip().lower() for cell in rows[0]] if rows else []
-    if not set(COLUMNS) <= set(header):
-        header = list(COLUMNS)
-        rows = [header, *rows]
-    code_at, value_at = header.index("code"), header.index("value")
-    for row in rows[1:]:
-        if (
-            len(row) > max(code_at, value_at)
-            and row[code_at].strip().upper() == code.strip().upper()
-        ):
-            row[value_at] = value
-            return _as_csv(rows)
-    entry = [""] * len(header)
-    entry[code_at], entry[value_at] = code, value
-    return f"{text.rstrip()}\n{_as_csv([entry])}" if text.strip() else _as_csv([*rows, entry])
-
-
 def list_unmapped_codes(
     database: Database, draft_of: Callable[[str], Sources]
 ) -> list[Mapping[str, Any]]:
@@ -240,12 +217,6 @@ def _value_in(files: Sources, table: str, code: str, *, back: bool) -> str:
         return ""
     entries = read_table(files, table, Diagnostics())
     return (entries.code(code) if back else entries.value(code)) or ""
-
-
-def _as_csv(rows: list[list[str]]) -> str:
-    out = StringIO()
-    csv.writer(out, lineterminator="\n").writerows(rows)
-    return out.getvalue()
 
 
 def issue_json(found: Issue) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from bridge.admin.definitions.drafts import (
     require_code_permission,
     require_readable,
 )
-from bridge.admin.errors import NoSuchItem
+from bridge.admin.errors import InvalidContent, NoSuchItem
 from bridge.delivery.destination_settings import destination_definition_names
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions
@@ -43,6 +43,8 @@ from bridge.store.records import unmapped_codes as code_records
 from bridge.store.records.mapping_versions import Activation, MappingDraft, MappingVersion
 from bridge.store.records.unmapped_codes import CodeKey
 from config import Settings
+from mappings.authoring.code_entries import entry_edit
+from mappings.authoring.text_edits import EditRefused, apply_edits
 from mappings.compiler import Compiled, definition_names
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.order_mapping import OrderRules
@@ -353,15 +355,18 @@ class DefinitionEditor:
             raise NoSuchItem("there is no such code, or it is marked as seen already")
 
     def add_code(self, entry: CodeEntry) -> Mapping[str, Any]:
-        """Add an entry to the actor's draft. Raises NoSuchItem."""
+        """Add an entry to the actor's draft. Raises NoSuchItem, InvalidContent."""
         files, begun_on, revision = self._draft(entry.name, entry.actor)
         file = table_file(entry.table)
         text = {**all_sources(self._settings, self._database, entry.name), **files}.get(file)
         if text is None:
             raise NoSuchItem("there is no such code table")
-        pair = (entry.value, entry.code) if entry.back else (entry.code, entry.value)
-        with as_operator_errors():
-            written = {**files, file: drafting.set_entry(text, *pair)}
+        code, value = (entry.value, entry.code) if entry.back else (entry.code, entry.value)
+        try:
+            changed = apply_edits(text, entry_edit(text, code, value))
+        except EditRefused as refused:
+            raise InvalidContent(refused.reason) from None
+        written = {**files, file: changed}
         return self.save(DraftEdit(entry.name, entry.actor, written, begun_on, revision))
 
     def set_listener_definitions(

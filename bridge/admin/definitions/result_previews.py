@@ -22,6 +22,7 @@ from bridge.admin.definitions.drafts import issue_json
 from bridge.admin.errors import NoSuchItem
 from bridge.admin.lists.deliveries import DeliveryList
 from bridge.admin.lists.listing import iterate
+from bridge.admin.message_tree import content_of
 from bridge.delivery.composer import Composer, MessagePlan, plan_message
 from bridge.delivery.destination_settings import destination_definition_names, make_destination
 from bridge.delivery.destinations import CompiledDestination
@@ -88,6 +89,8 @@ class ResultPreview:
                 *(issue_json(code.issue) for code in self.unmapped_codes),
             ],
             "hl7": [self.text] if self.payload else [],
+            "content": content_of(self.payload) if self.payload else None,
+            "definition": self.mapping,
             "payload": base64.b64encode(self.payload).decode(),
             "delivery": self.delivery_id,
             **{key: [] for key in ("segments", "lanes", "events", "used", "unused", "facts")},

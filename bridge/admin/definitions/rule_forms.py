@@ -22,7 +22,8 @@ from bridge.admin.definitions.drafts import (
 from bridge.admin.errors import InvalidContent, NoSuchItem
 from bridge.store.database import Database
 from config import Settings
-from mappings.authoring.edits import Change, EditRefused, TextEdit, edit_rule, rule_words
+from mappings.authoring.edits import Change, edit_rule, rule_parts, rule_words
+from mappings.authoring.text_edits import EditRefused, TextEdit, apply_edits
 from mappings.language.diagnostics import Sources
 from mappings.language.outline import OutlineRule, OutlineSource, outline
 
@@ -58,7 +59,7 @@ class RuleForms:
 
     def edit(self, change: RuleChange) -> Mapping[str, Any]:
         """
-        Return the edits that change one rule, with offsets in UTF-16 code units.
+        Return the edits that change one rule, with offsets in UTF-16 code units, and the new rule.
 
         Raises InvalidContent if the change cannot be made, or adds an error.
         """
@@ -75,10 +76,13 @@ class RuleForms:
             issues = [issue_json(issue) for issue in refused.issues]
             raise InvalidContent(refused.reason, issues=issues) from None
         text = sources.get(found.file, "")
+        after = outline({**sources, found.file: apply_edits(text, found.edits)}, name)
+        rule = after.rule(change.target)
         return {
             "file": found.file,
             "edits": in_code_units(text, found.edits),
             "said": found.said,
+            "rule": None if rule is None else rule_json(rule),
             "issues": [issue_json(issue) for issue in found.issues],
         }
 
@@ -94,6 +98,7 @@ class RuleForms:
 
 def rule_json(rule: OutlineRule) -> dict[str, Any]:
     """Return the JSON form of a rule; `words` says what it does."""
+    parts, own = rule_parts(rule)
     return {
         "target": rule.target,
         "file": rule.file,
@@ -108,6 +113,8 @@ def rule_json(rule: OutlineRule) -> dict[str, Any]:
         "form": rule.form,
         "within": list(rule.within),
         "words": rule_words(rule),
+        "parts": parts,
+        "own": own,
     }
 
 

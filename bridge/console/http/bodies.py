@@ -20,8 +20,11 @@ from mappings.authoring.edits import (
     MoveSource,
     Position,
     RemoveSource,
+    SetCode,
     SetModifier,
     SetRule,
+    SetSource,
+    Together,
 )
 from mappings.hl7.batch import MAX_MESSAGES, count_messages
 
@@ -166,6 +169,16 @@ class AddSourceBody(Body):
         return AddSource(self.source, self.position)
 
 
+class SetSourceBody(Body):
+    kind: Literal["set_source"]
+    number: SourceNumber
+    source: Rule
+
+    @property
+    def value(self) -> SetSource:
+        return SetSource(self.number, self.source)
+
+
 class RemoveSourceBody(Body):
     kind: Literal["remove_source"]
     number: SourceNumber
@@ -197,13 +210,51 @@ class SetModifierBody(Body):
         return SetModifier(self.modifier, self.setting, self.source)
 
 
+class SetCodeBody(Body):
+    """An entry of the code table `codes:NAME`; null removes it."""
+
+    kind: Literal["set_code"]
+    code: Annotated[str, Field(min_length=1, max_length=200, pattern=r"\S")]
+    entry: Annotated[str, Field(max_length=500)] | None
+
+    @property
+    def value(self) -> SetCode:
+        return SetCode(self.code, self.entry)
+
+
+RuleChangeBody = Annotated[
+    SetRuleBody
+    | AddSourceBody
+    | SetSourceBody
+    | RemoveSourceBody
+    | MoveSourceBody
+    | SetModifierBody,
+    Field(discriminator="kind"),
+]
+
+
+class TogetherBody(Body):
+    """Several changes of one rule, which are one step of undo."""
+
+    kind: Literal["together"]
+    changes: Annotated[list[RuleChangeBody], Field(min_length=1, max_length=10)]
+
+    @property
+    def value(self) -> Together:
+        return Together(tuple(change.value for change in self.changes))
+
+
 class RuleEditBody(Body):
-    """A change of the rule of a target, such as `tag:Modality`, in the files of the page."""
+    """
+    A change of the rule of a target, such as `tag:Modality`, in the files of the page.
+
+    The target of an entry of a code table is `codes:NAME`.
+    """
 
     files: Annotated[dict[FileName, FileText], Field(max_length=_MAX_FILES)]
     target: Annotated[str, Field(max_length=300)]
     change: Annotated[
-        SetRuleBody | AddSourceBody | RemoveSourceBody | MoveSourceBody | SetModifierBody,
+        RuleChangeBody | SetCodeBody | TogetherBody,
         Field(discriminator="kind"),
     ]
 

@@ -11,19 +11,23 @@ from hypothesis import strategies as st
 from mappings.authoring.edits import (
     AddSource,
     Change,
-    EditRefused,
     MoveSource,
     Position,
     RemoveSource,
+    SetCode,
     SetModifier,
     SetRule,
-    apply_edits,
+    SetSource,
+    Together,
     edit_rule,
     plain,
+    rule_parts,
 )
+from mappings.authoring.text_edits import EditRefused, apply_edits
 from mappings.compiler import check_sources
 from mappings.language.definition_files import parse_yaml
 from mappings.language.diagnostics import Diagnostics
+from mappings.language.outline import outline
 from tests.mappings.definitions import SHIPPED
 
 ONLY, FIRST, FALLBACK = Position.ONLY, Position.FIRST, Position.FALLBACK
@@ -87,6 +91,24 @@ def rule(text: str, target: str, *changes: Change) -> str:
             r"  Race: {from: PID-10, extract: '^A(\d+)'}",
         ),
         ("  Race: PID-10", SetRule({"const": "a: b"}), '  Race: {const: "a: b"}'),
+        ("  Race: PID-10  # c", SetSource(0, "PID-9"), "  Race: PID-9  # c"),
+        ("  Race: [PID-10, PID-9]", SetSource(1, "PID-8"), "  Race: [PID-10, PID-8]"),
+        (
+            "  Race: {from: PID-10, as: upper}",
+            SetSource(0, {"first": "PID-9"}),
+            "  Race: {first: PID-9, as: upper}",
+        ),
+        (
+            "  Race: PID-10",
+            Together(
+                (
+                    AddSource("PID-9", FIRST),
+                    SetModifier("as", "upper", 0),
+                    SetModifier("default", "x"),
+                )
+            ),
+            "  Race: {from: [{from: PID-9, as: upper}, PID-10], default: x}",
+        ),
     ],
 )
 def test_a_rule_on_one_line(before: str, change: Change, after: str) -> None:
@@ -211,7 +233,9 @@ def test_a_rule_is_removed() -> None:
         ("tag:Race", SetModifier("frum", "x"), "no modifier"),
         ("tag:Race", RemoveSource(5), "no such source"),
         ("tag:Race", SetRule(None), "of its own"),
-        ("field:patient/PID-5", AddSource("x"), "written in YAML"),
+        ("field:patient/PID-5", AddSource("x"), "no such segment"),
+        ("each:OBX", AddSource("PID-5"), "written in YAML"),
+        ("codes:none", SetCode("a", "b"), "no such code table"),
     ],
 )
 def test_a_change_that_is_refused(target: str, change: Change, why: str) -> None:
@@ -245,6 +269,160 @@ def test_new_warnings_are_returned() -> None:
     assert found.said == "Race reads the text y, else PID-10; else x"
 
 
+def receiver(target: str, *changes: Change, text: str = "include: results.yaml\n") -> str:
+    for change in changes:
+        found = edit_rule({**SHIPPED, "his.yaml": text}, "his", target, change)
+        text = apply_edits(text, found.edits)
+    return text
+
+
+def test_a_field_of_an_included_list_is_changed_in_a_copy() -> None:
+    """The definition gets the list with its comments; further changes are made in the copy."""
+    found = receiver("field:visit/PV1-2", AddSource("I", ONLY))
+    assert (
+        found
+        == dedent("""\
+        include: results.yaml
+
+        parts:
+          visit:
+            - PV1:
+                1: $set_id
+                2: I                        # U: unknown (table 0004)
+                3: {echo: PV1-3, type: PL}
+                7: {echo: PV1-7, type: XCN, all: true}
+                8: {echo: PV1-8, type: XCN, all: true}
+                19: {echo: PV1-19, type: CX}
+        """).rstrip("\n")
+        + "\n"
+    )
+    again = receiver("field:visit/PV1-4", SetRule("R"), text=found)
+    assert again == f"{found.rstrip()}\n        4: R\n"
+    third = receiver("field:patient/PID-8", AddSource("U"), text=again)
+    assert third.startswith(again.rstrip())
+    assert "absent: true}}}, $order.PatientSex, U]}" in third
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "after"),
+    [
+        ("$order.PatientSex", AddSource("U"), "{first: [$order.PatientSex, U]}"),
+        ("{first: [$site, U]}", MoveSource(1, 0), "{first: [U, $site]}"),
+        ("{first: [$site, U]}", RemoveSource(0), "{first: [U]}"),
+        ("{first: [$site, U]}", SetSource(1, ["A", "B"]), "{first: [$site, [A, B]]}"),
+        ("{echo: PID-8}", SetModifier("type", "CX"), "{echo: PID-8, type: CX}"),
+        (
+            "$order.PatientSex  # c",
+            SetModifier("codes_back", "sex"),
+            "{value: $order.PatientSex, codes_back: sex}  # c",
+        ),
+        ("{value: $site, codes: sex}", SetModifier("codes", None), "$site"),
+        (
+            "$order.PatientSex",
+            SetModifier("when", {"$order.PatientSex": "M"}),
+            "{value: $order.PatientSex, when: {$order.PatientSex: M}}",
+        ),
+    ],
+)
+def test_a_field_of_a_result(before: str, change: Change, after: str) -> None:
+    """The alternatives and modifiers of a field that is written."""
+    text = "include: results.yaml\nparts:\n  patient:\n    - PID:\n        1: $set_id\n        8: "
+    assert receiver("field:patient/PID-8", change, text=f"{text}{before}\n") == f"{text}{after}\n"
+
+
+def test_a_new_field_of_an_included_list() -> None:
+    found = receiver("field:visit/PV1-44", SetRule("$order.study_time"))
+    assert found.endswith("        19: {echo: PV1-19, type: CX}\n        44: $order.study_time\n")
+
+
+def test_a_field_of_a_result_is_removed() -> None:
+    text = (
+        "include: results.yaml\nparts:\n  patient:\n    - PID:\n        1: $set_id\n        8: U\n"
+    )
+    removed = receiver("field:patient/PID-8", SetRule(None), text=text)
+    assert removed == text.removesuffix("        8: U\n")
+
+
+FIELDS = [
+    "field:patient/PID-8",
+    "field:header/MSH-9",
+    "field:order/OBR-18",
+    "field:visit/PV1-44",
+]
+WRITTEN: st.SearchStrategy[Any] = st.recursive(
+    st.sampled_from(["$site", "U", "$order.Accession", {"echo": "PID-8"}]),
+    lambda tree: st.one_of(
+        st.lists(tree, min_size=1, max_size=2), st.builds(lambda one: {"first": [one]}, tree)
+    ),
+    max_leaves=3,
+)
+WRITTEN_CHANGES = st.one_of(
+    st.builds(AddSource, WRITTEN, st.sampled_from(Position)),
+    st.builds(SetSource, st.integers(0, 2), WRITTEN),
+    st.builds(RemoveSource, st.integers(0, 2)),
+    st.builds(MoveSource, st.integers(0, 2), st.integers(0, 2)),
+    st.builds(SetModifier, st.just("codes_back"), st.sampled_from(["sex", None])),
+    st.builds(
+        SetModifier,
+        st.just("when"),
+        st.sampled_from([{"$site": "A"}, None]),
+        st.sampled_from([None, 0]),
+    ),
+    st.builds(SetRule, WRITTEN),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    target=st.sampled_from(FIELDS),
+    changes=st.lists(WRITTEN_CHANGES, min_size=1, max_size=3),
+    own=st.booleans(),
+)
+def test_only_the_field_changes(target: str, changes: list[Change], own: bool) -> None:
+    """After any changes of a field, all other fields and all comments are as before."""
+    name = "results" if own else "his"
+    sources = {**SHIPPED, "his.yaml": "include: results.yaml  # all\n"}
+    if own:
+        included = SHIPPED["include/segments.yaml"]
+        sources["results.yaml"] = SHIPPED["results.yaml"].replace(
+            "include: include/segments.yaml\n", f"{included}\n"
+        )
+        assert "include:" not in sources["results.yaml"]
+    before, text = outline(sources, name), sources[f"{name}.yaml"]
+    made = 0
+    for change in changes:
+        try:
+            found = edit_rule(sources, name, target, change)
+        except EditRefused:
+            continue
+        made += 1
+        file = f"{name}.yaml"
+        sources = {**sources, file: apply_edits(sources[file], found.edits)}
+        assert found.file == file
+    assume(made)
+    after = outline(sources, name)
+    comments = [line for line in sources[f"{name}.yaml"].splitlines() if re.match(r"\s*#", line)]
+    assert not own or comments == [line for line in text.splitlines() if re.match(r"\s*#", line)]
+    assert {rule.target: plain(rule.node) for rule in after.rules if rule.target != target} == {
+        rule.target: plain(rule.node) for rule in before.rules if rule.target != target
+    }
+
+
+def test_the_parts_of_a_rule_are_what_changes_count() -> None:
+    """The n-th part is the source that a change of the n-th source changes."""
+    for name in ("orders", "results"):
+        for rule in outline(SHIPPED, name).rules:
+            parts, _ = rule_parts(rule)
+            for number, part in enumerate(parts):
+                if rule.inherited:
+                    continue
+                try:
+                    found = edit_rule(SHIPPED, name, rule.target, SetSource(number, part))
+                except EditRefused:
+                    continue
+                assert found.edits == (), rule.target
+
+
 TREES: st.SearchStrategy[Any] = st.recursive(
     st.sampled_from(
         ["PID-10", "OBX[2]-5", "PID-3[CX-5=MR].1", {"first": "PID-3.1"}, {"const": "x: y"}]
@@ -265,6 +443,8 @@ CHANGES = st.one_of(
     st.builds(AddSource, TREES, st.sampled_from(Position)),
     st.builds(RemoveSource, st.integers(0, 2)),
     st.builds(MoveSource, st.integers(0, 2), st.integers(0, 2)),
+    st.builds(SetSource, st.integers(0, 2), TREES),
+    st.builds(lambda tree: Together((AddSource(tree, FIRST), SetModifier("default", "x"))), TREES),
     st.builds(SetModifier, st.just("as"), st.sampled_from(["upper", None])),
     st.builds(
         SetModifier,

@@ -109,7 +109,12 @@ class OutlineSource(BaseModel):
 
 
 class OutlineRule(BaseModel):
-    """A rule; `form`: a form can show and change all of it; `words`: what it does."""
+    """
+    A rule; `form`: a form can show and change all of it; `words`: what it does.
+
+    `parts` are its sources as they are written, counted as changes of the rule count them; `own`
+    are its modifiers.
+    """
 
     target: str
     file: str
@@ -124,6 +129,8 @@ class OutlineRule(BaseModel):
     form: bool
     within: list[str]
     words: str
+    parts: list[Any]
+    own: dict[str, Any]
 
 
 class Outline(BaseModel):
@@ -141,9 +148,10 @@ class TextEdit(BaseModel):
 
 
 class RuleEdit(BaseModel):
-    """The edits of one file, the rule in words, and new warnings."""
+    """The edits of one file, the rule after them in words and for the form, and new warnings."""
 
     file: str
     edits: list[TextEdit]
     said: str
+    rule: OutlineRule | None
     issues: list[dict[str, Any]]

@@ -64,6 +64,32 @@ def test_a_change_of_a_rule(console: RunningConsole) -> None:
         units = units[:start] + edit["insert"].encode("utf-16-le") + units[end:]
     assert units.decode("utf-16-le") == MINE.replace("PID-10", "[PID-10, PID-9]")
     assert (found["file"], found["said"]) == ("mine.yaml", "Race reads PID-10, else PID-9")
+    assert (found["rule"]["parts"], found["rule"]["own"]) == (["PID-10", "PID-9"], {})
+
+
+def test_several_changes_are_one(console: RunningConsole) -> None:
+    """The rule that is returned has the parts for the next change."""
+    changes = [
+        {"kind": "set_source", "number": 0, "source": {"first": "PID-9"}},
+        {"kind": "set_modifier", "modifier": "when", "setting": {"PID-8": ["M", "F"]}},
+    ]
+    found = edits(console, "tag:Race", {"kind": "together", "changes": changes})
+    assert isinstance(found, dict)
+    assert found["said"] == "Race reads the first PID-9; only if PID-8 is M or F"
+    assert found["rule"]["parts"] == [{"first": "PID-9"}]
+    assert found["rule"]["own"] == {"when": {"PID-8": ["M", "F"]}}
+
+
+def test_an_entry_of_a_code_table(console: RunningConsole) -> None:
+    """The edit is one line of the table; the page applies it like that of a rule."""
+    found = edits(console, "codes:sex", {"kind": "set_code", "code": "X9", "entry": "O"})
+    assert isinstance(found, dict)
+    assert (found["file"], found["said"], found["rule"]) == (
+        "codes/sex.csv",
+        "sex: X9 gives O",
+        None,
+    )
+    assert [edit["insert"].strip() for edit in found["edits"]] == ["X9,O,"]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +99,8 @@ def test_a_change_of_a_rule(console: RunningConsole) -> None:
         ({"kind": "set_modifier", "modifier": "codes", "setting": "no-table"}, 422),
         ({"kind": "remove_source", "number": 7}, 422),
         ({"kind": "add_source", "source": 1.5}, 400),
+        ({"kind": "set_code", "code": "X", "entry": "O"}, 422),
+        ({"kind": "together", "changes": [{"kind": "set_code", "code": "X", "entry": "O"}]}, 400),
         ({"kind": "other"}, 400),
         ({"kind": "remove_source", "number": 0, "more": 1}, 400),
     ],
