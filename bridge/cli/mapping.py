@@ -208,9 +208,11 @@ def shadow(
     as_json: AsJson = False,
 ) -> None:
     """
-    Compare two versions on all stored messages of the last days, and count what differs.
+    Compare two versions on the stored messages of the last days, and count what differs.
 
-    Nothing is sent. Exit status 1 if any message differs. The output contains no patient data.
+    A definition that writes messages is compared on past results: the running service is asked for
+    their texts. Nothing is sent. Exit status 1 if anything differs. The output contains no patient
+    data.
     """
     from bridge.admin.background.commands import run_shadow
 
@@ -219,10 +221,11 @@ def shadow(
     if as_json:
         print_record(found, {}, as_json=True)
     else:
-        rows = [{**row, "messages": " ".join(map(str, row["ids"][:5]))} for row in found["fields"]]
+        rows = [{**row, "ids": " ".join(map(str, row["ids"][:5]))} for row in found["fields"]]
         if rows:
-            print_rows(rows, ("field", "count", "messages"), as_json=False)
-        print(f"{found['differ']} of {found['compared']} messages differ")
+            print_rows(rows, ("field", "name", "count", "ids"), as_json=False)
+        what = "results" if found["list"] == "deliveries" else "messages"
+        print(f"{found['differ']} of {found['compared']} {what} differ")
     if found["differ"]:
         raise typer.Exit(1)
 

@@ -14,6 +14,7 @@ from bridge.admin.packages.activation import InterfacePackages
 from bridge.admin.report_engine import ReportEngine
 from bridge.console.live import LiveHub
 from bridge.console.readings import Readings
+from bridge.delivery.preparation import ReportTexts
 from bridge.engine_client.client import EngineClient
 from bridge.executors import ConcurrencyLimit
 from bridge.network_source import Proxies
@@ -47,6 +48,7 @@ class ConsoleContext:
         self.definitions = DefinitionEditor(settings, database, clock)
         self.rule_forms = RuleForms(settings, database)
         self.trials = DefinitionTrials(settings, database, client)
+        self.texts = ReportTexts(client)
         self.packages = InterfacePackages(settings, database, clock)
         self.connections = Connections(settings, database, clock)
         self.audit = AuditRelay(settings, database)

@@ -452,9 +452,13 @@ def find_visible(database: Database, job_id: int, grant: Grant) -> BackgroundJob
     return job
 
 
-def newest(database: Database, account_id: str | None, limit: int) -> list[BackgroundJob]:
-    """List jobs, newest first: those of an account, or all (None)."""
+def newest(
+    database: Database, account_id: str | None, limit: int, kind: JobKind | None = None
+) -> list[BackgroundJob]:
+    """List jobs, newest first: those of an account, or all (None); of a kind, or of all."""
     statement = select(BACKGROUND_JOBS).order_by(_JOB.id.desc()).limit(limit)
+    if kind is not None:
+        statement = statement.where(_JOB.kind == kind.value)
     if account_id is not None:
         statement = statement.where(_JOB.account_id == account_id)
     with database.read() as connection:

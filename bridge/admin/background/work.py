@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+import httpx
 import structlog
 
 from bridge.admin.background.jobs import BackgroundJob
 from bridge.admin.lists.definitions import LISTS
 from bridge.admin.lists.listing import Access
 from bridge.admin.message_replay import MessageSubjects
+from bridge.engine_client.client import InProcess
 from bridge.errors import BridgeError
 from bridge.redaction import describe
 from bridge.store.database import Database
@@ -25,13 +27,18 @@ _CHUNK: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """What the work of a job needs; `clock` is in ms, `owner` names the process that holds it."""
+    """
+    What the work of a job needs; `clock` is in ms, `owner` names the process that holds it.
+
+    `connect` opens a connection to the report engine; None: by HTTP, as the settings say.
+    """
 
     settings: Settings
     database: Database
     subjects_of: MessageSubjects
     clock: Callable[[], int]
     owner: str
+    connect: Callable[[], httpx.AsyncClient | InProcess] | None = None
 
 
 class JobFailed(BridgeError):

@@ -128,7 +128,8 @@ class ReleaseComposer:
         planned: list[MessagePlan | ResultPreview] = []
         for delivery in deliveries:
             preview = ResultPreview(destination.name, delivery.delivery_id, delivery.event)
-            site = str(delivery.orders["orders"][0].get("SiteID", ""))
+            orders = delivery.orders["orders"]
+            site = str(orders[0].get("SiteID", "")) if orders else ""
             try:
                 if not destination.wants(site, ResultEvent(delivery.event)):
                     reason = f"the destination does not receive {delivery.event} of site {site}"

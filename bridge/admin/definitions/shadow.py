@@ -1,16 +1,18 @@
 """
-Shadow runs: two versions of an inbound definition on the stored messages of some days.
+Shadow runs: two versions of a definition on the stored messages, or past results, of some days.
 
-A background job maps each message with both versions. Nothing is sent or changed. The result has
-counts and message ids, but no values: those of one message are computed again when it is opened.
+A background job compares what both versions make of each. Nothing is sent or changed. The result
+has counts and ids, but no values: those of one message are computed again when it is opened.
 
 First a sample is compared, evenly over the time, so that an estimate is there after seconds. Then
-all messages are compared, oldest first.
+all messages are compared, oldest first. Of results only the sample is compared: the report engine
+is asked for each of their texts.
 """
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import sqrt
 from typing import Any, Final
 
@@ -18,27 +20,33 @@ from bridge.active_settings import current
 from bridge.admin.access.permissions import Permission
 from bridge.admin.background import jobs
 from bridge.admin.background.jobs import BackgroundJob, JobKind, NewJob, Progress, Requester
-from bridge.admin.background.jobs import Selection as SelectedMessages
+from bridge.admin.background.jobs import Selection as SelectedRowsOfList
 from bridge.admin.background.work import JobContext, SelectedRows
-from bridge.admin.definitions.trials import MessageSample, changed_targets, stored_sample
-from bridge.admin.errors import InvalidContent, NoSuchItem
-from bridge.admin.lists.definitions import MESSAGES
-from bridge.admin.lists.listing import MAX_VALUES, UNLIMITED, Access
+from bridge.admin.definitions.result_previews import destinations_of
+from bridge.admin.definitions.shadow_comparison import (
+    WORSE,
+    Compared,
+    MessageComparison,
+    ResultComposition,
+    comparison_of,
+    compiled_pair,
+    field_name,
+)
+from bridge.admin.errors import InvalidContent
+from bridge.admin.lists.definitions import DELIVERIES, LISTS, MESSAGES
+from bridge.admin.lists.listing import MAX_COUNT, MAX_VALUES, UNLIMITED, Access
 from bridge.audit import outbox
-from bridge.queue import queries
-from bridge.queue.errors import NoSuchRow
 from bridge.queue.log_tables import pull_new
+from bridge.report_engine import engine_http
 from bridge.store.database import Database
 from config import Settings
-from mappings.compiler import compile_sources
-from mappings.hl7.message import Message
-from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import InboundMapping
-from mappings.inbound.events import OrderEvent
-from mappings.language.diagnostics import RuleFailed, Sources
+from mappings.language.diagnostics import Sources
 
 SAMPLE: Final = 5000
 """Messages that are compared first."""
+RESULT_SAMPLE: Final = 2000
+"""Results that are compared at most."""
 MAX_DAYS: Final = 400
 MAX_MESSAGES: Final = 20_000_000
 _IDS: Final = 20
@@ -49,9 +57,8 @@ _DAY_MS: Final = 86_400_000
 _Z_95: Final = 1.96
 _RARE: Final = 3.0  # "rule of three": of n messages none differs, so at most 3 / n do
 
-ACCEPTED, REFUSED, PARKED, NOT_TAKEN = "accepted", "refused", "parked", "not_taken"
-_FIRST: Final = frozenset(f"{ACCEPTED}_to_{outcome}" for outcome in (REFUSED, PARKED, NOT_TAKEN))
-"""Changed outcomes that a person must see first."""
+_JOBS: Final = 200
+"""Newest shadow runs among which those of a definition are searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,49 +66,124 @@ class ShadowRequest:
     """
     Which versions of a definition are compared: their sources, on the messages of `days`.
 
-    `listeners` limits the run to some of those that use the definition.
+    `connections` limits the run to some of the listeners, or destinations, that use the definition.
     """
 
     name: str
     before: Sources
     after: Sources
     days: float = 7
-    listeners: Sequence[str] = ()
+    connections: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """
+    What a shadow run would compare: `count` rows of a list, of these connections.
+
+    `before` and `after` are the versions. `exact`: no more rows match.
+    """
+
+    list: str
+    connections: Sequence[str]
+    filters: Mapping[str, Any]
+    count: int
+    exact: bool
+    before: str
+    after: str
+
+    def as_json(self) -> dict[str, Any]:
+        names = ("list", "connections", "count", "exact", "before", "after")
+        return {name: getattr(self, name) for name in names}
+
+
+def survey(
+    settings: Settings,
+    database: Database,
+    request: ShadowRequest,
+    now: int,
+    at_most: int = MAX_COUNT,
+) -> Survey:
+    """Return what a run would compare. Raises InvalidContent, MappingErrors, BridgeError."""
+    if not 0 < request.days <= MAX_DAYS:
+        raise InvalidContent(f"a shadow run covers up to {MAX_DAYS} days")
+    before, after = compiled_pair(request.name, request.before, request.after)
+    if isinstance(after, InboundMapping):
+        listed, column = MESSAGES.name, "channel"
+        known = current(settings, database).listener
+        users = [entry.name for entry in known if request.name in entry.mappings]
+    else:
+        listed, column = DELIVERIES.name, "destination"
+        users = [section.name for section in destinations_of(settings, database, request.name)]
+        ResultComposition(settings, database, request.name, request.before, request.after)
+    chosen = [name for name in users if not request.connections or name in request.connections]
+    if not chosen or len(chosen) > MAX_VALUES:
+        raise InvalidContent("no connection, or too many, use this definition")
+    filters = {column: chosen, "since": max(0, now - round(request.days * _DAY_MS))}
+    pull_new(database)
+    with database.read() as connection:
+        count, exact = LISTS[listed].count(connection, filters, UNLIMITED, at_most)
+    return Survey(listed, chosen, filters, count, exact, before.version, after.version)
 
 
 def start(
     settings: Settings, database: Database, request: ShadowRequest, requester: Requester, now: int
 ) -> BackgroundJob:
-    """Create a shadow run. Raises InvalidContent, TooManyJobs."""
-    if not 0 < request.days <= MAX_DAYS:
-        raise InvalidContent(f"a shadow run covers up to {MAX_DAYS} days")
-    known = current(settings, database).listener
-    users = [entry.name for entry in known if request.name in entry.mappings]
-    chosen = [name for name in users if not request.listeners or name in request.listeners]
-    if not chosen or len(chosen) > MAX_VALUES:
-        raise InvalidContent("no listener, or too many, use this definition")
-    filters = {"channel": chosen, "since": max(0, now - round(request.days * _DAY_MS))}
-    versions = {
-        when: {"version": _compiled(request.name, sources).version, "sources": dict(sources)}
-        for when, sources in (("before", request.before), ("after", request.after))
-    }
-    pull_new(database)
+    """Create a shadow run. Raises InvalidContent, MappingErrors, TooManyJobs, BridgeError."""
+    found = survey(settings, database, request, now, MAX_MESSAGES)
     with database.read() as connection:
-        upper = MESSAGES.newest_id(connection)
-        expected, exact = MESSAGES.count(connection, filters, UNLIMITED, MAX_MESSAGES)
+        upper = LISTS[found.list].newest_id(connection)
+    most = RESULT_SAMPLE if found.list == DELIVERIES.name else MAX_MESSAGES
+    versions = {
+        "before": {"version": found.before, "sources": dict(request.before)},
+        "after": {"version": found.after, "sources": dict(request.after)},
+    }
     job = NewJob(
         kind=JobKind.SHADOW,
         title=f"Shadow run of {request.name}",
-        selection=SelectedMessages(MESSAGES.name, filters),
+        selection=SelectedRowsOfList(found.list, dict(found.filters)),
         upper_id=upper,
-        expected=expected,
-        exact=exact,
-        options={"definition": request.name, "days": request.days, **versions},
+        expected=min(found.count, most),
+        exact=found.exact,
+        options={
+            "definition": request.name,
+            "days": request.days,
+            "total": found.count,
+            "connections": list(found.connections),
+            **versions,
+        },
         permissions=frozenset({Permission.AUTHOR}),
     )
-    described = {name: version["version"] for name, version in versions.items()}
-    outbox.describe(after={**described, "days": request.days, "listeners": chosen})
+    outbox.describe(
+        after={
+            "before": found.before,
+            "after": found.after,
+            "days": request.days,
+            "connections": list(found.connections),
+        }
+    )
     return jobs.create(database, job, requester, now)
+
+
+def run_json(job: BackgroundJob) -> dict[str, Any]:
+    """Return a shadow run as the page shows it: the job, and what it compares."""
+    options = job.options
+    return {
+        "job": job.as_json(),
+        "before": options["before"]["version"],
+        "after": options["after"]["version"],
+        "days": options["days"],
+        "connections": options["connections"],
+        "total": options["total"],
+    }
+
+
+def runs_of(
+    database: Database, name: str, account_id: str | None, limit: int
+) -> list[BackgroundJob]:
+    """Return the newest shadow runs of a definition, of an account or of all (None)."""
+    found = jobs.newest(database, account_id, _JOBS, JobKind.SHADOW)
+    return [job for job in found if is_of(job, name)][:limit]
 
 
 @dataclass(slots=True)
@@ -125,14 +207,16 @@ class Findings:
             "targets": self.targets,
         }
 
-    def add(self, message_id: int, outcome: str, targets: Sequence[str]) -> None:
-        """Add a message with differences; `outcome` is empty if it stays the same."""
+    def add(self, compared: Compared) -> None:
+        self.compared += 1
+        if not compared.differs:
+            return
         self.differ += 1
-        if outcome:
-            _count(self.outcomes, outcome, message_id)
-        for target in targets:
+        if compared.outcome:
+            _count(self.outcomes, compared.outcome, compared.id)
+        for target in compared.targets:
             if target in self.targets or len(self.targets) < _MAX_TARGETS:
-                _count(self.targets, target, message_id)
+                _count(self.targets, target, compared.id)
 
     def estimate(self) -> dict[str, float]:
         """Return the share of messages that differ, and its margin (95 %)."""
@@ -145,12 +229,18 @@ class Findings:
 
     def fields(self) -> list[dict[str, Any]]:
         """Return the differences: new refusals, then other outcomes, then values, most first."""
-        outcomes = sorted(self.outcomes, key=lambda name: (name not in _FIRST, -self._n(name)))
+        outcomes = sorted(self.outcomes, key=lambda name: (name not in WORSE, -self._n(name)))
         targets = sorted(self.targets, key=lambda name: -self.targets[name][0])
         entries = [("outcome", name, self.outcomes[name]) for name in outcomes]
         entries += [("value", name, self.targets[name]) for name in targets]
         return [
-            {"field": name, "kind": kind, "count": entry[0], "ids": entry[1]}
+            {
+                "field": name,
+                "name": field_name(name) if kind == "value" else "",
+                "kind": kind,
+                "count": entry[0],
+                "ids": entry[1],
+            }
             for kind, name, entry in entries
         ]
 
@@ -172,32 +262,38 @@ class ShadowRun:
         self._context = context
         self._job = job
         self._rows = SelectedRows(context.database, job)
-        self._versions = versions_of(job)
-        settings = current(context.settings, context.database)
-        self._listeners = {entry.name: entry for entry in settings.listener}
+        connect = context.connect or partial(engine_http, context.settings, None)
+        self._comparison = comparison_of(
+            *(context.settings, context.database, job.options["definition"]),
+            *(_sources_of(job), connect),
+        )
         state = job.result.get("state", {})
         self._sample = Findings.of(state.get("sample"))
         self._all = Findings.of(state.get("all"))
         self._anchor: int = state.get("anchor", 0)
         self._last: int = state.get("last", 0)
         self._first = 0
-        if job.exact and job.expected <= SAMPLE:
-            self._anchor = SAMPLE
+        self._is_limited = self._comparison.listed is DELIVERIES
+        self._places = RESULT_SAMPLE if self._is_limited else SAMPLE
+        if job.exact and job.options["total"] <= self._places:
+            self._anchor, self._is_limited = self._places, False
         self._handled = 0
         self._stored_at = time.monotonic()
 
     def step(self, access: Access, until: float) -> bool:
         while True:
-            if self._anchor < SAMPLE:
+            if self._anchor < self._places:
                 self._compare_sample(access)
-            elif (row := self._rows.next(access, until)) is not None:
-                self._handled += 1
-                self._compare(row.id, self._all)
-            is_complete = self._anchor >= SAMPLE and self._rows.is_complete
-            if is_complete or time.monotonic() - self._stored_at > _STORE_SECONDS:
+            elif not self._is_limited:
+                self._compare_all(access, until)
+            if self._is_complete or time.monotonic() - self._stored_at > _STORE_SECONDS:
                 self._store()
-            if is_complete or time.monotonic() >= until:
-                return is_complete
+            if self._is_complete or time.monotonic() >= until:
+                return self._is_complete
+
+    @property
+    def _is_complete(self) -> bool:
+        return self._anchor >= self._places and (self._is_limited or self._rows.is_complete)
 
     def result(self) -> dict[str, object]:
         """Return what pages show; while the run lasts, of the larger of sample and all."""
@@ -206,55 +302,58 @@ class ShadowRun:
         options = self._job.options
         return {
             "definition": options["definition"],
+            "list": self._job.selection.list,
             "before": options["before"]["version"],
             "after": options["after"]["version"],
             "days": options["days"],
             "compared": best.compared,
             "differ": best.differ,
-            "total": max(self._job.expected, self._job.handled),
+            "total": max(options["total"], self._job.handled),
             "estimate": estimated.estimate(),
             "classes": {name: entry[0] for name, entry in best.outcomes.items()},
             "fields": best.fields(),
         }
 
     def _compare_sample(self, access: Access) -> None:
-        """Compare the message at the next of `SAMPLE` places, which are evenly spread."""
+        """Compare the rows at the next of the places, which are evenly spread."""
+        found: list[int] = []
+        while self._anchor < self._places and len(found) < self._comparison.at_once:
+            found += self._row_at_next_place(access)
+        for compared in self._comparison.compare(found):
+            self._sample.add(compared)
+        if self._is_limited:
+            self._handled += len(found)
+
+    def _row_at_next_place(self, access: Access) -> list[int]:
+        """Return the first row from the next place on, if it is another one."""
+        listed = self._comparison.listed
         filters, upper = self._job.selection.filters or {}, self._job.upper_id
         with self._context.database.read() as connection:
             if not self._first:
-                ids = MESSAGES.ids_after(connection, filters, access, 0, upper, 1)
+                ids = listed.ids_after(connection, filters, access, 0, upper, 1)
                 self._first = max(1, ids.ids[0] if ids.ids else ids.cursor)
-            place = self._first + (upper - self._first) * self._anchor // SAMPLE
-            found = MESSAGES.ids_after(
+            place = self._first + (upper - self._first) * self._anchor // self._places
+            found = listed.ids_after(
                 connection, filters, access, max(place - 1, self._last), upper, 1
             )
         self._anchor += 1
         if found.ids:
             self._last = found.ids[0]
-            self._compare(self._last, self._sample)
         elif found.complete:
-            self._anchor = SAMPLE
+            self._anchor = self._places
+        return list(found.ids)
 
-    def _compare(self, message_id: int, findings: Findings) -> None:
-        try:
-            detail = queries.message(self._context.database, message_id)
-        except NoSuchRow:  # retention has deleted it
-            return
-        listener = self._listeners.get(detail.row.listener)
-        if listener is None:
-            return
-        sample = stored_sample(listener, detail.row, detail.payload)
-        before, after = self._versions
-        outcomes = outcomes_of(before, after, sample)
-        if outcomes is None:
-            return
-        findings.compared += 1
-        (was, old), (now, new) = outcomes
-        if was == now and old == new:
-            return
-        targets = [changed["target"] for changed in changed_targets(before, after, sample)]
-        named = list(dict.fromkeys(target for target in targets if target != "accepted"))
-        findings.add(message_id, "" if was == now else f"{was}_to_{now}", named)
+    def _compare_all(self, access: Access, until: float) -> None:
+        """Compare the next rows of the selection."""
+        found: list[int] = []
+        while len(found) < self._comparison.at_once:
+            row = self._rows.next(access, until)
+            if row is None:
+                break
+            found.append(row.id)
+        self._handled += len(found)
+        for compared in self._comparison.compare(found):
+            self._all.add(compared)
 
     def _store(self) -> None:
         job, context = self._job, self._context
@@ -271,63 +370,33 @@ class ShadowRun:
         self._handled, self._stored_at = 0, time.monotonic()
 
 
-Outcome = tuple[str, list[OrderEvent]]
+def _sources_of(job: BackgroundJob) -> dict[str, Sources]:
+    return {when: job.options[when]["sources"] for when in ("before", "after")}
 
 
-def versions_of(job: BackgroundJob) -> tuple[InboundMapping, InboundMapping]:
-    """Compile the two versions of a shadow run."""
-    name, options = job.options["definition"], job.options
-    before, after = (options[when]["sources"] for when in ("before", "after"))
-    return _compiled(name, before), _compiled(name, after)
-
-
-def _compiled(name: str, sources: Sources) -> InboundMapping:
-    """Compile an inbound definition. Raises InvalidContent for another one, MappingErrors."""
-    compiled = compile_sources(sources, name)
-    if not isinstance(compiled, InboundMapping):
-        raise InvalidContent("a shadow run compares definitions that read messages")
-    return compiled
-
-
-def sample_of(
+def message_values(
     settings: Settings, database: Database, job: BackgroundJob, message_id: int
-) -> dict[str, Any]:
-    """Return the targets that differ in a message, with both values. Raises NoSuchItem."""
-    try:
-        detail = queries.message(database, message_id)
-    except NoSuchRow:
-        raise NoSuchItem from None
-    known = current(settings, database).listener
-    listener = next((entry for entry in known if entry.name == detail.row.listener), None)
-    if listener is None:
-        raise NoSuchItem("the listener of this message was removed")
-    sample = stored_sample(listener, detail.row, detail.payload)
-    return {"differences": changed_targets(*versions_of(job), sample)}
+) -> list[dict[str, str]]:
+    """
+    Return the targets that differ in a message, with both values.
+
+    Raises NoSuchItem, InvalidContent for a run that compares results.
+    """
+    sources = _sources_of(job)
+    before, after = compiled_pair(job.options["definition"], sources["before"], sources["after"])
+    if not (isinstance(before, InboundMapping) and isinstance(after, InboundMapping)):
+        raise InvalidContent("this shadow run compares results")
+    return MessageComparison(settings, database, before, after).values(message_id)
 
 
-def outcomes_of(
-    before: InboundMapping, after: InboundMapping, sample: MessageSample
-) -> tuple[Outcome, Outcome] | None:
-    """Return what both versions make of a message; None if neither takes it."""
-    try:
-        message = Message.parse(sample.payload, fallback=sample.charset)
-    except MessageRefusal:
-        return None
-    old, new = (_outcome(mapping, message, sample) for mapping in (before, after))
-    return None if old[0] == new[0] == NOT_TAKEN else (old, new)
-
-
-def _outcome(mapping: InboundMapping, message: Message, sample: MessageSample) -> Outcome:
-    if not mapping.accepts(message.header, sample.charset):
-        return NOT_TAKEN, []
-    if mapping.pre_check(message, sample.defaults).refusals:
-        return REFUSED, []
-    try:
-        return ACCEPTED, list(mapping.apply(message, sample.defaults))
-    except MessageRefusal:
-        return REFUSED, []
-    except RuleFailed:
-        return PARKED, []
+def result_composition(
+    settings: Settings, database: Database, job: BackgroundJob
+) -> ResultComposition:
+    """Return what composes the results of a run with both versions. Raises BridgeError."""
+    sources = _sources_of(job)
+    return ResultComposition(
+        settings, database, job.options["definition"], sources["before"], sources["after"]
+    )
 
 
 def evidence_of(job: BackgroundJob, version: str) -> dict[str, Any]:
@@ -338,7 +407,7 @@ def evidence_of(job: BackgroundJob, version: str) -> dict[str, Any]:
     """
     if job.kind is not JobKind.SHADOW or job.options["after"]["version"] != version:
         raise InvalidContent("this shadow run is about another version: run it again")
-    kept = ("before", "days", "compared", "differ", "total", "estimate", "classes")
+    kept = ("list", "before", "days", "compared", "differ", "total", "estimate", "classes")
     found = {name: job.result[name] for name in kept if name in job.result}
     return {"job": job.id, "state": job.state.value, **found}
 

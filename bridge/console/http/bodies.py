@@ -330,12 +330,12 @@ class CompareBody(Body):
 
 
 class ShadowBody(Body):
-    """Two versions to compare on the messages of some days, also only of some listeners."""
+    """Two versions to compare on the messages of some days, also only of some connections."""
 
     version: VersionName = "draft"
     before: VersionName = "active"
     days: Annotated[float, Field(gt=0, le=400)] = 7
-    listeners: Annotated[list[Text], Field(max_length=50)] = Field(default_factory=list)
+    connections: Annotated[list[Text], Field(max_length=50)] = Field(default_factory=list)
 
 
 class AcceptedExamplesBody(Body):

@@ -6,6 +6,7 @@ import pytest
 
 from bridge.admin.definitions import shadow
 from bridge.admin.definitions.activation import activate_at_start
+from bridge.console.http.models.shadow import ShadowPageResponse
 from tests.acceptance.orders import order
 from tests.bridge.console.http.running_console import RunningConsole
 from tests.bridge.console.http.test_background import run
@@ -98,9 +99,47 @@ def test_an_activation_keeps_what_a_shadow_run_has_proved(console: RunningConsol
     assert (evidence["job"], evidence["compared"]) == (job["id"], job["result"]["compared"])
     assert evidence["classes"]["accepted_to_refused"] > 0
     assert rows[-1]["evidence"] is None
-    console.call("author", "POST", f"{PATH}/rollback", {"reason": "back", "begun_on": ""})
+    active = definition(console)["in_force"]["version"]
+    back = {"reason": "back", "begun_on": active}
+    assert console.call("author", "POST", f"{PATH}/rollback", back).status_code == 200
 
 
-def test_only_definitions_that_read_messages(console: RunningConsole) -> None:
-    response = console.call("author", "POST", "/api/mappings/results/shadow", {"version": "active"})
+def test_what_would_be_compared(console: RunningConsole) -> None:
+    """The page shows it before the start; a draft with mistakes can not be compared."""
+    save_draft(console)
+    response = console.call("author", "GET", f"{PATH}/shadow?days=1")
+    assert response.status_code == 200, response.text
+    page = ShadowPageResponse.model_validate(response.json())
+    assert page.survey is not None
+    assert page.survey.list == "messages"
+    assert {"orders", "north"} <= set(page.survey.connections)
+    assert page.survey.before != page.survey.after
+    assert page.survey.count > 0
+    job = console.call("author", "POST", f"{PATH}/shadow", {"connections": ["north"]}).json()
+    run(console, job)
+    page = ShadowPageResponse.model_validate(console.call("author", "GET", f"{PATH}/shadow").json())
+    assert (page.runs[0].job.id, page.runs[0].connections) == (job["id"], ["north"])
+    assert console.call("chief", "GET", f"{PATH}/shadow").json()["runs"]
+    assert console.call("operator", "GET", f"{PATH}/shadow").status_code == FORBIDDEN
+
+    found = definition(console)
+    body = {"files": {"orders.yaml": "tags: {Nothing: PID-2}"}, "begun_on": "", "revision": 0}
+    body |= {"begun_on": found["draft"]["begun_on"], "revision": found["draft"]["revision"]}
+    assert console.call("author", "PUT", f"{PATH}/draft", body).status_code == 200
+    page = ShadowPageResponse.model_validate(console.call("author", "GET", f"{PATH}/shadow").json())
+    assert page.survey is None
+    assert "mistake" in page.why_not
+    console.call("author", "DELETE", f"{PATH}/draft")
+
+
+def test_versions_of_both_directions_are_not_compared(console: RunningConsole) -> None:
+    """A draft that turns a definition that writes messages into one that reads them."""
+    path = "/api/mappings/results"
+    found = console.call("author", "GET", path).json()
+    body = {"begun_on": found["in_force"]["version"], "revision": 0}
+    body |= {"files": {"results.yaml": "kind: orders\ninclude: orders.yaml\n"}}
+    assert console.call("author", "PUT", f"{path}/draft", body).status_code == 200
+    response = console.call("author", "POST", f"{path}/shadow", {})
     assert response.status_code == INVALID
+    assert "reads messages" in response.json()["detail"]
+    console.call("author", "DELETE", f"{path}/draft")
