@@ -43,11 +43,13 @@ from bridge.store.records import patient_records, report_events
 from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.records.report_events import STATUS_SEEN, ReportEventRow
 from bridge.store.tables import EXCEPTIONS, KNOWN_REPORTS, ORDERS
+from mappings.hl7.refusals import AckCode
 
 MAX_MESSAGES: Final = 50
 MAX_DELIVERIES: Final = 100
 MAX_LINKED: Final = 100
 _MAX_EVENTS: Final = 200
+_ACK_CODES: Final = frozenset(AckCode)
 _WORKLIST_PAGE: Final = 200
 _ORDER, _KNOWN, _ITEM = ORDERS.c, KNOWN_REPORTS.c, EXCEPTIONS.c
 
@@ -473,7 +475,8 @@ def _message_facts(row: MessageRow) -> MessageFacts:
 
 def _delivery_facts(listed: ListedDelivery, attempts: Attempts) -> DeliveryFacts:
     row, stored = listed.row, attempts.get(listed.id, ())
-    errors: Sequence[Any] = stored[-1]["errors"] if stored else ()
+    is_reply = row.code in _ACK_CODES  # else the cause says more than what came
+    errors: Sequence[Any] = stored[-1]["errors"] if stored and is_reply else ()
     error = " ".join(
         filter(None, (row.code, errors[0]["code"], errors[0]["description"])) if errors else ()
     )

@@ -86,6 +86,20 @@ def test_a_sentence_says_why_a_result_has_not_arrived(told: RunningConsole) -> N
     assert sentence["link"] == {"page": "delivery", "id": told.deliveries["SITE1"]}
 
 
+def test_a_sentence_about_an_unreadable_reply_has_no_code(told: RunningConsole) -> None:
+    """A code of ours, such as `garbage`, is written in words; ERR of such a reply is not quoted."""
+    with told.database.write() as connection:
+        found = "UPDATE delivery SET code = :code, detail = :detail WHERE id = :id"
+        row = {"id": told.deliveries["SITE1"]}
+        connection.execute(text(found), row | {"code": "garbage", "detail": "unframed"})
+    sentence = page(told, "editor")["sentence"]["text"]
+    with told.database.write() as connection:
+        connection.execute(text(found), row | {"code": "AE", "detail": "103"})
+    assert "the reply is no HL7 acknowledgment" in sentence
+    assert "garbage" not in sentence
+    assert "103" not in sentence
+
+
 def test_the_timeline_has_durations(told: RunningConsole) -> None:
     """Steps are in order; equal attempts are one step; each has the time since the one before."""
     found = page(told, "editor")
