@@ -126,7 +126,7 @@ async def _page(request: Request) -> Response:
         return _html({"refusal": refusal.code}, refusal.status)
     if not place.strip("/"):
         return RedirectResponse(f"{MOUNT_PATH}/overview", 303, HEADERS)
-    return _html({"theme": user.theme or "dark"})
+    return _html({"theme": user.theme or "system"})
 
 
 def _html(boot: Mapping[str, Any], status: int = 200) -> Response:
@@ -134,10 +134,11 @@ def _html(boot: Mapping[str, Any], status: int = 200) -> Response:
     links = [f'<link rel="modulepreload" href="{preload}">' for preload in assets.preloads]
     links += [f'<link rel="stylesheet" href="{style}">' for style in assets.styles]
     links += assets.fonts
-    theme = html.escape(str(boot.get("theme", "dark")), quote=True)
+    theme = str(boot.get("theme", "system"))
+    shown = "" if theme == "system" else f' data-theme="{html.escape(theme, quote=True)}"'
     data = json.dumps(boot).replace("<", "\\u003c")
     page = (
-        f'<!doctype html><html lang="en" data-theme="{theme}"><head><meta charset="utf-8">'
+        f'<!doctype html><html lang="en"{shown}><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<title>Console</title><link rel="icon" href="data:,">{"".join(links)}'
         f'<script type="application/json" id="boot">{data}</script>'

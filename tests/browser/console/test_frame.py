@@ -110,11 +110,11 @@ def test_choices_are_kept(service: ServiceHarness, page: Page) -> None:
     page.get_by_role("button", name="Collapse").click()
     page.get_by_role("button", name="Density: compact").click()
     with page.expect_response("**/reporting/api/account"):
-        page.get_by_role("button", name="Theme: dark").click()
+        page.get_by_role("button", name="Theme: as the system").click()
     page.reload()
     expect(page.get_by_role("button", name="Expand the navigation")).to_be_visible()
     expect(page.get_by_role("button", name="Density: comfortable")).to_be_visible()
-    expect(page.get_by_role("button", name="Theme: as the system")).to_be_visible()
+    expect(page.get_by_role("button", name="Theme: light")).to_be_visible()
     assert violations(page) == []
 
 

@@ -106,3 +106,7 @@ function rawParts(raw: string, segment: Node): RawPart[] {
 export function leavesOf(node: Node): Node[] {
   return node.children.length ? node.children.flatMap((child) => leavesOf(child)) : [node];
 }
+
+/** "19580714…" as "1958-07-14"; what is no day of HL7 stays. */
+export const dayOf = (date: string): string =>
+  date.replace(/^(\d{4})(\d\d)(\d\d)(\d{2,6}(\.\d+)?([+-]\d{4})?)?$/, "$1-$2-$3");

@@ -1,6 +1,6 @@
 // Whom and what a message is about, as its definition understood it; for the head of its page.
 import type { Content, Trace } from "../../data/api-types";
-import { leavesOf } from "../../hl7/places";
+import { dayOf, leavesOf } from "../../hl7/places";
 
 export interface About {
   patient: string;
@@ -20,11 +20,9 @@ export function aboutOf(content: Content, trace: Trace | null): About {
   const name = tag("PatientName") || text("PID-5[1]") || text("PID-5");
   const mrn = tag("PatientMRN");
   return {
-    patient: [person(name), tag("PatientSex"), day(tag("PatientBirthDate")), mrn && `MRN ${mrn}`]
+    patient: [person(name), tag("PatientSex"), dayOf(tag("PatientBirthDate")), mrn && `MRN ${mrn}`]
       .filter(Boolean)
       .join(" · "),
     controlId: text("MSH-10"),
   };
 }
-
-const day = (date: string) => date.replace(/^(\d{4})(\d\d)(\d\d).*$/, "$1-$2-$3");
