@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
@@ -90,15 +90,24 @@ def editor(page: Page, file: str) -> None:
     page.keyboard.press("Control+Home")
 
 
+def lines(page: Page) -> Locator:
+    """The visible lines of the editor."""
+    return page.locator(".editor [data-line]")
+
+
+def click_line(page: Page, begins: str) -> None:
+    """Click a line of the editor: the text field below it takes the press."""
+    line = lines(page).filter(has_text=begins).first
+    line.scroll_into_view_if_needed()
+    line.click(force=True)
+
+
 def rewrite(page: Page, begins: str, text: str) -> None:
-    old = page.locator(".cm-line").filter(has_text=begins).first
-    if old.count() == 0:  # the editor renders only visible lines
-        page.keyboard.press("Control+End")
-    old.click()
+    click_line(page, begins)
     page.keyboard.press("Control+Enter")  # a line below
     page.keyboard.type(text)
     page.keyboard.press("Escape")
-    old.click()
+    click_line(page, begins)
     page.keyboard.press("Control+Shift+K")
 
 

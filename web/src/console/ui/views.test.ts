@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { pointText, stacked, tickText, tipTime, valueText } from "./chart";
 import { difference, folded, takenOver, withChanges } from "./difference";
 import { placeOf } from "./float";
-import { highlight } from "./highlight";
+import { highlight, highlightLines } from "./highlight";
 import { rowsOf, type Step } from "./timeline";
 
 const WINDOW = { width: 1000, height: 800 };
@@ -48,13 +48,44 @@ it("a difference of messages marks components, with any line ending", () => {
   expect(lines[1]?.words.filter((word) => word.changed).map((word) => word.text)).toEqual(["C"]);
 });
 
-it.each(["yaml", "json", "hl7", "text"] as const)("colours keep the text of %s", (language) => {
-  for (const line of ['tags: {a: "x # y", b: 12} # end', "MSH|^~\\&|RIS|", '{"a": [1, true]}', ""])
-    expect(
-      highlight(line, language)
-        .map((part) => part.text)
-        .join(""),
-    ).toBe(line);
+it.each(["yaml", "json", "hl7", "python", "text"] as const)(
+  "colours keep the text of %s",
+  (language) => {
+    for (const line of [
+      'tags: {a: "x # y", b: 12} # end',
+      "MSH|^~\\&|RIS|",
+      '{"a": [1, true]}',
+      "",
+    ])
+      expect(
+        highlight(line, language)
+          .map((part) => part.text)
+          .join(""),
+      ).toBe(line);
+  },
+);
+
+it("a string of Python may span lines", () => {
+  const text = [
+    'def f(m):  # "',
+    '    """A',
+    'return "b"',
+    '    """',
+    "    return 'c' or None",
+    '"""d"""',
+    "1",
+  ];
+  const parts = highlightLines(text, "python");
+  expect(parts.map((line) => line.map((part) => part.text).join(""))).toEqual(text);
+  expect(parts.map((line) => line.map((part) => part.kind).filter(Boolean))).toEqual([
+    ["keyword", "key", "comment"],
+    ["string"],
+    ["string"],
+    ["string"],
+    ["keyword", "string", "keyword", "keyword"],
+    ["string"],
+    ["number"],
+  ]);
 });
 
 it("three equal attempts in a run are one row, and can be unfolded", () => {

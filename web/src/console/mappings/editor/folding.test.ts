@@ -1,6 +1,6 @@
-import { Text } from "@codemirror/state";
+// @vitest-environment node
 import { expect, it } from "vitest";
-import { comments, foldAt } from "./folding";
+import { comments, foldAt, foldsOf } from "./folding";
 
 const FILE = `# One definition
 # for the sender RIS.
@@ -15,10 +15,9 @@ include:
 - orders.yaml
 tags: {Accession: OBR-18}
 # Last.`;
-const doc = Text.of(FILE.split("\n"));
-const folded = (number: number): string | null => {
-  const range = foldAt(doc, number);
-  return range && doc.sliceString(range.from, range.to);
+const folded = (line: number): string | null => {
+  const range = foldAt(FILE, line - 1);
+  return range && FILE.slice(range.from, range.to);
 };
 
 it("folds a run of comments, and below a key its indented lines and items", () => {
@@ -33,5 +32,10 @@ it("folds a run of comments, and below a key its indented lines and items", () =
 });
 
 it("only runs of three comment lines or more are folded at first", () => {
-  expect(comments(doc).map((range) => doc.lineAt(range.from).number)).toEqual([1]);
+  expect(comments(FILE).map(({ from }) => FILE.slice(0, from))).toEqual(["# One definition"]);
+});
+
+it("folds everything at once, outermost keys only", () => {
+  const starts = foldsOf(FILE).map(({ from }) => FILE.slice(0, from).split("\n").at(-1));
+  expect(starts).toEqual(["# One definition", "accept:", "include:"]);
 });
