@@ -93,6 +93,28 @@ def test_comments_are_folded_and_edits_can_be_undone(console: MappingConsole, pa
     expect(lines(page).filter(has_text="RISX")).to_have_count(0)
 
 
+HEIGHTS = """() => {
+    const [area, layer] = document.querySelectorAll(".editor textarea, .editor .layer");
+    area.style.height = "0";
+    const needed = area.scrollHeight;
+    area.style.height = "";
+    const last = layer.lastElementChild.getBoundingClientRect();
+    return [needed, last.bottom - layer.getBoundingClientRect().top + 4];
+}"""
+
+
+def test_the_field_and_its_colours_wrap_alike(console: MappingConsole, page: Page) -> None:
+    """The caret is where the letters are: both texts have the same lines at every width."""
+    words = " ".join(f"word-{number}, '{'x' * number}'" for number in range(1, 40))
+    console.draft(ADMINISTRATOR, "wrapped", wrapped=f"{SENDER}about: >\n  {words}  \n  {words}\n")
+    enter(page, console, ADMINISTRATOR, "mappings/wrapped")
+    expect(lines(page)).to_have_count(7)
+    for width in (1440, 1100, 768, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        needed, drawn = page.evaluate(HEIGHTS)
+        assert (width, needed) == (width, pytest.approx(drawn, abs=1))
+
+
 def test_a_click_changes_a_rule(console: MappingConsole, page: Page) -> None:
     """The editor opens with the last messages; a field becomes a source, and undo takes it back."""
     page.set_viewport_size({"width": 1440, "height": 900})

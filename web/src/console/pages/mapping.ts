@@ -1,4 +1,4 @@
-// The pages of definitions: one chunk; the editor loads CodeMirror when it opens.
+// The pages of definitions: one chunk.
 import { addTexts } from "../texts";
 import detail from "../texts/detail.json";
 import mapping from "../texts/mapping.json";
