@@ -11,7 +11,7 @@ import typer
 from bridge.cli.options import Authorities, Insecure, OwnCertificate, OwnKey, ServerName, Tls
 
 if TYPE_CHECKING:
-    from bridge.admin.examination.results import ProbeResult
+    from bridge.admin.examination.results import Examination, ProbeResult
     from bridge.admin.examination.wire import Target
 
 
@@ -46,6 +46,7 @@ def examine(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the report for the partner as HTML.")
     ] = None,
+    pdf: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it as PDF.")] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it as text.")] = None,
     tls: Tls = False,
     ca: Authorities = None,
@@ -62,7 +63,7 @@ def examine(
     messages. Exit 1 if a probe found a fault.
     """
     from bridge.admin.examination.receiver import MOST_MESSAGES, PROBES, ReceiverOptions
-    from bridge.admin.examination.report import html_report, text_lines, text_report
+    from bridge.admin.examination.report import text_lines
     from bridge.admin.examination.run import examine_receiver, examine_sender
     from bridge.admin.examination.sender import SenderOptions
 
@@ -94,12 +95,24 @@ def examine(
         options = ReceiverOptions(template, chosen, idle=idle)
         work = examine_receiver(target, options, show, now)
     examination = asyncio.run(work)
-    if html is not None:
-        html.write_text(html_report(examination), "utf-8")
-    if report is not None:
-        report.write_text(text_report(examination), "utf-8")
+    _write_reports(examination, html=html, pdf=pdf, text=report)
     if examination.has_faults:
         raise typer.Exit(1)
+
+
+def _write_reports(
+    examination: "Examination", *, html: Path | None, pdf: Path | None, text: Path | None
+) -> None:
+    from bridge.admin.examination.report import document_of
+    from bridge.admin.specification.document import as_html, as_pdf, as_text
+
+    document = document_of(examination)
+    if html is not None:
+        html.write_text(as_html(document), "utf-8")
+    if pdf is not None:
+        pdf.write_bytes(as_pdf(document))
+    if text is not None:
+        text.write_text(as_text(document), "utf-8")
 
 
 def _confirm(question: str) -> None:

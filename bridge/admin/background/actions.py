@@ -23,6 +23,7 @@ from bridge.admin.background.jobs import (
 from bridge.admin.background.work import (
     MAX_ACTION_ROWS,
     JobContext,
+    JobWork,
     SelectedRow,
     SelectedRows,
     log_failure,
@@ -80,7 +81,7 @@ class RowRate:
         self._due = max(self._due, self._clock()) + self._interval
 
 
-class BulkAction:
+class BulkAction(JobWork):
     """The work of a bulk action."""
 
     def __init__(self, context: JobContext, job: BackgroundJob) -> None:

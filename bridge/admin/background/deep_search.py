@@ -17,6 +17,7 @@ from bridge.admin.background.work import (
     MAX_ACTION_ROWS,
     MAX_EXPORT_ROWS,
     JobContext,
+    JobWork,
     SelectedRows,
 )
 from bridge.admin.errors import InvalidContent
@@ -52,7 +53,7 @@ def compile_conditions(where: Mapping[str, Any]) -> list[tuple[ValuesReader, Tes
     return found
 
 
-class DeepSearch:
+class DeepSearch(JobWork):
     """The work of a deep search."""
 
     def __init__(self, context: JobContext, job: BackgroundJob) -> None:

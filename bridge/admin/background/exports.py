@@ -28,6 +28,7 @@ from bridge.admin.background.work import (
     MAX_EXPORT_ROWS,
     JobContext,
     JobFailed,
+    JobWork,
     SelectedRow,
     SelectedRows,
 )
@@ -148,7 +149,7 @@ class _Writer(Protocol):
         """Store what is no part of the file. Raises InvalidContent."""
 
 
-class Export:
+class Export(JobWork):
     """The work of an export."""
 
     def __init__(self, context: JobContext, job: BackgroundJob) -> None:

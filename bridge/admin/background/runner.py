@@ -20,6 +20,7 @@ from bridge.admin.background.exports import Export
 from bridge.admin.background.jobs import BackgroundJob, JobKind, JobState, LeaseLost
 from bridge.admin.background.work import JobContext, JobWork, log_failure
 from bridge.admin.definitions.shadow import ShadowRun
+from bridge.admin.examination.job import ExaminationWork
 from bridge.admin.lists.definitions import MESSAGES
 from bridge.admin.lists.listing import UNLIMITED, Access
 from bridge.admin.search.message_index import ArrivalSample, arrival_rate
@@ -35,6 +36,7 @@ WORKS: Final[Mapping[JobKind, Callable[[JobContext, BackgroundJob], JobWork]]] =
     JobKind.EXPORT: Export,
     JobKind.SEARCH: DeepSearch,
     JobKind.SHADOW: ShadowRun,
+    JobKind.EXAMINE: ExaminationWork,
 }
 """The kinds that a runner works at."""
 AT_ONCE: Final = 4
@@ -75,6 +77,8 @@ class BackgroundJobs:
 
     def close(self) -> None:
         """Leave the jobs to other processes; what was stored stays."""
+        for held in self._held:
+            held.work.close()
         self._held.clear()
         jobs.release(self._context.database, self._context.owner)
 
@@ -104,10 +108,15 @@ class BackgroundJobs:
 
     def _slice(self, held: _Held, began: float) -> bool:
         """Work at a job; False if this process does not hold it any more."""
+        is_held = False
         try:
-            return self._worked(held, began)
+            is_held = self._worked(held, began)
         except LeaseLost:
-            return False
+            is_held = False
+        finally:
+            if not is_held:
+                held.work.close()
+        return is_held
 
     def _worked(self, held: _Held, began: float) -> bool:
         context, job = self._context, held.job

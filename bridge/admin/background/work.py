@@ -1,10 +1,11 @@
 """What the kinds of background jobs share: their work in steps, and the rows they are about."""
 
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import httpx
 import structlog
@@ -49,9 +50,10 @@ class JobFailed(BridgeError):
         super().__init__(detail)
 
 
-class JobWork(Protocol):
+class JobWork(ABC):
     """The work of one job."""
 
+    @abstractmethod
     def step(self, access: Access, until: float) -> bool:
         """
         Work until about `until`, a time of `time.monotonic`; return True after the last row.
@@ -60,8 +62,12 @@ class JobWork(Protocol):
         then is done again. Blocking.
         """
 
+    @abstractmethod
     def result(self) -> dict[str, object]:
         """Return what pages show after the end."""
+
+    def close(self) -> None:  # noqa: B027  # most kinds have nothing to end
+        """End what goes on between two steps: the job has ended, or another process has it."""
 
 
 def log_failure(text: str, job: BackgroundJob, error: Exception) -> None:

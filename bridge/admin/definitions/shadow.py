@@ -21,7 +21,7 @@ from bridge.admin.access.permissions import Permission
 from bridge.admin.background import jobs
 from bridge.admin.background.jobs import BackgroundJob, JobKind, NewJob, Progress, Requester
 from bridge.admin.background.jobs import Selection as SelectedRowsOfList
-from bridge.admin.background.work import JobContext, SelectedRows
+from bridge.admin.background.work import JobContext, JobWork, SelectedRows
 from bridge.admin.definitions.result_previews import destinations_of
 from bridge.admin.definitions.shadow_comparison import (
     WORSE,
@@ -255,7 +255,7 @@ def _count(found: dict[str, list[Any]], name: str, message_id: int) -> None:
         entry[1].append(message_id)
 
 
-class ShadowRun:
+class ShadowRun(JobWork):
     """The work of a shadow run."""
 
     def __init__(self, context: JobContext, job: BackgroundJob) -> None:

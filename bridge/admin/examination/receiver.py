@@ -9,7 +9,7 @@ limit of time, and the examination as a whole.
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -55,6 +55,7 @@ class _Found:
     words: str
     expected: str = ""
     advice: str = ""
+    replies: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -111,9 +112,8 @@ class ReceiverExamination:
         if name == "connect" and found.verdict is Verdict.FAULT:
             self._reached = False
         took = round((time.monotonic() - began) * 1000)
-        return ProbeResult(
-            name, probe.title, found.verdict, found.words, found.expected, found.advice, took
-        )
+        texts = found.words, found.expected, found.advice
+        return ProbeResult(name, probe.title, found.verdict, *texts, took, found.replies)
 
     async def exchange(self, message: bytes) -> ReceivedAck:
         """Send a message on a new connection and return its acknowledgment. Raises PeerFault."""
@@ -202,12 +202,17 @@ async def _matching(state: ReceiverExamination) -> _Found:
     ack = await state.exchange(message)
     if _id(ack) == control_id:
         return _Found(Verdict.OK, "MSA-2 is MSH-10 of the message")
-    words = "MSA-2 is empty" if not _id(ack) else "MSA-2 is another number"
+    wanted, late = "MSA-2 is MSH-10 of the message", "a late acknowledgment could be taken for"
+    if not _id(ack):
+        advice = f"{late} that of the next message"
+        return _Found(Verdict.FAULT, "MSA-2 is empty", wanted, advice)
     return _Found(
         Verdict.FAULT,
-        words,
-        "MSA-2 is MSH-10 of the message",
-        "a late acknowledgment could be taken for that of the next message",
+        "MSA-2 is another number",
+        wanted,
+        "each result would be sent again and again: the partner must correct this; else set"
+        f' replies = {{mismatch = "delivered"}}, and {late} that of the next message',
+        {"mismatch": "delivered"},
     )
 
 
@@ -378,12 +383,17 @@ async def _duplicate(state: ReceiverExamination) -> _Found:
     words = f"{first.code or 'no code'}, then {_reply_words(second)}"
     if first.code == second.code:
         return _Found(Verdict.OK, words, "the same code twice")
+    if second.code not in NEGATIVE:
+        return _Found(Verdict.NOTE, words, "the same code twice")
+    key = _reply_words(second)
+    shown = f'"{key}"' if " " in key else key
     return _Found(
-        Verdict.FAULT if second.code in NEGATIVE else Verdict.NOTE,
+        Verdict.FAULT,
         words,
         "the same code twice",
         "a result that is sent again would be parked: if this code only means a repetition, set"
-        f' replies = {{{second.code} = "delivered"}}',
+        f' replies = {{{shown} = "delivered"}}',
+        {key: "delivered"},
     )
 
 

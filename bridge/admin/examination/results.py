@@ -1,6 +1,7 @@
 """The results of an examination. They contain codes and counts, and no value of a patient."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -19,7 +20,8 @@ class ProbeResult:
     The result of one probe.
 
     `title` says what was tried, `words` what happened. `expected` is what the standard or Report
-    Bridge wants. `advice` is what to set or to ask for.
+    Bridge wants. `advice` is what to set or to ask for; `replies` are entries of the setting
+    `replies` with which results reach this receiver.
     """
 
     name: str
@@ -29,17 +31,22 @@ class ProbeResult:
     expected: str = ""
     advice: str = ""
     took_ms: int = 0
+    replies: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """An examination of a target such as `his.test:2575`; times are in ms since 1970."""
+    """
+    An examination of a target such as `his.test:2575`; times are in ms since 1970.
+
+    `sent` is the number of messages, None if the examination was stopped.
+    """
 
     target: str
     role: str
     began_at: int
     ended_at: int
-    sent: int
+    sent: int | None
     results: tuple[ProbeResult, ...]
 
     def count(self, verdict: Verdict) -> int:

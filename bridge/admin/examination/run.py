@@ -24,12 +24,22 @@ async def examine_receiver(
 
 
 async def examine_sender(
-    host: str, port: int, options: SenderOptions, progress: Progress, now: Clock
+    host: str | None,
+    port: int,
+    options: SenderOptions,
+    progress: Progress,
+    now: Clock,
+    listens: Callable[[], None] = lambda: None,
 ) -> Examination:
-    """Listen for a sender and examine it. Raises OSError if the port cannot be used."""
+    """
+    Listen for a sender and examine it; `listens` is called when the port is open.
+
+    Without a host it listens on all addresses. Raises OSError if the port cannot be used.
+    """
     began, state, results = now(), SenderExamination(options), []
-    async for result in state.run(host, port):
+    async for result in state.run(host, port, listens):
         progress(result)
         results.append(result)
-    address = f"[{host}]:{state.port}" if ":" in host else f"{host}:{state.port}"
+    shown = f"[{host}]" if host and ":" in host else host or "*"
+    address = f"{shown}:{state.port}"
     return Examination(address, "sender", began, now(), state.received, tuple(results))

@@ -9,7 +9,7 @@ header only; no value of a patient is kept.
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -25,6 +25,8 @@ from mllp.framing import Frame, FrameReader, frame
 MAX_CONNECTIONS: Final = 16
 MAX_PAYLOAD: Final = 4 * 2**20
 MAX_MESSAGES: Final = 200
+_MAX_CONTROL_ID: Final = 199
+"""Characters of MSH-10 that are compared; the standard permits as many (HL7 v2.7)."""
 _TYPE: Final = re.compile(r"[A-Z0-9]{3}\^[A-Z0-9]{0,3} 2?(\.\d){0,2}")
 _READ_BYTES: Final = 64 * 1024
 _IDLE: Final = 300.0  # seconds until a silent connection is closed
@@ -72,6 +74,11 @@ class _Arrival:
     writer: asyncio.StreamWriter
 
 
+def sender_probes(options: SenderOptions) -> dict[str, str]:
+    """Return the names and titles of the probes that each examination of a sender has."""
+    return {step.name: step.title for step in _script(options)}
+
+
 def _script(options: SenderOptions) -> Sequence[_Step]:
     late = [
         _Step(f"late-{delay:g}", f"AA after {delay:g} s", delay=delay, repeats=None,
@@ -107,15 +114,23 @@ class SenderExamination:
     _reused: int = 0
     _malformed: int = 0
     _undeclared: int = 0
+    _real: int = 0
     _headers: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._arrivals = asyncio.Queue(MAX_CONNECTIONS)
 
-    async def run(self, host: str, port: int) -> AsyncIterator[ProbeResult]:
-        """Listen and yield the results. Raises OSError if the port cannot be used."""
+    async def run(
+        self, host: str | None, port: int, listens: Callable[[], None] = lambda: None
+    ) -> AsyncIterator[ProbeResult]:
+        """
+        Listen and yield the results; `listens` is called when the port is open.
+
+        Without a host it listens on all addresses. Raises OSError if the port cannot be used.
+        """
         server = await asyncio.start_server(self._serve, host, port, limit=_READ_BYTES)
         self.port = server.sockets[0].getsockname()[1]
+        listens()
         end = asyncio.get_running_loop().time() + self.options.limit
         try:
             arrival = await self._next(self.options.wait, end)
@@ -230,12 +245,13 @@ class SenderExamination:
         except MalformedMessage:
             header = None
             self._malformed += 1
-        control_id = b"" if header is None else header.control_id
+        control_id = b"" if header is None else header.control_id[:_MAX_CONTROL_ID]
         digest = hash(payload)
         if self._seen.setdefault(control_id, digest) != digest:
             self._reused += 1
         if header is not None:
             self._headers.add(_type_of(header))
+            self._real += header.processing_id[:1] != "T"
             if not payload.isascii() and not decode_msh18(
                 header.charset, header.delimiters.repetition
             ):
@@ -261,6 +277,10 @@ class SenderExamination:
             if self._undeclared
             else ProbeResult("charset", "character set", Verdict.OK, "ASCII, or named in MSH-18")
         )  # fmt: skip
+        if self._real:
+            words = f"{self._real} messages are no tests; they were answered and not stored"
+            advice = "the partner must send them again to a listener"
+            found.append(ProbeResult("test", "MSH-11", Verdict.NOTE, words, "MSH-11 is T", advice))
         if self._malformed:
             words = f"{self._malformed} frames or messages cannot be read"
             found.append(ProbeResult("framing", "framing", Verdict.FAULT, words, "VT … FS CR"))

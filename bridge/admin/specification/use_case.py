@@ -41,6 +41,8 @@ _READER: Final = "orders"
 """The definition that reads the made-up order of a destination's examples."""
 _MAX_EXAMPLES: Final = 2
 _SHORTEST_VERSION: Final = 6
+_MAX_VERSIONS: Final = 50
+"""Versions of a definition that are offered; others can be named."""
 
 
 class SpecificationFormat(StrEnum):
@@ -178,6 +180,21 @@ def _stored_examples(database: Database, section: ListenerSettings) -> list[Exam
     return found
 
 
+def activated_versions(database: Database, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the versions of definitions that were active: of each the latest, newest first."""
+    found: list[dict[str, Any]] = []
+    with database.read() as connection:
+        for name in names:
+            seen: dict[str, int] = {}
+            for activation in mapping_versions.history(connection, name):
+                seen.setdefault(activation.version, activation.at)
+            found += [
+                {"definition": name, "version": version, "at": at, "is_active": not place}
+                for place, (version, at) in enumerate(list(seen.items())[:_MAX_VERSIONS])
+            ]
+    return found
+
+
 def rendered(
     settings: Settings,
     database: Database,
@@ -192,8 +209,8 @@ def rendered(
     """
     Return a specification in a format, with its changes since the version `compare` if given.
 
-    JSON has the member `changes`, None without a comparison. Raises as `specification`, and
-    InvalidState if the writer of PDF is missing.
+    JSON also has the versions that can be chosen, and `changes`, None without a comparison. Raises
+    as `specification`, and InvalidState if the writer of PDF is missing.
     """
     found = specification(settings, database, kind, name, version, with_address=with_address)
     since = None
@@ -202,7 +219,8 @@ def rendered(
         since = changes(before, found)
     if wanted is SpecificationFormat.JSON:
         listed = None if since is None else [_change_json(change) for change in since]
-        return {**found.as_json(), "changes": listed}
+        versions = activated_versions(database, [used.name for used in found.definitions])
+        return {**found.as_json(), "versions": versions, "changes": listed}
     document = document_of(found, since, compare)
     if wanted is SpecificationFormat.PDF:
         try:

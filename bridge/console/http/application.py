@@ -23,6 +23,7 @@ from bridge.console.http import (
     connections,
     deliveries,
     edits,
+    examinations,
     examples,
     find,
     lists,
@@ -63,6 +64,7 @@ ROUTERS: Final = (
     *(find.router, lists.router, views.router, live.router),
     background.router,
     specifications.router,
+    examinations.router,
     *(connections.channel_router, connections.router, me.router, overview.router),
     # before `sites`, whose route `/sites/{site}/{what}` also matches `/sites/{site}/audit`
     audit_trail.router,

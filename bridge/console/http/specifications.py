@@ -19,6 +19,7 @@ from bridge.console.http.guard import (
     run_audited,
 )
 from bridge.console.http.models.specifications import SpecificationBody
+from bridge.executors import CONSOLE_THREADS
 from config.sections import ChannelKind
 
 router = APIRouter(prefix="/api/specifications", route_class=ConsoleRoute)
@@ -46,14 +47,16 @@ async def read(
     """
     Return the specification of a listener or destination of the user's sites.
 
-    `version` and `compare` are versions of one of its definitions. HTML, PDF and text are files.
+    `version` and `compare` are versions of one of its definitions. HTML, PDF and text are files;
+    that they were written is in the audit trail.
     """
     context = call.context
+    require_visible = partial(_require_visible, call, kind, name)
     action = AuditedAction(
         (Permission.SEE,),
         "export",
         f"specification {kind} {name}",
-        rule=partial(_require_visible, call, kind, name),
+        rule=require_visible,
     )
 
     def work() -> Any:
@@ -62,10 +65,15 @@ async def read(
             with_address=address,
         )
 
+    def shown() -> Any:
+        require_visible()
+        return work()
+
     async with context.gate.entered():
+        if wanted is SpecificationFormat.JSON:
+            call.user.grant.require(Permission.SEE)
+            return UncachedJson(await CONSOLE_THREADS.run(shown))
         found = await run_audited(call, action, work)
-    if not isinstance(found, bytes):
-        return UncachedJson(found)
     suffix = _SUFFIXES.get(wanted, wanted.value)
     disposition = f'attachment; filename="{kind}-{name}.{suffix}"'
     headers = {**HEADERS, "Content-Disposition": disposition}

@@ -81,6 +81,15 @@ class SpecificationChangeBody(BaseModel):
     kind: str
 
 
+class ActivatedVersionBody(BaseModel):
+    """A version of a definition that can be chosen; `at` (ms): its last activation."""
+
+    definition: str
+    version: str
+    at: int
+    is_active: bool
+
+
 class SpecificationBody(BaseModel):
     """The specification of a listener or destination; `changes` null: nothing was compared."""
 
@@ -95,4 +104,5 @@ class SpecificationBody(BaseModel):
     control: list[ControlRowBody]
     replies: list[FactBody]
     examples: list[ExampleMessageBody]
+    versions: list[ActivatedVersionBody]
     changes: list[SpecificationChangeBody] | None

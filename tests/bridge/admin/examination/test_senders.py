@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 
-from bridge.admin.examination.report import text_report
+from bridge.admin.examination.report import document_of
 from bridge.admin.examination.results import Examination, Verdict
 from bridge.admin.examination.run import examine_sender
 from bridge.admin.examination.sender import MAX_CONNECTIONS, SenderExamination, SenderOptions
+from bridge.admin.specification.document import as_text
 from mllp.framing import Frame, FrameReader, frame
 from tests.bridge.admin.examination.partners import connected
 from tests.eventually import eventually_async
@@ -127,7 +128,7 @@ async def test_what_is_seen_in_all_messages() -> None:
     assert by_name["charset"].verdict is NOTE
     assert by_name["message"].words == "sends another message with the same MSH-10"
     assert by_name["types"].words == "ORM^O01 2.3, ORM^O01 2.5.1"
-    text = text_report(found)
+    text = as_text(document_of(found))
     assert not any(name in text for name in ("Doe", "Roe", "ller", "M1"))
 
 
@@ -144,7 +145,7 @@ async def test_hostile_senders() -> None:
     text = b"\x0bnot HL7|secret\x1c\r"
     garbage = await examined(sending(text), SILENT)
     assert any(result.name == "framing" for result in garbage.results)
-    assert "secret" not in text_report(garbage)
+    assert "secret" not in as_text(document_of(garbage))
 
     async def endless(port: int) -> None:
         async with connected(port) as (_, writer):

@@ -85,6 +85,11 @@ RULES: dict[str, Rule] = {
         *(_P.SEE, _P.BODIES), body={"ids": [1, 2, 3], "columns": ["patient", "name"]}
     ),
     "GET /api/specifications/{kind}/{name}": _rule(_P.SEE, site=True),
+    "POST /api/examinations": _rule(_P.CONNECT, body={"role": "sender", "port": 1, "agreed": "x"}),
+    "GET /api/examinations": _rule(_P.CONNECT),
+    "GET /api/examinations/probes": _rule(_P.CONNECT),
+    "GET /api/examinations/{job_id}": _rule(_P.CONNECT),
+    "GET /api/examinations/{job_id}/report": _rule(_P.CONNECT),
     "GET /api/views": _rule(_P.SEE),
     "POST /api/views": _rule(_P.SEE, body=VIEW),
     "PUT /api/views/{view_id}": _rule(_P.SEE, body=VIEW, site=True),

@@ -214,10 +214,13 @@ SPECIFICATION = "/api/specifications/listener/orders"
 
 
 def test_a_specification_is_exported(console: RunningConsole) -> None:
-    """Each format is a file but JSON, which matches its model; the export is audited."""
+    """JSON is for the page, with the versions to choose; other formats are files, and audited."""
     body = console.call("viewer1", "GET", SPECIFICATION)
     found = SpecificationBody.model_validate(body.json())
     assert (found.kind, found.name, found.changes) == ("listener", "orders", None)
+    active = {(used.name, used.version) for used in found.definitions if used.active_since}
+    assert active == {(item.definition, item.version) for item in found.versions if item.is_active}
+    assert events(console, "specification listener orders") == []
     kinds = {"html": "text/html", "pdf": "application/pdf", "text": "text/plain"}
     for name, kind in kinds.items():
         response = console.call("viewer1", "GET", f"{SPECIFICATION}?format={name}")

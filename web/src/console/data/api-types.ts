@@ -616,16 +616,18 @@ export interface Specification {
   control: { control: string; status: string; action: string }[];
   replies: SpecificationFact[];
   examples: { title: string; text: string }[];
+  /** The versions that can be chosen, of each definition the newest first. */
+  versions: { definition: string; version: string; at: number; is_active: boolean }[];
   /** What changed since `compare`; null: nothing was compared. */
-  changes:
-    | {
-        place: string;
-        fact: string;
-        before: string;
-        after: string;
-        kind: "added" | "changed" | "removed";
-      }[]
-    | null;
+  changes: SpecificationChange[] | null;
+}
+export interface SpecificationChange {
+  place: string;
+  /** What changed; "" if all of it was added or removed. */
+  fact: string;
+  before: string;
+  after: string;
+  kind: "added" | "changed" | "removed";
 }
 
 /** What became of a part of a channel export. */

@@ -1,4 +1,6 @@
-// The places that search and palette offer without asking the server: pages, connections, definitions.
+// The places that search and palette offer without asking the server: pages, connections, definitions,
+// specifications.
+import { downloadSpecification } from "../data/specifications";
 import { may } from "../data/me.svelte";
 import { names } from "../data/names.svelte";
 import { hasText, t } from "../texts";
@@ -44,8 +46,32 @@ export function definitionItems(): PlaceItem[] {
     href: href("mapping", { name }),
   }));
 }
+/** The specification of each connection as a page, then as a file. */
+export function specificationItems(): PlaceItem[] {
+  const of = names.connections;
+  const titled = of.map((one) => ({
+    ...one,
+    title: t("palette.specification", { name: one.name }),
+    detail: t(`kind.${one.kind}`),
+    aliases: aliasesOf("specification"),
+  }));
+  return [
+    ...titled.map(({ kind, name, title, detail, aliases }) => ({
+      id: `specification ${kind} ${name}`,
+      href: href("connection", { kind, name, tab: "specification" }),
+      ...{ title, detail, aliases },
+    })),
+    ...titled.map(({ kind, name, title, detail, aliases }) => ({
+      id: `specification ${kind} ${name} pdf`,
+      title: t("palette.as_pdf", { title }),
+      run: () => downloadSpecification(kind, name, "pdf"),
+      ...{ detail, aliases },
+    })),
+  ];
+}
 export const placeGroups = (): ListGroup<PlaceItem>[] => [
   { id: "pages", title: t("palette.pages"), items: pageItems() },
   { id: "connections", title: t("page.connections"), items: connectionItems() },
   { id: "definitions", title: t("palette.definitions"), items: definitionItems() },
+  { id: "specifications", title: t("palette.specifications"), items: specificationItems() },
 ];
