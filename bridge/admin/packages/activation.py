@@ -111,7 +111,7 @@ class ActivationPlan:
     @property
     def mark(self) -> str:
         """A hash of the package and the active versions, to detect later changes."""
-        parts = [self.text, repr(sorted(self.begun_on.items()))]
+        parts = [self.text, self.text_after, repr(sorted(self.begun_on.items()))]
         parts += [
             part or "" for file in self.files for part in (file.name, file.before, file.after)
         ]
@@ -119,18 +119,25 @@ class ActivationPlan:
 
 
 def plan_activation(
-    settings: Settings, database: Database, files: Files, keep: Sequence[str] = ()
+    settings: Settings,
+    database: Database,
+    files: Files,
+    keep: Sequence[str] = (),
+    *,
+    disabled: bool = False,
 ) -> ActivationPlan:
     """
     Plan the activation of a package, and check its connections as a start of the service does.
 
-    `keep` names settings of which existing connections keep their values. Raises NotImported,
+    `keep` names settings of which existing connections keep their values; with `disabled`, new
+    connections are disabled, so nothing uses the definitions that they name. Raises NotImported,
     SettingsError, MappingErrors, and the error of a listener or destination that cannot work.
     """
     if FILE not in files:
         raise NotImported(f"there is no {FILE}")
     current = active_settings.current(settings, database)
-    connections = plan_connections(current, packaged_settings(settings, files[FILE]), keep)
+    packaged_connections = packaged_settings(settings, files[FILE])
+    connections = plan_connections(current, packaged_connections, keep, disabled=disabled)
     changed = [
         planned_connection
         for planned_connection in connections
@@ -299,7 +306,8 @@ class PackageImport:
     """
     An interface package to import, with the reason.
 
-    `mark` identifies the preview that the user saw; `replace`: existing files may be replaced.
+    `mark` identifies the preview that the user saw; `replace`: existing files may be replaced;
+    `disabled`: new connections are disabled.
     """
 
     data: bytes
@@ -307,6 +315,7 @@ class PackageImport:
     actor: str
     reason: str
     replace: bool = False
+    disabled: bool = False
 
 
 class InterfacePackages:
@@ -327,9 +336,9 @@ class InterfacePackages:
         except OSError:
             raise InvalidState("bridge.toml cannot be read") from None
 
-    def preview(self, data: bytes) -> Mapping[str, Any]:
+    def preview(self, data: bytes, *, disabled: bool = False) -> Mapping[str, Any]:
         """Return what an import of the ZIP file would change; `mark` identifies this preview."""
-        plan = self._plan(data)
+        plan = self._plan(data, disabled=disabled)
         return {
             "mark": plan.mark,
             "channels": list(plan.channels),
@@ -347,7 +356,7 @@ class InterfacePackages:
 
     def import_zip(self, package: PackageImport) -> Mapping[str, Any]:
         """Activate a package on all nodes. Raises ChangeConflict if the preview is outdated."""
-        plan = self._plan(package.data)
+        plan = self._plan(package.data, disabled=package.disabled)
         if plan.mark != package.mark:
             raise ChangeConflict(
                 "overtaken", "the package or the active versions changed since the preview"
@@ -357,10 +366,11 @@ class InterfacePackages:
             activate_package(self._settings, self._database, plan, author, replace=package.replace)
         return {"channels": list(plan.channels), "files": [file.name for file in plan.files]}
 
-    def _plan(self, data: bytes) -> ActivationPlan:
+    def _plan(self, data: bytes, *, disabled: bool) -> ActivationPlan:
         try:
             with as_operator_errors():
-                return plan_activation(self._settings, self._database, unpack_zip(data))
+                files = unpack_zip(data)
+                return plan_activation(self._settings, self._database, files, disabled=disabled)
         except SettingsError as error:
             text = "; ".join(f"{mistake.place}: {mistake.message}" for mistake in error.mistakes)
             raise InvalidState(f"not imported: {text}") from None

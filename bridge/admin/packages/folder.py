@@ -117,13 +117,14 @@ class FileChange:
 
 
 def plan_connections(
-    current: Settings, packaged: Settings, keep: Sequence[str] = ()
+    current: Settings, packaged: Settings, keep: Sequence[str] = (), *, disabled: bool = False
 ) -> list[PlannedConnection]:
     """
     Compare the connections of a package with the current ones.
 
-    `keep` names settings of which existing connections keep their values, such as `bind`. Raises
-    NotImported for an empty package and for unknown settings.
+    `keep` names settings of which existing connections keep their values, such as `bind`. With
+    `disabled`, new connections are disabled. Raises NotImported for an empty package and for
+    unknown settings.
     """
     known = {key for model in MODELS.values() for key in keys(model)} - {"name"}
     if unknown := [key for key in keep if key not in known]:
@@ -132,7 +133,10 @@ def plan_connections(
     for kind in ChannelKind:
         for section in connections_of(packaged, kind):
             before = find_connection(current, kind, section.name)
-            after = section if before is None else keeping(kind, before, section, keep)
+            if before is not None:
+                after = keeping(kind, before, section, keep)
+            else:
+                after = section.model_copy(update={"enabled": False}) if disabled else section
             planned.append(PlannedConnection(kind, section.name, before, after))
     if not planned:
         raise NotImported("interface.toml contains no listener and no destination")

@@ -437,11 +437,12 @@ _MAX_XML_CHARACTERS = 19 * 2**20
 
 
 class PackageBody(Body):
-    """A ZIP file, as base64."""
+    """A ZIP file, as base64; `disabled`: new connections are disabled."""
 
     zip: Annotated[
         str, Field(min_length=1, max_length=_MAX_ZIP_CHARACTERS), AfterValidator(_require_base64)
     ]
+    disabled: bool = False
 
     @property
     def data(self) -> bytes:

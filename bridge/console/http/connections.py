@@ -257,7 +257,8 @@ async def preview(body: PackageBody, call: CallDep) -> Mapping[str, Any]:
     for permission in _IMPORT:
         call.user.grant.require(permission)
     async with call.context.gate.entered():
-        return await CONSOLE_THREADS.run(call.context.packages.preview, body.data)
+        preview_of = partial(call.context.packages.preview, body.data, disabled=body.disabled)
+        return await CONSOLE_THREADS.run(preview_of)
 
 
 @package_router.post("/import")
@@ -267,10 +268,16 @@ async def import_zip(body: PackageImportBody, call: CallDep) -> Mapping[str, Any
     for permission in _IMPORT:
         call.user.grant.require(permission)
     async with call.context.gate.entered():
-        found = await CONSOLE_THREADS.run(packages.preview, body.data)
+        preview_of = partial(packages.preview, body.data, disabled=body.disabled)
+        found = await CONSOLE_THREADS.run(preview_of)
         subject = f"interface {', '.join(found['channels'])}"[:200]
         package = PackageImport(
-            body.data, body.mark, call.user.grant.email, body.reason.strip(), body.replace
+            body.data,
+            body.mark,
+            call.user.grant.email,
+            body.reason.strip(),
+            body.replace,
+            body.disabled,
         )
         action = AuditedAction(
             _IMPORT, "import", subject, reason=body.reason.strip(), fresh=always_fresh

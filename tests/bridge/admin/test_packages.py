@@ -2,6 +2,7 @@
 
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
@@ -106,6 +107,21 @@ def test_import(two_homes: tuple[Home, Home]) -> None:
         second.parcels.import_zip(package(data, shown["mark"]))
     with pytest.raises(NoSuchItem):
         first.parcels.export_zip(["unknown"])
+
+
+def test_new_connections_stay_disabled(two_homes: tuple[Home, Home]) -> None:
+    """Nothing listens and nothing is sent until a person enables them; the preview says so."""
+    first, second = two_homes
+    data = first.parcels.export_zip(["ris-u", "back"])
+    shown = second.parcels.preview(data, disabled=True)
+    assert shown["settings"].count("enabled = false") == len(shown["connections"])
+    with pytest.raises(ChangeConflict):
+        second.parcels.import_zip(package(data, shown["mark"]))
+    second.parcels.import_zip(replace(package(data, shown["mark"]), disabled=True))
+    sections = [*second.current.listener, *second.current.destination]
+    assert [section.enabled for section in sections] == [False, False]
+    again = second.parcels.preview(first.parcels.export_zip(["ris-u"]), disabled=True)
+    assert again["connections"][0]["change"] == "changed", "an existing one is as in the package"
 
 
 def test_an_outdated_preview(two_homes: tuple[Home, Home]) -> None:

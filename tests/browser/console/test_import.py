@@ -58,11 +58,16 @@ def test_a_channel_is_imported(service: ServiceHarness, page: Page, tmp_path: Pa
         "PatientMRN: {from: [PID-2.1,"
     )
     page.get_by_role("button", name="Review and import").click()
-    expect(page.get_by_text("The connections of the proposal are disabled.")).to_be_visible()
+    expect(page.get_by_role("switch", name="Leave new connections disabled")).to_have_attribute(
+        "aria-checked", "true"
+    )
     assert violations(page) == []
     page.get_by_label("Reason for the audit trail").fill("moved from Mirth")
     page.get_by_role("button", name="Import", exact=True).click()
     expect(page.get_by_text("Imported: mirth-orders, to-his.")).to_be_visible()
+    assert violations(page) == []
+    page.get_by_role("link", name="Listener mirth-orders").click()
+    expect(page.get_by_role("tab", name="Settings")).to_have_attribute("aria-selected", "true")
     listed = service.call(CHIEF, "GET", "channels").json()
     (listener,) = [entry for entry in listed["listeners"] if entry["name"] == "mirth-orders"]
     assert listener["address"] == "0.0.0.0:16661"
@@ -86,10 +91,10 @@ def test_no_violations(
 ) -> None:
     """The page fits both sizes and themes."""
     page.set_viewport_size({"width": width, "height": height})
-    page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
     enter(page, service, CHIEF, "import")
     page.get_by_label("Site of the orders").select_option("SITE1")
     page.locator("input[type=file]").set_input_files(export(tmp_path / "orders.xml"))
     expect(page.get_by_text("1 not converted")).to_be_visible()
+    page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
     assert violations(page) == []
     assert page.evaluate("document.scrollingElement.scrollWidth") <= width

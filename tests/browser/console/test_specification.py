@@ -50,10 +50,10 @@ def test_the_palette_saves_the_file(service: ServiceHarness, page: Page) -> None
 
 
 def change_orders(service: ServiceHarness) -> str:
-    """Let `orders` read the citizenship in place of the race; return the version before."""
+    """Let `orders` read another field of ZDS; return the version before."""
     known = service.call(CHIEF, "GET", "mappings/orders").json()
     text = known["sources"]["orders.yaml"]
-    changed = text.replace("Race: [PID-10.2, PID-10.1]", "Race: [PID-26.1]")
+    changed = text.replace("{from: ZDS-1.1,", "{from: ZDS-2.1,")
     assert changed != text
     begun_on = known["in_force"]["version"]
     body = {"files": {"orders.yaml": changed}, "begun_on": begun_on, "revision": 0}
@@ -72,15 +72,15 @@ def test_two_versions_are_compared(service: ServiceHarness, page: Page) -> None:
     enter(page, service, VIEWER, "connections/listener/orders/specification")
     page.get_by_label("Compare with").select_option(before)
     changes = page.get_by_role("region", name=re.compile("^Changes since"))
-    expect(changes.get_by_role("row").filter(has_text="PID-26")).to_contain_text("new")
-    expect(changes.get_by_role("row").filter(has_text="PID-10")).to_contain_text("removed")
-    segment = page.get_by_role("region", name=re.compile("^PID "))
-    expect(segment.get_by_role("row", name="+ new PID-26")).to_be_visible()
-    expect(segment.get_by_role("row", name="removed PID-10")).to_be_visible()
+    expect(changes.get_by_role("row").filter(has_text="ZDS-2")).to_contain_text("new")
+    expect(changes.get_by_role("row").filter(has_text="ZDS-1")).to_contain_text("removed")
+    segment = page.get_by_role("region", name=re.compile("^ZDS"))
+    expect(segment.get_by_role("row", name="+ new ZDS-2")).to_be_visible()
+    expect(segment.get_by_role("row", name="removed ZDS-1")).to_be_visible()
     assert f"compare={before}" in page.url
     assert violations(page) == []
     page.get_by_label("Version").select_option(before)
-    expect(segment.get_by_role("row", name="PID-10", exact=True)).to_be_visible()
+    expect(segment.get_by_role("row", name="ZDS-1", exact=True)).to_be_visible()
     expect(page.get_by_text("Nothing changes for the partner.")).to_be_visible()
     page.go_back()
     with page.expect_download() as download:
@@ -88,7 +88,7 @@ def test_two_versions_are_compared(service: ServiceHarness, page: Page) -> None:
         page.get_by_label("Compare with").select_option(before)
         expect(changes).to_be_visible()
         page.get_by_role("button", name="HTML").click()
-    assert "PID-26" in download.value.path().read_text("utf-8").partition("Transport</h2>")[0]
+    assert "ZDS-2" in download.value.path().read_text("utf-8").partition("Transport</h2>")[0]
 
 
 def test_a_connection_that_is_not_there(service: ServiceHarness, page: Page) -> None:
@@ -116,8 +116,8 @@ def test_no_violations(
 ) -> None:
     """The page fits both sizes and themes; wide tables scroll in themselves, by keyboard too."""
     page.set_viewport_size({"width": width, "height": height})
-    page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
     enter(page, service, VIEWER, PAGE)
     expect(page.get_by_role("heading", name=re.compile(r"\d Transport"))).to_be_visible()
+    page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
     assert violations(page) == []
     assert page.evaluate("document.scrollingElement.scrollWidth") <= width

@@ -581,6 +581,45 @@ export interface JobRow {
   detail: string;
 }
 
+/** A probe of an examination. */
+export interface Probe {
+  name: string;
+  title: string;
+}
+export interface ProbeResult extends Probe {
+  verdict: "ok" | "note" | "fault" | "skipped";
+  words: string;
+  expected: string;
+  advice: string;
+  took_ms: number;
+  /** Entries of the setting `replies` with which results reach the receiver. */
+  replies: Record<string, string>;
+}
+/** `GET examinations/ID`. */
+export interface Examination {
+  id: number;
+  role: "receiver" | "sender";
+  /** "destination ris", "receiver his.example:2575" or "sender at port 2579". */
+  subject: string;
+  destination: string;
+  address: string;
+  tls: "none" | "verified" | "unverified";
+  agreed: string;
+  actor: string;
+  state: BackgroundJob["state"];
+  created_at: number;
+  finished_at: number | null;
+  /** Where the sender connects to; "" until the port is open. */
+  listens: string;
+  /** The number of messages; null until the end. */
+  sent: number | null;
+  error: string;
+  detail: string;
+  probes: Probe[];
+  results: ProbeResult[];
+  counts: Record<ProbeResult["verdict"], number>;
+}
+
 export interface SpecificationFact {
   name: string;
   value: string;

@@ -107,6 +107,11 @@ export const jobs = {
     void watch();
     return job;
   },
+  /** Follows a job that another route has created. */
+  follow(job: BackgroundJob): void {
+    take([job]);
+    void watch();
+  },
   async stop(id: number): Promise<void> {
     await attempt(() => api.post(`${PATH}/${id}/stop`));
     void watch();

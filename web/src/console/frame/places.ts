@@ -28,6 +28,15 @@ export function pageItems(): PlaceItem[] {
       href: href(page),
     }));
 }
+/** Pages that are not in the navigation. */
+const OTHER_PAGES = ["import", "jobs"] as const;
+export const otherPageItems = (): PlaceItem[] =>
+  OTHER_PAGES.filter(permitted).map((page) => ({
+    id: `page ${page}`,
+    title: t(`page.${page}`),
+    aliases: aliasesOf(page),
+    href: href(page),
+  }));
 export function connectionItems(): PlaceItem[] {
   return names.connections.map(({ kind, name, address }) => ({
     id: `connection ${kind} ${name}`,
@@ -70,7 +79,7 @@ export function specificationItems(): PlaceItem[] {
   ];
 }
 export const placeGroups = (): ListGroup<PlaceItem>[] => [
-  { id: "pages", title: t("palette.pages"), items: pageItems() },
+  { id: "pages", title: t("palette.pages"), items: [...pageItems(), ...otherPageItems()] },
   { id: "connections", title: t("page.connections"), items: connectionItems() },
   { id: "definitions", title: t("palette.definitions"), items: definitionItems() },
   { id: "specifications", title: t("palette.specifications"), items: specificationItems() },

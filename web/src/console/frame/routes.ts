@@ -61,6 +61,7 @@ export const NAVIGATION: readonly {
     pages: [
       { page: "connections", icon: "connection", key: "c" },
       { page: "mappings", icon: "mapping", key: "p" },
+      { page: "examine", icon: "examine", key: "e" },
     ],
   },
   {
@@ -81,7 +82,6 @@ const PARENTS: Partial<Record<PageName, PageName>> = {
   cause: "attention",
   connection: "connections",
   new_connection: "connections",
-  examine: "connections",
   import: "connections",
   mapping: "mappings",
   site: "sites",

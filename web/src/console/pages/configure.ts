@@ -12,4 +12,5 @@ addTexts(partners);
 export { default as Connection } from "./connections/Connection.svelte";
 export { default as Connections } from "./connections/Connections.svelte";
 export { default as NewConnection } from "./connections/NewConnection.svelte";
+export { default as Examine } from "./examine/Examine.svelte";
 export { default as Import } from "./import/Import.svelte";

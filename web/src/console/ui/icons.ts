@@ -10,6 +10,7 @@ export const ICONS = {
   listener: "M2 8h7.8M6.6 4.8 9.8 8l-3.2 3.2M9 2.5h4.5v11H9",
   destination: "M7 2.5H2.5v11H7M6.2 8H14M10.8 4.8 14 8l-3.2 3.2",
   mapping: "M2 3.5h3.5v3H2zM10.5 3.5H14v3h-3.5zM10.5 9.5H14v3h-3.5zM5.5 5h5M7.5 5v6h3",
+  examine: "M1.5 8.5h3l2-5 3 9 2-4h3",
   site: "M2.5 14V5.5L8 2l5.5 3.5V14zM6 14v-4h4v4M6 7h.1M10 7h.1",
   access:
     "M8 7.5a2.6 2.6 0 1 0 0-5.2 2.6 2.6 0 0 0 0 5.2zM2.8 13.8c.4-2.8 2.4-4.3 5.2-4.3s4.8 1.5 5.2 4.3",

@@ -3,6 +3,7 @@ import type { ChannelKind } from "../../data/api-types";
 import { api, attempt } from "../../data/api";
 import { may } from "../../data/me.svelte";
 import { go } from "../../frame/go";
+import { href } from "../../frame/route.svelte";
 import { t } from "../../texts";
 import { confirm } from "../../ui/confirm.svelte";
 import type { MenuItem } from "../../ui/menu";
@@ -46,6 +47,14 @@ export async function resume(
 const post = (kind: string, name: string, what: string) =>
   attempt(() => api.post(`${channelPath(kind, name)}/${what}`).then(() => true));
 
+/** The page that examines the partner of a connection. */
+export const examineAddress = (kind: ChannelKind, name: string): string =>
+  href(
+    "examine",
+    {},
+    new URLSearchParams(kind === "destination" ? { destination: name } : { role: "sender" }),
+  );
+
 /** The menu of a row: what may not be done says why. */
 export function menuOf(
   channel: Operated,
@@ -76,6 +85,12 @@ export function menuOf(
   const settings: MenuItem[] = may("connect")
     ? [
         {
+          id: "examine",
+          title: t("channel.examine"),
+          icon: "examine",
+          run: () => go(examineAddress(kind, name)),
+        },
+        {
           id: "settings",
           title: t("channel.settings"),
           icon: "settings",
@@ -92,5 +107,11 @@ export function menuOf(
     },
     ...operate,
     ...settings,
+    {
+      id: "specification",
+      title: t("channel.tab_specification"),
+      icon: "file",
+      run: () => go(connectionTarget(kind, name, "specification").href),
+    },
   ];
 }
