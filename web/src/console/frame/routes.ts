@@ -1,7 +1,7 @@
 // The pages of the console: name, address, permission, area. The server's redirects follow `OLD`.
 import type { IconName } from "../ui/icons";
 
-export type Area = "operate" | "detail" | "configure" | "mapping" | "administer";
+export type Area = "operate" | "detail" | "configure" | "partners" | "mapping" | "administer";
 export type GroupName = "operate" | "configure" | "administer";
 
 interface PageRoute {
@@ -26,8 +26,8 @@ export const ROUTES = {
   connection: { path: "connections/:kind/:name/:tab?", needs: "see", area: "configure" },
   mappings: { path: "mappings", needs: "author", area: "mapping" },
   mapping: { path: "mappings/:name/:tab?", needs: "author", area: "mapping" },
-  examine: { path: "examine", needs: "connect", area: "configure" },
-  import: { path: "import", needs: "author", area: "configure" },
+  examine: { path: "examine", needs: "connect", area: "partners" },
+  import: { path: "import", needs: "author", area: "partners" },
   sites: { path: "sites", needs: "administer", area: "administer" },
   site: { path: "sites/:id/:part?", needs: "administer", area: "administer" },
   access: { path: "access", needs: "grant", area: "administer" },
