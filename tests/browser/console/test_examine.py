@@ -11,6 +11,7 @@ from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, accept, sink
 from tests.browser.axe import violations
 from tests.browser.console.conftest import CHIEF, OPERATOR, ServiceHarness
+from tests.browser.console.hands import Mouse
 from tests.browser.console_client import enter
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -77,22 +78,34 @@ def test_an_odd_receiver_gets_settings_that_fit(service: ServiceHarness, page: P
         expect(page.locator("form")).to_contain_text("AE 205 = delivered")
 
 
+MOST_CLICKS = 15
+
+
 def test_settings_of_a_destination_that_fit(service: ServiceHarness, page: Page) -> None:
-    """The form of the examined destination has the change as a draft, beside what it had."""
-    answer = service.ris.answer
+    """The task: from the connection of an odd receiver to settings with which results arrive."""
+    answer, hands = service.ris.answer, Mouse(page)
+    enter(page, service, CHIEF, "connections/destination/ris")
     service.ris.answer = refuse_repetition
     try:
-        enter(page, service, CHIEF, "examine?destination=ris")
-        choose_probes(page, "the same message twice")
-        page.get_by_label("Who at the partner agreed").fill("Ola at RIS")
-        page.keyboard.press("Enter")
-        page.get_by_role("alertdialog").get_by_role("button", name="Send test messages").click()
-        page.get_by_role("button", name="Use settings that fit …").click()
+        hands.click(page.get_by_role("button", name="More actions"))
+        hands.click(page.get_by_role("menuitem", name="Examine the partner"))
+        expect(page.get_by_label("Receiver")).to_have_value("ris")
+        choose_probes(page, "the same message twice")  # the idle minute of all probes is not part
+        hands.write(page.get_by_label("Who at the partner agreed"), "Ola at RIS")
+        hands.click(page.get_by_role("button", name="Start …"))
+        question = page.get_by_role("alertdialog")
+        hands.click(question.get_by_role("button", name="Send test messages"))
+        hands.click(page.get_by_role("button", name="Use settings that fit …"))
     finally:
         service.ris.answer = answer
     expect(page.get_by_role("tab", name="Settings")).to_have_attribute("aria-selected", "true")
     expect(page.locator("form")).to_contain_text("AE 205 = delivered")
-    expect(page.get_by_role("button", name="Save and activate")).to_be_visible()
+    hands.write(page.get_by_label("Reason for the audit trail"), "refuses repetitions")
+    hands.click(page.get_by_role("button", name="Save and activate"))
+    expect(page.get_by_text("ris is active on all nodes within 2 seconds.")).to_be_visible()
+    settings = service.call(CHIEF, "GET", "connections/destination/ris").json()
+    assert settings["table"]["replies"] == {"AE 205": "delivered"}
+    assert hands.clicks <= MOST_CLICKS
 
 
 def test_a_sender_is_examined(service: ServiceHarness, page: Page) -> None:

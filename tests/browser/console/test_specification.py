@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.axe import violations
 from tests.browser.console.conftest import CHIEF, OPERATOR, VIEWER, ServiceHarness
+from tests.browser.console.hands import Mouse
 from tests.browser.console_client import enter
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -30,12 +31,14 @@ def test_a_specification_is_found_and_saved(service: ServiceHarness, page: Page)
     expect(page.get_by_role("tab", name="Specification")).to_have_attribute("aria-selected", "true")
     expect(page.get_by_role("heading", name=re.compile(r"\d Transport"))).to_be_visible()
     expect(page.get_by_role("table").first).to_contain_text("MLLP")
+    hands = Mouse(page)
     with page.expect_download() as download:
-        page.get_by_role("button", name="PDF").click()
+        hands.click(page.get_by_role("button", name="PDF"))
+    assert hands.clicks == 1
     assert download.value.suggested_filename == "destination-ris.pdf"
     assert download.value.path().read_bytes().startswith(b"%PDF-")
-    subject = "deeds?subject=specification+destination+ris"
-    events = service.call(CHIEF, "GET", subject).json()["rows"]
+    body = {"filters": {"target": "specification destination ris"}}
+    events = service.call(CHIEF, "POST", "lists/audit", body).json()["rows"]
     assert {(event["email"], event["action"]) for event in events} == {(VIEWER, "export")}
 
 

@@ -105,10 +105,9 @@ def test_a_receiver_is_examined(console: RunningConsole, his: Sink) -> None:
         assert report.headers["content-disposition"].startswith("attachment; filename=")
     assert "Agreed with Ola at HIS." in report.text
     assert "AE 205" in report.text
-    events = console.call("chief", "GET", "/api/deeds?action=examine").json()["rows"]
-    assert (events[0]["subject"], events[0]["reason"]) == (
-        *(f"receiver 127.0.0.1:{his.port}", "Ola at HIS"),
-    )
+    event = console.audit_events("chief", action="examine")[0]
+    assert event["subject"] == f"receiver 127.0.0.1:{his.port}"
+    assert event["reason"] == "Ola at HIS"
 
 
 def test_the_probes_are_listed(console: RunningConsole) -> None:
