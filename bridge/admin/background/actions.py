@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection
+from typing_extensions import override
 
 from bridge.admin.background import jobs
 from bridge.admin.background.jobs import (
@@ -98,6 +99,7 @@ class BulkAction(JobWork):
         """True after the last row, or after as many as an action may change."""
         return self._rows.is_complete or self._left <= 0
 
+    @override
     def step(self, access: Access, until: float) -> bool:
         while self.act(access, until) is not None and time.monotonic() < until:
             pass
@@ -116,6 +118,7 @@ class BulkAction(JobWork):
         self._stored = self._rows.cursor
         return self._result_of(row)
 
+    @override
     def result(self) -> dict[str, object]:
         return {"more": True} if self._left <= 0 and not self._rows.is_complete else {}
 

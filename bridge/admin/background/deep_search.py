@@ -11,6 +11,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from typing_extensions import override
+
 from bridge.admin.background import jobs
 from bridge.admin.background.jobs import FOUND, BackgroundJob, JobRow, Progress
 from bridge.admin.background.work import (
@@ -68,6 +70,7 @@ class DeepSearch(JobWork):
         self._stored_at = time.monotonic()
         self._cursor = job.cursor
 
+    @override
     def step(self, access: Access, until: float) -> bool:
         while not self._is_complete:
             row = self._rows.next(access, until)
@@ -79,6 +82,7 @@ class DeepSearch(JobWork):
             self._store()
         return self._is_complete
 
+    @override
     def result(self) -> dict[str, object]:
         return {"more": not self._rows.is_complete}
 

@@ -18,6 +18,7 @@ from functools import lru_cache, partial
 from typing import Any, Final, Protocol
 
 from sqlalchemy import Connection, insert
+from typing_extensions import override
 
 from bridge.active_settings import active_sources, current
 from bridge.admin.access.permissions import Permission
@@ -164,6 +165,7 @@ class Export(JobWork):
         self._cursor = job.cursor
         self._stored_at = time.monotonic()
 
+    @override
     def step(self, access: Access, until: float) -> bool:
         if "ended" in self._state:  # by a process that was killed immediately after
             return True
@@ -175,6 +177,7 @@ class Export(JobWork):
             if is_complete or time.monotonic() >= until:
                 return is_complete
 
+    @override
     def result(self) -> dict[str, object]:
         with self._context.database.read() as connection:
             size = jobs.file_bytes(connection, self._job.id)

@@ -16,6 +16,8 @@ from functools import partial
 from math import sqrt
 from typing import Any, Final
 
+from typing_extensions import override
+
 from bridge.active_settings import current
 from bridge.admin.access.permissions import Permission
 from bridge.admin.background import jobs
@@ -280,6 +282,7 @@ class ShadowRun(JobWork):
         self._handled = 0
         self._stored_at = time.monotonic()
 
+    @override
     def step(self, access: Access, until: float) -> bool:
         while True:
             if self._anchor < self._places:
@@ -295,6 +298,7 @@ class ShadowRun(JobWork):
     def _is_complete(self) -> bool:
         return self._anchor >= self._places and (self._is_limited or self._rows.is_complete)
 
+    @override
     def result(self) -> dict[str, object]:
         """Return what pages show; while the run lasts, of the larger of sample and all."""
         best = self._all if self._all.compared >= self._sample.compared else self._sample

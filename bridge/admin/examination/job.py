@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import func, select
+from typing_extensions import override
 
 from bridge.active_settings import current, find_connection
 from bridge.admin.access.permissions import Permission
@@ -296,6 +297,7 @@ class ExaminationWork(JobWork):
         self._found: dict[str, Any] = dict(job.result)
         self._was_begun = "began_at" in self._found
 
+    @override
     def step(self, access: Access, until: float) -> bool:
         """Store what is new. Raises JobFailed, also if another process has begun this job."""
         del access  # the permission was examined before this step
@@ -327,9 +329,11 @@ class ExaminationWork(JobWork):
             self._store(len(results), faults)
         return ended is not None
 
+    @override
     def result(self) -> dict[str, object]:
         return self._found
 
+    @override
     def close(self) -> None:
         if self._probing is not None:
             self._probing.close()
