@@ -1,35 +1,44 @@
 """
-What needs a person, grouped by cause: parked messages and results, and attention items.
+What needs a person, grouped by cause: parked messages and results, attention items, codes, alerts.
 
 Each group has its cause in words, how many rows it has, the times of the first and the last, a
-proposed action, and the filters of the list with its rows. Alert conditions about parked rows are
-not repeated; others with an action are groups, too. Blocking.
+proposed action, and the filters of the list with its rows. An active alert is a group unless it is
+about rows that other groups have. The overview, the page, the badge and the command show the same
+groups. Blocking.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, func, select, text, update
 
 from bridge.admin.access.permissions import Permission
 from bridge.admin.causes import Cause, ProposedAction, cause_of
+from bridge.admin.channel_operations import VisibleChannels, visible_channels
 from bridge.admin.lists import attention as items
-from bridge.admin.lists.listing import Access
+from bridge.admin.lists.listing import UNLIMITED, Access
 from bridge.index_key import keyed64
+from bridge.monitoring.alerts import ActiveAlert, active_alerts
+from bridge.monitoring.baseline import MINUTE
+from bridge.monitoring.conditions import KEEP_POLICY, AlertSeverity
+from bridge.monitoring.statistics import DESTINATION, LISTENER, read_backlogs, was_checked
 from bridge.queue.log_tables import pull_new
 from bridge.queue.sites import visible_sites_hashes
 from bridge.store.database import Database
+from bridge.store.databases import bridge_database
 from bridge.store.records.exceptions import ExceptionSubject
+from bridge.store.records.unmapped_codes import met_by_active_version
 from bridge.store.tables import EXCEPTIONS, UNKNOWN_CODES
+from config import Settings, load
 
 MAX_ROWS: Final = 200_000
 """Parked rows that are grouped, the newest; a user of some sites: `MAX_ROWS_OF_SITES`."""
 MAX_ROWS_OF_SITES: Final = 5_000
 MAX_GROUPS: Final = 500
 _ITEM, _CODE = EXCEPTIONS.c, UNKNOWN_CODES.c
-_KEEP: Final = "keep"
 
 
 class GroupSubject(StrEnum):
@@ -38,21 +47,33 @@ class GroupSubject(StrEnum):
     ORDERS = "orders"
     FEED = "feed"
     CODES = "codes"
+    CONDITIONS = "conditions"
+
+
+SEVERITIES: Final[Mapping[AlertSeverity, str]] = {
+    AlertSeverity.CRITICAL: "red",
+    AlertSeverity.WARNING: "amber",
+}
+_RED: Final = SEVERITIES[AlertSeverity.CRITICAL]
+_AMBER: Final = SEVERITIES[AlertSeverity.WARNING]
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionGroup:
     """
-    Rows with one cause; times in ms.
+    Rows with one cause, or an active alert; times in ms.
 
-    `channel` is a listener or destination, '' if the rows have none. `list` and `filters` name the
-    list that shows the rows; `applied`: they were processed, and only the result is to be checked.
-    `reference` is the order or message to look at if the group has a single row.
+    `severity` is red or amber. `kind` and `channel` name a listener or destination, both are '' if
+    the rows have none. `list` and `filters` name the list that shows the rows, '' if there is none;
+    `applied`: they were processed, and only the result is to be checked. `reference` is the order
+    or message to look at if the group has a single row.
     """
 
     key: str
     subject: GroupSubject
+    severity: str
     code: str
+    kind: str
     channel: str
     count: int
     first_at: int
@@ -68,30 +89,116 @@ class AttentionGroup:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The groups, the most recent first; `complete` is false if there are more parked rows."""
+    """
+    The groups: red ones first, then those to be checked last, the most recent first.
+
+    `complete` is false if there are more parked rows; `checked`, if the alert conditions were not
+    checked lately, such as in the first half minute after a start.
+    """
 
     groups: Sequence[AttentionGroup]
     complete: bool
+    checked: bool
 
 
-def groups(database: Database, access: Access) -> Attention:
+def groups(settings: Settings, database: Database, access: Access, now: int) -> Attention:
     """Return what needs a person on the visible sites. Requires SEE."""
     access.require(Permission.SEE)
+    is_limited = access.sites is not None
+    channels = visible_channels(settings, database, access.sites) if is_limited else None
+    alerts = [
+        alert
+        for alert in visible_alerts(active_alerts(database), channels)
+        if alert.subject not in _OF_OTHER_GROUPS
+    ]
     pull_new(database)
+    since = now - max(2 * MINUTE, round(3000 * settings.alerts.every))
     with database.read() as connection:
         messages, all_messages = _parked(connection, GroupSubject.MESSAGES, access)
         deliveries, all_deliveries = _parked(connection, GroupSubject.DELIVERIES, access)
         found = [*messages, *deliveries, *_items(connection, access)]
-        if access.sites is None and Permission.AUTHOR in access.permissions:
+        if not is_limited:
             found += _codes(connection)
-    found.sort(key=lambda group: (group.applied, -group.last_at, group.key))
+        checked = was_checked(connection, since)
+    found += _conditions(database, alerts)
+    found.sort(key=lambda group: (group.severity != _RED, group.applied, -group.last_at, group.key))
     complete = all_messages and all_deliveries and len(found) <= MAX_GROUPS
-    return Attention(found[:MAX_GROUPS], complete)
+    return Attention(found[:MAX_GROUPS], complete, checked)
+
+
+def read_groups(home: Path, now: int) -> Attention:
+    """Return what needs a person, for commands."""
+    with bridge_database(home) as database:
+        return groups(load(home), database, UNLIMITED, now)
+
+
+_OF_OTHER_GROUPS: Final = frozenset({"parked", "concern", "differs", "codes"})
+"""Alerts about rows that groups of the other subjects have."""
+_WITHOUT_COUNTS: Final = frozenset({"paused", "circuit", "certificate", "start"})
+"""Alerts of shared channels that reveal no counts of other sites."""
+
+
+def visible_alerts(
+    alerts: Iterable[ActiveAlert], channels: VisibleChannels | None
+) -> list[ActiveAlert]:
+    """Return the alerts that a user of these channels may see; None: all of them."""
+    if channels is None:
+        return list(alerts)
+    return [
+        alert
+        for alert in alerts
+        if (shared := channels.get(alert.channel or ("", ""))) is not None
+        and (not shared or alert.subject in _WITHOUT_COUNTS)
+    ]
+
+
+_STATES_BEHIND: Final[Mapping[str, Sequence[str]]] = {
+    "depth": ["open"],
+    "age": ["open"],
+    "growing": ["open"],
+    "rejecting": ["open", "parked"],
+    "refused": ["refused"],
+}
+"""The states of the rows that an alert is about."""
+
+
+def _conditions(database: Database, alerts: Sequence[ActiveAlert]) -> Iterable[AttentionGroup]:
+    """Yield a group for each alert, with the list of its rows if it has one."""
+    are_queues = any(_STATES_BEHIND.get(alert.subject) == ["open"] for alert in alerts)
+    backlogs = read_backlogs(database) if are_queues else {}
+    for alert in alerts:
+        kind, name = alert.channel or ("", "")
+        states = _STATES_BEHIND.get(alert.subject)
+        own = {"channel" if kind != DESTINATION else "destination": [name]} if name else {}
+        listed = "deliveries" if kind == DESTINATION else "messages"
+        waiting = sum(
+            queue.waiting
+            for key, queue in backlogs.items()
+            if key == alert.channel or (not name and key[0] == LISTENER)
+        )
+        yield AttentionGroup(
+            key=alert.key,
+            subject=GroupSubject.CONDITIONS,
+            severity=SEVERITIES[alert.severity],
+            code=alert.subject,
+            kind=kind,
+            channel=name,
+            count=waiting if states == ["open"] else 0,
+            first_at=alert.raised_at,
+            last_at=alert.raised_at,
+            words=alert.text[:1].upper() + alert.text[1:],
+            action=ProposedAction.CHECK_CONNECTION if name else "",
+            advice=alert.action,
+            applied=False,
+            list="" if states is None else listed,
+            filters={} if states is None else {**own, "state": states},
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
     name: str
+    kind: str
     source: str
     stored_at: str
     subject: ExceptionSubject
@@ -100,12 +207,12 @@ class _Table:
 
 _TABLES: Final = {
     GroupSubject.MESSAGES: _Table(
-        *("message", "listener", "received_at", ExceptionSubject.MESSAGE),
+        *("message", LISTENER, "listener", "received_at", ExceptionSubject.MESSAGE),
         "EXISTS (SELECT 1 FROM message_number AS n WHERE n.number = {number}"
         " AND n.message_id = m.id)",
     ),
     GroupSubject.DELIVERIES: _Table(
-        *("delivery", "destination", "created_at", ExceptionSubject.DELIVERY),
+        *("delivery", DESTINATION, "destination", "created_at", ExceptionSubject.DELIVERY),
         "m.sites_hash = {number}",
     ),
 }
@@ -148,7 +255,10 @@ def _parked(
         channel = "channel" if subject is GroupSubject.MESSAGES else "destination"
         filters = {"state": ["parked"], "cause": [row.code], channel: [row.source]}
         found.append(
-            _group(subject, row.code, row.source, row.number, at, cause, subject.value, filters)
+            _group(
+                *(subject, row.code, row.source, row.number, at, cause, subject.value, filters),
+                kind=table.kind,
+            )
         )
     return found, sum(row.number for row in rows) <= limit
 
@@ -169,13 +279,17 @@ def _group(
     listed: str,
     filters: Mapping[str, Sequence[str]],
     *,
+    kind: str = "",
     applied: bool = False,
     reference: int | None = None,
 ) -> AttentionGroup:
+    is_red = not applied or subject is GroupSubject.FEED
     return AttentionGroup(
         key=f"{subject.value}~{code}~{channel}",
         subject=subject,
+        severity=_RED if is_red else _AMBER,
         code=code,
+        kind=kind,
         channel=channel,
         count=count,
         first_at=at[0],
@@ -236,7 +350,7 @@ def _codes(connection: Connection) -> Iterable[AttentionGroup]:
             func.min(_CODE.first_at).label("first_at"),
             func.max(_CODE.last_at).label("last_at"),
         )
-        .where(_CODE.seen_at.is_(None), _CODE.policy != _KEEP)
+        .where(_CODE.seen_at.is_(None), _CODE.policy != KEEP_POLICY, met_by_active_version())
         .group_by(_CODE.mapping, _CODE.code_table)
         .order_by(func.max(_CODE.last_at).desc())
         .limit(MAX_GROUPS)

@@ -28,6 +28,8 @@ from mappings.inbound.definition import InboundMapping
 from mappings.language.diagnostics import Sources
 
 ALL_SITES = "*"
+VisibleChannels = Mapping[tuple[str, str], bool]
+"""Channels by kind and name; the value is true if one also serves sites that the user lacks."""
 _PROBLEMS = {
     "not running": "no running node has loaded it: changes made in the console take 2 seconds, "
     "changes of bridge.toml need a restart, and the service must run",
@@ -96,14 +98,12 @@ def channel_states(
     start_failures = channels.read_start_failures(database, kind, now)
     handshake_rows = channels.newest_handshakes(database, kind)
     expires = expiry_times(certificate_files(active))
-    for_all = _listeners_for_all_sites(active, database) if kind is ChannelKind.LISTENER else ()
+    served = _served_sites(active, database, kind)
     return [
         {
             **asdict(channel),
             **described_channel,
-            "sites": [ALL_SITES]
-            if described_channel["name"] in for_all
-            else described_channel["sites"],
+            "sites": served[described_channel["name"]],
             "loaded": channel.is_loaded(now),
             "trouble": start_failures.get(described_channel["name"], ""),
             "handshake_failures": handshake_rows.get(described_channel["name"], []),
@@ -113,6 +113,39 @@ def channel_states(
         for described_channel in described_channels(active, kind)
         for channel in [known.get(described_channel["name"], Channel(described_channel["name"]))]
     ]
+
+
+def visible_channels(
+    settings: Settings, database: Database, sites: frozenset[str] | None
+) -> VisibleChannels:
+    """Return the channels that a user of some sites sees; None: all sites."""
+    active = current(settings, database)
+    return {
+        (kind.value, name): is_shared(served, sites)
+        for kind in ChannelKind
+        for name, served in _served_sites(active, database, kind).items()
+        if visible_sites(served, sites) is not None
+    }
+
+
+def visible_sites(served: Sequence[str], sites: frozenset[str] | None) -> list[str] | None:
+    """Return those sites of a channel that a user of some sites may see; None hides it."""
+    if sites is None:
+        return list(served)
+    return [site for site in served if sites and site in {ALL_SITES, *sites}] or None
+
+
+def is_shared(served: Sequence[str], sites: frozenset[str] | None) -> bool:
+    """True if a channel also serves other sites than those of a user."""
+    return sites is not None and not (served and sites.issuperset(served))
+
+
+def _served_sites(active: Settings, database: Database, kind: ChannelKind) -> dict[str, list[str]]:
+    for_all = _listeners_for_all_sites(active, database) if kind is ChannelKind.LISTENER else ()
+    return {
+        channel["name"]: [ALL_SITES] if channel["name"] in for_all else channel["sites"]
+        for channel in described_channels(active, kind)
+    }
 
 
 def _handshake_line(failures: Sequence[Mapping[str, Any]], now: int) -> str:

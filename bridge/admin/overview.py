@@ -6,13 +6,15 @@ not. Times are in ms; an age is a time since when.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
 from typing import Any, Final
 
 from bridge.active_settings import current, find_connection
+from bridge.admin.attention import SEVERITIES, Attention, groups, visible_alerts
 from bridge.admin.channel_operations import channel_states
+from bridge.admin.lists.listing import UNLIMITED
 from bridge.monitoring.alerts import ActiveAlert, active_alerts
 from bridge.monitoring.baseline import MINUTE, QUARTER, WEEK
 from bridge.monitoring.conditions import AlertSeverity, QueueBacklog
@@ -41,12 +43,6 @@ from config.sections import ChannelKind, DestinationSettings
 
 ChannelState = Mapping[str, Any]
 """A channel as `channel_states` lists it; `shared`: the user does not see all of its sites."""
-_SEVERITIES: Final[Mapping[AlertSeverity, str]] = {
-    AlertSeverity.CRITICAL: "red",
-    AlertSeverity.WARNING: "amber",
-}
-_WITHOUT_COUNTS: Final = frozenset({"paused", "circuit", "certificate", "start"})
-"""Conditions of shared channels that reveal no counts of other sites."""
 _STATES: Final[Mapping[str, str]] = {
     "start": "start_failed",
     "circuit": "not_responding",
@@ -96,6 +92,7 @@ def _first_point(now: int, step: int, points: int) -> int:
 def overview(
     database: Database,
     channels: Mapping[ChannelKind, Sequence[ChannelState]],
+    needs: Attention,
     now: int,
     *,
     limited: bool = False,
@@ -103,17 +100,16 @@ def overview(
     """
     Return a row for each channel, problems first, and what needs a person.
 
-    `limited`: for a user who sees some sites only: nothing about other channels, and no totals.
+    `limited`: for a user who sees some sites only: no totals.
     """
     present = _read_present(database, now)
     rows = [
         _summary(kind, channel, present) for kind, found in channels.items() for channel in found
     ]
-    visible = _visible_alerts(present.alerts, channels) if limited else present.alerts
     return {
         "now": now,
         "channels": sorted(rows, key=_urgency),
-        "needs": [_need(alert, present) for alert in visible],
+        "needs": asdict(needs),
         "totals": None if limited else _totals(present.quarters),
     }
 
@@ -137,22 +133,6 @@ def _totals(quarters: Mapping[ChannelKey, Mapping[int, Figures]]) -> dict[str, i
     return {"received": received, "sent": sent}
 
 
-def _visible_alerts(
-    alerts: Iterable[ActiveAlert], channels: Mapping[ChannelKind, Sequence[ChannelState]]
-) -> list[ActiveAlert]:
-    shared = {
-        (kind.value, str(channel["name"])): bool(channel.get("shared"))
-        for kind, found in channels.items()
-        for channel in found
-    }
-    return [
-        alert
-        for alert in alerts
-        if alert.channel in shared
-        and (not shared[alert.channel] or alert.subject in _WITHOUT_COUNTS)
-    ]
-
-
 def _summary(kind: ChannelKind, channel: ChannelState, present: _Present) -> dict[str, Any]:
     """Return the row of a channel; counts are None if it also serves other sites."""
     key, shared = (kind.value, str(channel["name"])), bool(channel.get("shared"))
@@ -165,7 +145,7 @@ def _summary(kind: ChannelKind, channel: ChannelState, present: _Present) -> dic
         "shared": shared,
         "enabled": channel["enabled"],
         "state": _state(channel, alerts),
-        "condition": worst and {"severity": _SEVERITIES[worst.severity], "text": worst.text},
+        "condition": worst and {"severity": SEVERITIES[worst.severity], "text": worst.text},
         **(_NO_COUNTS if shared else _counts(key, present)),
         "active_at": channel["active_at"],
         "certificate": channel["certificate"],
@@ -176,11 +156,7 @@ def _alerts_of(
     key: ChannelKey, alerts: Iterable[ActiveAlert], *, shared: bool
 ) -> list[ActiveAlert]:
     """Return the active alerts of a channel, the worst first."""
-    return [
-        alert
-        for alert in alerts
-        if alert.channel == key and (not shared or alert.subject in _WITHOUT_COUNTS)
-    ]
+    return visible_alerts(alerts, {key: shared})
 
 
 def _state(channel: ChannelState, alerts: Sequence[ActiveAlert]) -> str:
@@ -253,67 +229,6 @@ def _queue(key: ChannelKey, backlogs: Mapping[ChannelKey, QueueBacklog]) -> dict
     return {"waiting": waiting, "oldest": None if backlog is None else backlog.oldest}
 
 
-def _need(alert: ActiveAlert, present: _Present) -> dict[str, Any]:
-    channel = alert.channel
-    return {
-        "key": alert.key,
-        "severity": _SEVERITIES[alert.severity],
-        "text": alert.text,
-        "count": _count(alert, present.backlogs),
-        "since": alert.raised_at,
-        "action": alert.action,
-        "link": _link(alert),
-        "channel": None if channel is None else {"kind": channel[0], "name": channel[1]},
-    }
-
-
-def _count(alert: ActiveAlert, backlogs: Mapping[ChannelKey, QueueBacklog]) -> int:
-    """Return how many items the list behind an alert has; 0 if that is not known."""
-    queues = [
-        queue
-        for key, queue in backlogs.items()
-        if key == alert.channel or (alert.channel is None and key[0] == LISTENER)
-    ]
-    match alert.subject:
-        case "parked":
-            return sum(queue.parked for queue in queues)
-        case "depth" | "age" | "growing":
-            return sum(queue.waiting for queue in queues)
-    return 0
-
-
-_STATES_BEHIND: Final[Mapping[str, Sequence[str]]] = {
-    "parked": ["parked"],
-    "depth": ["open"],
-    "age": ["open"],
-    "growing": ["open"],
-    "rejecting": ["open", "parked"],
-    "refused": ["refused"],
-}
-
-
-def _link(alert: ActiveAlert) -> dict[str, Any] | None:
-    """Return the list or the page where a person can do something about an alert."""
-    if (states := _STATES_BEHIND.get(alert.subject)) is not None:
-        return _list_behind(alert.channel, states)
-    if alert.channel is not None:
-        return {"page": "connection", "id": "/".join(alert.channel)}
-    match alert.subject, alert.key.partition(":")[2].split():
-        case "concern", ["message" | "delivery" as page, number] if number.isdecimal():
-            return {"page": page, "id": number}
-        case "codes", [definition, _]:
-            return {"page": "mapping", "id": definition}
-        case (("concern" | "differs"), _):
-            return {"list": "attention", "filters": {}}
-    return None
-
-
-def _list_behind(channel: ChannelKey | None, states: Sequence[str]) -> dict[str, Any]:
-    kind, name = (LISTENER, "") if channel is None else channel
-    listed, own = ("messages", "channel") if kind == LISTENER else ("deliveries", "destination")
-    return {"list": listed, "filters": {**({own: [name]} if name else {}), "state": states}}
-
-
 def channel_page(
     settings: Settings,
     database: Database,
@@ -345,7 +260,7 @@ def channel_page(
         "conditions": [
             {
                 "key": alert.key,
-                "severity": _SEVERITIES[alert.severity],
+                "severity": SEVERITIES[alert.severity],
                 "text": alert.text,
                 "action": alert.action,
                 "raised_at": alert.raised_at,
@@ -497,4 +412,5 @@ def read_overview(home: Path, now: int) -> dict[str, Any]:
     with bridge_database(home) as database:
         settings = load(home)
         states = {kind: channel_states(settings, database, kind, now) for kind in ChannelKind}
-        return overview(database, states, now)
+        needs = groups(settings, database, UNLIMITED, now)
+        return overview(database, states, needs, now)

@@ -3,6 +3,8 @@
 import json
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,9 +39,51 @@ def overview(home: Home, as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps(found, ensure_ascii=False, indent=2))
         return
-    for need in found["needs"]:
-        print_line(f"{need['severity']:<5}  {need['text']}. {need['action']}".rstrip())
+    _print_needs(found["needs"])
+    print()
     print_rows([_overview_row(row) for row in found["channels"]], _OVERVIEW_COLUMNS, as_json=False)
+
+
+def attention(home: Home, as_json: AsJson = False) -> None:
+    """
+    Show what needs a person, by cause: the worst first, with what to do.
+
+    The causes are those of the console's page Needs attention: parked messages and results, results
+    to be checked, codes without an entry, and active alerts. No patient data.
+    """
+    from bridge.admin.attention import read_groups
+
+    found = asdict(read_groups(home, time.time_ns() // 1_000_000))
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False, indent=2))
+        return
+    _print_needs(found)
+
+
+def _print_needs(found: Mapping[str, Any]) -> None:
+    rows = [_need_row(group) for group in found["groups"]]
+    if rows:
+        print_rows(rows, _NEED_COLUMNS, as_json=False)
+    elif found["checked"]:
+        print("Nothing needs attention.")
+    if not found["complete"]:
+        print("note: there are more parked rows than are counted here", file=sys.stderr)
+    if not found["checked"]:
+        print("note: connections were not checked in the last minutes", file=sys.stderr)
+
+
+_NEED_COLUMNS = ("severity", "count", "subject", "channel", "last at", "cause", "advice")
+
+
+def _need_row(group: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **group,
+        "subject": group["subject"].value,
+        "channel": " ".join(filter(None, (group["kind"], group["channel"]))),
+        "last at": iso(group["last_at"]),
+        "count": group["count"] or "",
+        "cause": group["words"],
+    }
 
 
 def _overview_row(row: dict[str, Any]) -> dict[str, Any]:

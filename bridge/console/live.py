@@ -15,21 +15,21 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
-from bridge import active_settings
 from bridge.admin import attention
 from bridge.admin.access.permissions import Grant, Permission
 from bridge.admin.attention import GroupSubject
 from bridge.admin.background import jobs
+from bridge.admin.channel_operations import VisibleChannels, visible_channels
 from bridge.admin.errors import OperatorError
 from bridge.admin.lists.listing import Access
 from bridge.executors import CONSOLE_THREADS
 from bridge.index_key import keyed64
-from bridge.monitoring.conditions import AlertSeverity
+from bridge.monitoring.alerts import active_alerts
 from bridge.queue.log_tables import pull_new
 from bridge.queue.sites import visible_sites_hashes
 from bridge.queue.statements import DELIVERY, MESSAGE, MESSAGE_NUMBER
 from bridge.store.database import Database
-from bridge.store.tables import ALERTS, MAPPING_ACTIVATIONS
+from bridge.store.tables import MAPPING_ACTIVATIONS
 from config import Settings
 
 PAUSE: Final = 1.0
@@ -79,6 +79,7 @@ class _Counts:
     at: int
     causes: int
     deliveries: int
+    channels: VisibleChannels | None
 
 
 class LiveHub:
@@ -145,8 +146,9 @@ class LiveHub:
         with self._database.read() as connection:
             message, delivery = _newest(connection, sites)
             activation = connection.scalar(select(func.max(MAPPING_ACTIVATIONS.c.id))) or 0
-            worst = _worst(connection, self._visible_channels(sites))
         counts = self._attention(sites)
+        alerts = attention.visible_alerts(active_alerts(self._database), counts.channels)
+        worst = attention.SEVERITIES[alerts[0].severity] if alerts else "ok"
         return Heads(message, delivery, counts.causes, counts.deliveries, worst, activation)
 
     def _attention(self, sites: Sites) -> _Counts:
@@ -154,26 +156,16 @@ class LiveHub:
         if known is not None and 0 <= now - known.at < ATTENTION_AGE_MS:
             return known
         access = Access(sites, frozenset({Permission.SEE}))
-        found = attention.groups(self._database, access).groups
+        found = attention.groups(self._settings, self._database, access, now).groups
         failed = sum(group.count for group in found if group.subject is GroupSubject.DELIVERIES)
-        counts = _Counts(now, len(found), failed)
+        channels = (
+            None if sites is None else visible_channels(self._settings, self._database, sites)
+        )
+        counts = _Counts(now, len(found), failed, channels)
         if len(self._counts) > MAX_STREAMS:
             self._counts.clear()
         self._counts[sites] = counts
         return counts
-
-    def _visible_channels(self, sites: Sites) -> frozenset[str] | None:
-        """Return the channels that serve no other site; None: all channels."""
-        if sites is None:
-            return None
-        active = active_settings.current(self._settings, self._database)
-        listeners = (f"listener {entry.name}" for entry in active.listener if entry.site in sites)
-        destinations = (
-            f"destination {entry.name}"
-            for entry in active.destination
-            if entry.sites and sites.issuperset(entry.sites)
-        )
-        return frozenset((*listeners, *destinations))
 
     def _jobs(self, grant: Grant) -> list[dict[str, Any]]:
         """Return the newest open jobs and those of the last day; all users' for who grants."""
@@ -200,17 +192,6 @@ def _newest(connection: Connection, sites: Sites) -> tuple[int, int]:
         sent = select(func.max(DELIVERY.c.id)).where(DELIVERY.c.sites_hash == number)
         delivery = max(delivery, connection.scalar(sent) or 0)
     return message, delivery
-
-
-def _worst(connection: Connection, channels: frozenset[str] | None) -> str:
-    alert = ALERTS.c
-    rows = connection.execute(select(alert.key, alert.severity).where(alert.cleared_at.is_(None)))
-    severities = {
-        row.severity for row in rows if channels is None or row.key.partition(":")[2] in channels
-    }
-    if AlertSeverity.CRITICAL.value in severities:
-        return "red"
-    return "amber" if severities else "ok"
 
 
 async def events(

@@ -48,6 +48,7 @@ from bridge.monitoring.statistics import (
     read_backlogs,
     read_expected,
     refusing_since,
+    store_check,
     waiting_before,
 )
 from bridge.queue import queries
@@ -363,6 +364,7 @@ class AlertMonitor:
         now = self.clock()
         found = find_conditions(self._snapshot(now), self.thresholds())
         notices = update_alerts(self.database, found, now, self.repeat_after, self.hold_down)
+        store_check(self.database, now)
         self.metrics.show_alerts(
             {alert_condition.key.partition(":")[0] for alert_condition in found}
         )

@@ -42,6 +42,7 @@ LISTENER, DESTINATION = ChannelKind.LISTENER.value, ChannelKind.DESTINATION.valu
 ChannelKey = tuple[str, str]
 """Kind and name of a channel."""
 PRESENCE: Final[ChannelKey] = ("service", "")
+_CHECKED: Final[ChannelKey] = ("service", "alerts")
 """Has a row for each span in which a leader ran; without one, nothing was recorded."""
 ALL_LISTENERS: Final[ChannelKey] = (LISTENER, "")
 """The queue of all listeners together, while it is too long to be counted by listener."""
@@ -286,6 +287,22 @@ def store_backlogs(
         if backlog.waiting:
             age = max(0, now - (now if backlog.oldest is None else backlog.oldest))
             figures[key] = Figures(waiting=backlog.waiting, oldest=age)
+    _store_of_leader(database, figures, now)
+
+
+def store_check(database: Database, now: int) -> None:
+    """Store that the alert conditions were checked in the minute in progress."""
+    _store_of_leader(database, {_CHECKED: Figures()}, now)
+
+
+def was_checked(connection: Connection, since: int) -> bool:
+    """True if the alert conditions were checked in the minute of a time (ms), or later."""
+    kind, name = _CHECKED
+    own = (_ROW.span == 1, _ROW.at >= since - since % MINUTE, _ROW.kind == kind, _ROW.name == name)
+    return connection.execute(select(_ROW.at).where(*own).limit(1)).first() is not None
+
+
+def _store_of_leader(database: Database, figures: Mapping[ChannelKey, Figures], now: int) -> None:
     minute = now - now % MINUTE
     rows = [_record(1, minute, key, _LEADER, found) for key, found in figures.items()]
     statement = insert(CHANNEL_STATISTICS)

@@ -3,6 +3,7 @@ import type {
   ChannelPage,
   ChannelSummary,
   Me,
+  Group,
   OverviewData,
   Series,
 } from "../src/console/data/api-types";
@@ -125,51 +126,51 @@ function channels(): ChannelSummary[] {
   ];
 }
 
+const cause = (
+  subject: Group["subject"],
+  kind: Group["kind"],
+  channel: string,
+  count: number,
+  age: number,
+  more: Partial<Group>,
+): Group => ({
+  ...{ key: `${subject} ${channel}`, subject, severity: "red", code: "", kind, channel, count },
+  ...{ first_at: now() - age, last_at: now() - age, words: "", action: "check connection" },
+  ...{ advice: "", applied: false, list: "", filters: {}, reference: null },
+  ...more,
+});
 const overview = (): OverviewData => ({
   now: now(),
   channels: channels(),
-  needs: [
-    {
-      key: "rejecting:destination his-results",
-      severity: "red",
-      text: "his-results rejects everything: 31 results since 14:02. Last reply: AE 103 at OBR-4.",
-      count: 31,
-      since: now() - 2.2 * HOUR,
-      action: "Add the receiver's code in the code table procedures, then retry the 31 results.",
-      link: { list: "deliveries", filters: { destination: ["his-results"], state: ["failed"] } },
-      channel: { kind: "destination", name: "his-results" },
-    },
-    {
-      key: "parked:site",
-      severity: "red",
-      text: "14 messages of ris-a are parked: site NORTH2 does not exist.",
-      count: 14,
-      since: now() - 4 * MINUTE,
-      action: "Add the site, then replay the 14 messages in order.",
-      link: { list: "messages", filters: { channel: ["ris-a"], state: ["parked"] } },
-      channel: null,
-    },
-    {
-      key: "quiet:listener his-b",
-      severity: "amber",
-      text: "his-b has been silent for 47 min; by now it usually has 12 messages.",
-      count: 0,
-      since: now() - 47 * MINUTE,
-      action: "",
-      link: { page: "connection", id: "listener/his-b" },
-      channel: { kind: "listener", name: "his-b" },
-    },
-    {
-      key: "certificate:destination pacs-tls",
-      severity: "amber",
-      text: "The certificate of pacs-tls expires in 9 days.",
-      count: 0,
-      since: null,
-      action: "Ask the receiver for its new certificate.",
-      link: { page: "connection", id: "destination/pacs-tls" },
-      channel: { kind: "destination", name: "pacs-tls" },
-    },
-  ],
+  needs: {
+    complete: true,
+    checked: true,
+    groups: [
+      cause("conditions", "destination", "his-results", 0, 2.2 * HOUR, {
+        words: "Destination his-results refuses everything: the last 31 messages, for 2 h",
+        advice: "Read the last reply, and correct the receiver or the mapping.",
+        list: "deliveries",
+        filters: { destination: ["his-results"], state: ["open", "parked"] },
+      }),
+      cause("messages", "listener", "ris-a", 14, 4 * MINUTE, {
+        words: "The site of the order does not exist",
+        action: "add site",
+        advice: "Add the site, then try again, oldest first.",
+        list: "messages",
+        filters: { channel: ["ris-a"], state: ["parked"] },
+      }),
+      cause("conditions", "listener", "his-b", 0, 47 * MINUTE, {
+        severity: "amber",
+        words: "Listener his-b has received nothing for 47 min; it usually has 12 messages",
+        advice: "Check the connection to the sender, and ask the sender.",
+      }),
+      cause("conditions", "destination", "pacs-tls", 0, 3 * HOUR, {
+        severity: "amber",
+        words: "The certificate of destination pacs-tls expires in 9 d",
+        advice: "Replace the file: new connections use it at once.",
+      }),
+    ],
+  },
   totals: { received: 18_402, sent: 6_114 },
 });
 

@@ -39,10 +39,11 @@ class ReviewBody(Body):
 
 @router.get("", responses={200: {"model": AttentionBody}})
 async def groups(call: CallDep) -> dict[str, Any]:
-    """Return parked rows and attention items by cause, with a proposed action."""
+    """Return parked rows, attention items and alerts by cause, with a proposed action."""
     call.user.grant.require(Permission.SEE)
-    access = Access.of(call.user.grant)
-    return asdict(await CONSOLE_THREADS.run(attention.groups, call.context.database, access))
+    context, access = call.context, Access.of(call.user.grant)
+    work = partial(attention.groups, context.settings, context.database, access, context.clock())
+    return asdict(await CONSOLE_THREADS.run(work))
 
 
 @router.post("/seen", responses={200: {"model": ReviewedBody}})

@@ -13,7 +13,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 
 from bridge.admin.access.permissions import Permission
-from bridge.admin.channel_operations import ALL_SITES, channel_states
+from bridge.admin.channel_operations import (
+    ALL_SITES,
+    channel_states,
+    is_shared,
+    visible_sites,
+)
 from bridge.admin.connection_settings import ConnectionChange, ProposedConnection
 from bridge.admin.errors import (
     EngineRefusal,
@@ -37,7 +42,6 @@ from bridge.console.http.guard import (
     CallDep,
     ConsoleCall,
     ConsoleRoute,
-    ConsoleUser,
     always_fresh,
     await_audited,
     run_audited,
@@ -92,11 +96,12 @@ def visible_channels(call: ConsoleCall) -> dict[str, list[Mapping[str, Any]]]:
 
     `shared`: it also serves other sites. The user sees its state, but cannot change it.
     """
+    own = call.user.grant.visible_sites
     return {
         f"{kind}s": [
-            {**state, "sites": sites, "shared": not _may_change(call.user, state["sites"])}
+            {**state, "sites": sites, "shared": is_shared(state["sites"], own)}
             for state in _states(call.context, kind)
-            if (sites := _visible_sites(call.user, state["sites"])) is not None
+            if (sites := visible_sites(state["sites"], own)) is not None
         ]
         for kind in ChannelKind
     }
@@ -106,23 +111,12 @@ def _states(context: ConsoleContext, kind: ChannelKind) -> list[dict[str, Any]]:
     return channel_states(context.settings, context.database, kind, context.clock())
 
 
-def _visible_sites(user: ConsoleUser, sites: list[str]) -> list[str] | None:
-    """Return the sites of a channel that the user may see; None hides the channel."""
-    visible_sites = user.grant.visible_sites
-    if visible_sites is None:
-        return sites
-    return [site for site in sites if visible_sites and site in {ALL_SITES, *visible_sites}] or None
-
-
-def _may_change(user: ConsoleUser, sites: list[str]) -> bool:
-    return user.grant.visible_sites is None or (ALL_SITES not in sites and user.grant.sees(sites))
-
-
 def _channel_action(call: ConsoleCall, kind: ChannelKind, name: str, action: str) -> AuditedAction:
     def sites() -> list[str]:
+        own = call.user.grant.visible_sites
         for state in _states(call.context, kind):
-            if state["name"] == name and _visible_sites(call.user, state["sites"]) is not None:
-                if not _may_change(call.user, state["sites"]):
+            if state["name"] == name and visible_sites(state["sites"], own) is not None:
+                if is_shared(state["sites"], own):
                     raise PermissionDenied("change a connection that also serves other sites")
                 return list(state["sites"])
         raise NoSuchItem

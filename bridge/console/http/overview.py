@@ -4,9 +4,11 @@ from typing import Any, Literal
 
 from fastapi import APIRouter
 
+from bridge.admin import attention
 from bridge.admin import overview as use_cases
 from bridge.admin.access.permissions import Permission
 from bridge.admin.errors import NoSuchItem, PermissionDenied
+from bridge.admin.lists.listing import Access
 from bridge.console.http.connections import Name, visible_channels
 from bridge.console.http.guard import CallDep, ConsoleCall, ConsoleRoute
 from bridge.console.http.overview_models import ChannelPageBody, OverviewBody, SeriesBody
@@ -24,11 +26,13 @@ async def overview(call: CallDep) -> dict[str, Any]:
 
 
 def _overview(call: ConsoleCall) -> dict[str, Any]:
-    channels = visible_channels(call)
+    channels, context, now = visible_channels(call), call.context, call.context.clock()
+    access = Access.of(call.user.grant)
     return use_cases.overview(
-        call.context.database,
+        context.database,
         {kind: channels[f"{kind}s"] for kind in ChannelKind},
-        call.context.clock(),
+        attention.groups(context.settings, context.database, access, now),
+        now,
         limited=call.user.grant.visible_sites is not None,
     )
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from bridge.console.http.models.attention import AttentionBody
 from bridge.contract.requests import Model
 
 
@@ -54,40 +55,6 @@ class ChannelSummaryBody(_Response):
     certificate: int | None
 
 
-class ListLinkBody(_Response):
-    """A list with filters."""
-
-    filters: dict[str, list[str]]
-    listed: str = Field(alias="list")
-
-
-class PageLinkBody(_Response):
-    """A page of the console about one thing."""
-
-    page: str
-    id: str
-
-
-class ChannelNameBody(_Response):
-    """A listener or destination."""
-
-    kind: Kind
-    name: str
-
-
-class NeedBody(_Response):
-    """Something that a person must do; `count`: the rows of the list behind it, 0 if unknown."""
-
-    key: str
-    severity: Severity
-    text: str
-    count: int
-    since: int
-    action: str
-    link: ListLinkBody | PageLinkBody | None
-    channel: ChannelNameBody | None
-
-
 class TotalsBody(_Response):
     """Messages received and results delivered within a day."""
 
@@ -100,7 +67,7 @@ class OverviewBody(_Response):
 
     now: int
     channels: list[ChannelSummaryBody]
-    needs: list[NeedBody]
+    needs: AttentionBody
     totals: TotalsBody | None
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from bridge.store.database import Database
@@ -119,8 +119,8 @@ def _limit_names(connection: Connection, key: CodeKey) -> CodeKey:
     return key._replace(code=UNNAMED) if full else key
 
 
-def list_active(database: Database, limit: int) -> list[UnmappedCodeRecord]:
-    """List the codes that the active versions have met, last met first."""
+def met_by_active_version() -> ColumnElement[bool]:
+    """Return the condition that the active version of the definition has met a code."""
     activation = MAPPING_ACTIVATIONS.c
     active = (
         select(activation.version)
@@ -129,9 +129,14 @@ def list_active(database: Database, limit: int) -> list[UnmappedCodeRecord]:
         .limit(1)
         .scalar_subquery()
     )
+    return _CODE.version == active
+
+
+def list_active(database: Database, limit: int) -> list[UnmappedCodeRecord]:
+    """List the codes that the active versions have met, last met first."""
     codes = (
         select(UNKNOWN_CODES)
-        .where(_CODE.version == active)
+        .where(met_by_active_version())
         .order_by(_CODE.last_at.desc(), _CODE.mapping, _CODE.code_table, _CODE.code)
         .limit(limit)
     )

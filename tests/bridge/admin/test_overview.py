@@ -1,12 +1,14 @@
 """The overview of channels, and the graphs of one, from statistics and alerts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from sqlalchemy import insert, text
 
-from bridge.admin.overview import channel_series, overview
+from bridge.admin.attention import Attention
+from bridge.admin.overview import ChannelState, channel_series
+from bridge.admin.overview import overview as overview_of
 from bridge.metrics import Metrics
 from bridge.monitoring.alerts import update_alerts
 from bridge.monitoring.baseline import MINUTE, QUARTER, WEEK
@@ -38,6 +40,19 @@ RUNNING: Mapping[str, Any] = {
     "active_at": T,
     "certificate": None,
 }
+
+
+CALM = Attention([], complete=True, checked=True)
+
+
+def overview(
+    database: Database,
+    channels: Mapping[ChannelKind, Sequence[ChannelState]],
+    now: int,
+    *,
+    limited: bool = False,
+) -> dict[str, Any]:
+    return overview_of(database, channels, CALM, now, limited=limited)
 
 
 def state(name: str, **changes: object) -> dict[str, Any]:
@@ -160,54 +175,16 @@ def test_problems_come_first(database: Database) -> None:
     }
 
 
-def test_what_needs_a_person(database: Database) -> None:
-    """Each alert in words, with what to do, and the list or page where it can be done."""
-    keys = (
-        *("parked:the inbox", "growing:listener odd", "!rejecting:destination ris"),
-        *("certificate:ca of destination ris", "concern:message 7", "concern:further"),
-        *("codes:orders sex", "disk", "differs:no_report"),
-    )
-    update_alerts(database, [condition(key) for key in keys], T, 0)
-    store = MessageStore(database)
-    store.fill(1, 4, state="parked")
-    store.fill(5, 7, state="queued")
-    found = overview(database, {L: [state("odd")], D: [state("ris")]}, T)
-    needs = {need["key"]: need for need in found["needs"]}
-    assert found["needs"][0]["key"] == "rejecting:destination ris"
-    assert {key: need["link"] for key, need in needs.items()} == {
-        "parked:the inbox": {"list": "messages", "filters": {"state": ["parked"]}},
-        "growing:listener odd": {
-            "list": "messages",
-            "filters": {"channel": ["odd"], "state": ["open"]},
-        },
-        "rejecting:destination ris": {
-            "list": "deliveries",
-            "filters": {"destination": ["ris"], "state": ["open", "parked"]},
-        },
-        "certificate:ca of destination ris": {"page": "connection", "id": "destination/ris"},
-        "concern:message 7": {"page": "message", "id": "7"},
-        "concern:further": {"list": "attention", "filters": {}},
-        "codes:orders sex": {"page": "mapping", "id": "orders"},
-        "disk": None,
-        "differs:no_report": {"list": "attention", "filters": {}},
-    }
-    assert needs["parked:the inbox"]["count"] == 4
-    assert needs["growing:listener odd"]["count"] == 2
-    assert needs["growing:listener odd"]["channel"] == {"kind": "listener", "name": "odd"}
-    assert all(need["action"] and need["since"] == T for need in needs.values())
-
-
 def test_a_limited_user(database: Database) -> None:
-    """No counts of a shared channel, no alerts of others, no totals."""
+    """No counts of a shared channel, only alerts that reveal none, no totals."""
     receive(database, T, 3, number=5)
-    keys = ("paused:listener orders", "growing:listener orders", "quiet:listener other", "disk")
+    keys = ("paused:listener orders", "growing:listener orders")
     update_alerts(database, [condition(key) for key in keys], T, 0)
     channels = {L: [state("orders", shared=True)], D: []}
     found = overview(database, channels, T + 2 * MINUTE, limited=True)
     (row,) = found["channels"]
     assert (row["rate"], row["waiting"], row["p50"], row["spark"]) == (None, None, None, [])
     assert row["condition"]["text"] == "text of paused:listener orders"
-    assert [need["key"] for need in found["needs"]] == ["paused:listener orders"]
     assert found["totals"] is None
 
 

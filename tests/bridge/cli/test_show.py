@@ -1,6 +1,7 @@
 """What commands print: on each terminal, for unknown names, and as JSON."""
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -191,10 +192,15 @@ def test_the_overview_of_channels(tmp_path: Path) -> None:
         StatisticsRecorder(metrics, database, "test").store(now)
         quiet = AlertCondition("quiet:listener in", AlertSeverity.WARNING, "it is silent")
         update_alerts(database, [quiet], now, 0)
-    first, head, row = home.ok("channels").splitlines()
-    assert first == ("amber  it is silent. Check the connection to the sender, and ask the sender.")
+    needs, need, _, head, row = home.ok("channels").splitlines()
+    assert [needs, need] == home.ok("attention").splitlines()
+    assert needs.split()[:3] == ["severity", "count", "subject"]
+    assert re.split("  +", need)[:3] == ["amber", "conditions", "listener in"]
+    assert need.endswith("It is silent  Check the connection to the sender, and ask the sender.")
     assert head.split()[:4] == ["channel", "state", "rate", "errors"]
     assert row.split()[:2] == ["listener", "in"]
     assert "25.0%" in row.split()
-    (channel,) = json.loads(home.ok("channels", "--json"))["channels"]
+    found = json.loads(home.ok("channels", "--json"))
+    assert found["needs"] == json.loads(home.ok("attention", "--json"))
+    (channel,) = found["channels"]
     assert (channel["errors"], channel["share"], channel["sites"]) == (1, 0.25, ["SITE1"])

@@ -1,6 +1,7 @@
 """Responses about what needs attention. Times in ms."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from pydantic import ConfigDict
 
@@ -13,14 +14,16 @@ class _Response(Model):
 
 class AttentionGroupBody(_Response):
     """
-    Rows with one cause. `list` and `filters` name the list with the rows.
+    Rows with one cause, or an active alert. `list` and `filters` name the list with the rows.
 
     `applied`: the rows were processed, and only the result is to be checked.
     """
 
     key: str
     subject: str
+    severity: Literal["red", "amber"]
     code: str
+    kind: Literal["listener", "destination", ""]
     channel: str
     count: int
     first_at: int
@@ -35,10 +38,15 @@ class AttentionGroupBody(_Response):
 
 
 class AttentionBody(_Response):
-    """All groups; `complete` is false if there are more parked rows than were read."""
+    """
+    All groups; `complete` is false if there are more parked rows than were read.
+
+    `checked` is false if the alert conditions were not checked lately.
+    """
 
     groups: list[AttentionGroupBody]
     complete: bool
+    checked: bool
 
 
 class ReviewedBody(_Response):

@@ -6,6 +6,7 @@ Each list reads its rows by an index, in order, on both databases.
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from bridge.admin.search.message_index import (
 from bridge.index_key import keyed64
 from bridge.queue.sites import sites_hash
 from bridge.store.database import Database
+from config import Settings
 from mappings.language.rules import TAGS
 from tests.bridge.query_plans import plan_of, recorded_statements
 from tests.bridge.queue.partitioned_databases import FIRST, continue_after, create_database
@@ -273,7 +275,7 @@ def test_a_rare_type_is_read_by_its_index_although_few_messages_near_the_end_lac
 def test_causes_are_grouped_from_parked_rows_only(filled: Database, access: str) -> None:
     """One cause of messages and one of results; no other row is read."""
     with recorded_statements(filled) as statements:
-        found = attention.groups(filled, ACCESSES[access])
+        found = attention.groups(Settings(home=Path("/none")), filled, ACCESSES[access], START)
     counts = {group.subject.value: group.count for group in found.groups}
     assert counts == {"messages": ROWS // 100, "deliveries": ROWS // 100}
     assert found.complete

@@ -72,6 +72,20 @@ def test_causes_are_counted(console: RunningConsole) -> None:
     assert found["attention"] == fresh["attention"] + 1
 
 
+def test_the_badge_counts_what_the_pages_show(console: RunningConsole) -> None:
+    """Alerts, too; for each user those of the page."""
+    alerts = [
+        AlertCondition(key, AlertSeverity.WARNING, "text")
+        for key in ("disk", "quiet:listener north", "quiet:listener orders")
+    ]
+    update_alerts(console.database, alerts, now_ms(), 0)
+    for who, seen in (("editor", {"disk", "quiet:listener north"}), ("editor1", set())):
+        shown = console.call(who, "GET", "/api/attention").json()["groups"]
+        assert {group["key"] for group in shown} >= {"quiet:listener orders", *seen}
+        assert console.runner.run(hub(console).heads(USERS[who]))["attention"] == len(shown)
+    update_alerts(console.database, [], now_ms(), 0)
+
+
 def test_a_stream_tells_a_new_message_and_the_end_of_the_session(console: RunningConsole) -> None:
     """The first event is the snapshot; the next comes after a change; `ended` is the last."""
 

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -113,11 +114,19 @@ def test_a_group_of_another_site_is_not_seen(console: RunningConsole) -> None:
     assert console.call("editor1", "POST", "/api/attention/seen", review).json() == {"count": 0}
 
 
-def test_a_code_without_an_entry_is_a_group_for_authors(console: RunningConsole) -> None:
-    """With the definition and its table; the console leads to the table."""
+def test_codes_without_an_entry_are_a_group(console: RunningConsole) -> None:
+    """With the definition and its table; not for users of some sites, as tables serve all."""
     store_unmapped_code(console, "ZZ")
-    found = console.call("author", "GET", "/api/attention").json()["groups"]
-    (group,) = [item for item in found if item["subject"] == "codes"]
+    key = CodeKey("orders", "sex", "of a former version")
+    unmapped_codes.add(console.database, {key: CodeUse("former", "PID-8.1", "empty")}, now_ms())
+
+    def groups(who: str) -> list[dict[str, Any]]:
+        found = console.call(who, "GET", "/api/attention").json()["groups"]
+        return [group for group in found if group["subject"] == "codes"]
+
+    assert groups("viewer1") == []
+    (group,) = groups("viewer")
+    assert group["count"] == 1
     assert group["action"] == "add codes"
     assert group["filters"] == {"definition": ["orders"]}
     assert "sex" in group["words"]

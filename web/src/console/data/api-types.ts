@@ -141,22 +141,6 @@ export interface SavedView {
   body: { filters: Record<string, string[]>; columns: string[]; sort: string };
 }
 
-/** Something that a person must do; the worst and oldest first. */
-export interface Need {
-  key: string;
-  severity: "red" | "amber";
-  /** One sentence. */
-  text: string;
-  /** How many items are behind it; 0 if there are none to list. */
-  count: number;
-  since: number | null;
-  /** What to do, as a sentence; may be empty. */
-  action: string;
-  /** The list behind it (filters by their names in the address), a page, or nothing. */
-  link: { list: string; filters: Record<string, string[]> } | { page: string; id: string } | null;
-  /** The connection that it is about. */
-  channel?: { kind: ChannelKind; name: string } | null;
-}
 export type ChannelKind = "listener" | "destination";
 /** One connection on the overview. Counts are null if it also serves other sites. */
 export interface ChannelSummary {
@@ -192,7 +176,7 @@ export interface ChannelSummary {
 export interface OverviewData {
   now: number;
   channels: ChannelSummary[];
-  needs: Need[];
+  needs: AttentionData;
   /** Of the last 24 hours; null for users limited to sites. */
   totals: { received: number; sent: number } | null;
 }
@@ -532,8 +516,11 @@ export interface OrderPage {
 
 export interface Group {
   key: string;
-  subject: "messages" | "deliveries" | "orders" | "feed" | "codes";
+  subject: "messages" | "deliveries" | "orders" | "feed" | "codes" | "conditions";
+  severity: "red" | "amber";
   code: string;
+  /** The kind and name of the connection; empty if it is about none. */
+  kind: ChannelKind | "";
   channel: string;
   count: number;
   first_at: number;
@@ -543,6 +530,7 @@ export interface Group {
   advice: string;
   /** The rows were processed, and only the result is to be checked. */
   applied: boolean;
+  /** The list with its rows; empty if there is none. */
   list: string;
   filters: Record<string, string[]>;
   /** The row to look at, if there is one only. */
@@ -551,6 +539,8 @@ export interface Group {
 export interface AttentionData {
   groups: Group[];
   complete: boolean;
+  /** False: the alert conditions were not checked lately, such as just after a start. */
+  checked: boolean;
 }
 export interface BackgroundJob {
   id: number;

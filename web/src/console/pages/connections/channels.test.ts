@@ -1,7 +1,7 @@
 // Connections: problems first, and where their numbers and needs lead.
 import { expect, it } from "vitest";
-import type { ChannelSummary, Need } from "../../data/api-types";
-import { inOrder, isProblem, listTarget, needTarget } from "./channels";
+import type { ChannelSummary } from "../../data/api-types";
+import { inOrder, isProblem, listTarget } from "./channels";
 
 const channel = (name: string, own: Partial<ChannelSummary> = {}): ChannelSummary => ({
   ...{ kind: "listener", name, sites: ["S1"], shared: false, enabled: true, state: "running" },
@@ -42,24 +42,4 @@ it("leads from a number to the messages of a listener, or the deliveries of a de
     "/console/messages?channel=ris+a&state=failed&since=1h",
   );
   expect(listTarget("destination", "his").href).toBe("/console/deliveries?destination=his");
-});
-
-it("leads from a need to its list, its page, or its connection", () => {
-  const need = (own: Partial<Need>): Need => ({
-    ...{ key: "k", severity: "red", text: "t", count: 0, since: null, action: "", link: null },
-    ...own,
-  });
-  const list = { list: "messages", filters: { cause: ["a,b", "c"], state: ["parked"] } };
-  expect(needTarget(need({ link: list }))?.href).toBe(
-    `/console/messages?${new URLSearchParams({ cause: "a\\,b,c", state: "parked" }).toString()}`,
-  );
-  expect(needTarget(need({ link: { page: "message", id: "7" } }))?.href).toBe(
-    "/console/messages/7",
-  );
-  expect(needTarget(need({ link: { page: "connection", id: "listener/a/b" } }))?.href).toBe(
-    "/console/connections/listener/a%2Fb",
-  );
-  const known = { channel: { kind: "destination" as const, name: "his" } };
-  expect(needTarget(need(known))?.href).toBe("/console/connections/destination/his");
-  expect(needTarget(need({ link: { list: "nothing", filters: {} } }))).toBeNull();
 });

@@ -1,6 +1,6 @@
 // What a connection is judged by, in which order connections are shown, and the lists behind numbers.
-import type { ChannelKind, ChannelSummary, Need } from "../../data/api-types";
-import { href, ROUTES, type PageName } from "../../frame/routes";
+import type { ChannelKind, ChannelSummary } from "../../data/api-types";
+import { href, type PageName } from "../../frame/routes";
 import { toneOf, type Tone } from "../../ui/states";
 
 export const keyOf = ({ kind, name }: { kind: string; name: string }): string => `${kind}/${name}`;
@@ -52,25 +52,4 @@ export function listTarget(
   const isListener = kind === "listener";
   const own = isListener ? { channel: name } : { destination: name };
   return targetOf(isListener ? "messages" : "deliveries", {}, { ...own, ...filters });
-}
-
-const isPage = (name: string): name is PageName => name in ROUTES;
-
-/** Where the action of a need leads; null: nowhere. */
-export function needTarget(need: Need): Target | null {
-  const { link, channel } = need;
-  if (link && "list" in link && isPage(link.list)) {
-    const filters = Object.entries(link.filters).map(([name, values]): [string, string] => [
-      name,
-      values.map((value) => value.replace(/[\\,]/g, "\\$&")).join(","),
-    ]);
-    return targetOf(link.list, {}, Object.fromEntries(filters));
-  }
-  if (link && "page" in link && isPage(link.page)) {
-    if (link.page !== "connection")
-      return targetOf(link.page, link.page === "mapping" ? { name: link.id } : { id: link.id });
-    const [kind = "", name = ""] = link.id.split(/\/(.*)/);
-    return connectionTarget(kind, name);
-  }
-  return channel ? connectionTarget(channel.kind, channel.name) : null;
 }
