@@ -107,6 +107,7 @@ ENGINE: Final[Mapping[str, Mapping[str, str]]] = {
 
 CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
     "audit_trail": {
+        "export": "export",
         "verify": "verify",
     },
     "background": {

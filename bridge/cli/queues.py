@@ -1,6 +1,7 @@
 """`bridge messages`, `bridge deliveries`, `bridge exceptions`: queues, and what needs attention."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,6 +38,13 @@ from bridge.cli.output import (
 
 _Listener = Annotated[str | None, typer.Option(help="Only of this listener.")]
 _Destination = Annotated[str | None, typer.Option(help="Only to this destination.")]
+
+_KeepText = Annotated[
+    bool, typer.Option("--keep-text", help="De-identify: keep free text. Not safe.")
+]
+_Consistent = Annotated[
+    bool, typer.Option("--consistent", help="De-identify: as other exports with this option.")
+]
 
 messages = typer.Typer(help="Received messages.", no_args_is_help=True)
 
@@ -157,13 +165,8 @@ def messages_export(
             " tag:Modality, path:PV1-3.1, which contain patient data.",
         ),
     ] = None,
-    keep_text: Annotated[
-        bool, typer.Option("--keep-text", help="De-identify: keep free text. Not safe.")
-    ] = False,
-    consistent: Annotated[
-        bool,
-        typer.Option("--consistent", help="De-identify: as other exports with this option."),
-    ] = False,
+    keep_text: _KeepText = False,
+    consistent: _Consistent = False,
     as_examples: Annotated[
         str | None,
         typer.Option(
@@ -191,13 +194,7 @@ def messages_export(
 
     The export is recorded in the audit trail.
     """
-    from bridge.admin.background.commands import export
-    from bridge.admin.background.jobs import Selection
-
-    formats = {"raw": raw, "csv": csv, "deidentified": deidentify}
-    chosen = [name for name, is_chosen in formats.items() if is_chosen]
-    if len(chosen) != 1:
-        raise typer.BadParameter("give one of --raw, --csv and --deidentify")
+    chosen = _format(raw=raw, csv=csv, deidentify=deidentify)
     if (file is None) == (as_examples is None):
         raise typer.BadParameter("give a FILE, or --as-examples NAME")
     query = row_query(
@@ -210,13 +207,36 @@ def messages_export(
     filters = query.filters("channel") | ({} if until is None else {"until": until + 1})
     if query.number is not None:
         filters |= dict(zip(("kind", "number"), query.number, strict=True))
-    options: dict[str, Any] = {"format": chosen[0], "keep_text": keep_text}
+    options: dict[str, Any] = {"format": chosen, "keep_text": keep_text}
     options |= {"consistent": consistent, "limit": limit, "as_examples": as_examples}
-    if columns:
-        options["columns"] = [name.strip() for name in columns.split(",")]
+    _export(home, "messages", filters, options, columns, file)
+
+
+def _format(*, raw: bool, csv: bool, deidentify: bool) -> str:
+    formats = {"raw": raw, "csv": csv, "deidentified": deidentify}
+    chosen = [name for name, is_chosen in formats.items() if is_chosen]
+    if len(chosen) != 1:
+        raise typer.BadParameter("give one of --raw, --csv and --deidentify")
+    return chosen[0]
+
+
+def _export(
+    home: Path,
+    listed: str,
+    filters: Mapping[str, Any],
+    options: Mapping[str, Any],
+    columns: str | None,
+    file: Path | None,
+) -> None:
+    """Export rows of a list to a file, or to the examples of a definition."""
+    from bridge.admin.background.commands import export
+    from bridge.admin.background.jobs import Selection
+
+    chosen = {} if not columns else {"columns": [name.strip() for name in columns.split(",")]}
     with interruptible("no file was written"), shown_progress() as report:
-        job = export(home, Selection("messages", filters), options, file, report)
-    print(f"{job.succeeded} messages exported to {file or f'the examples of {as_examples}'}")
+        job = export(home, Selection(listed, filters), {**options, **chosen}, file, report)
+    to = file or f"the examples of {options['as_examples']}"
+    print(f"{job.succeeded} {listed} exported to {to}")
     if job.failed:
         print(f"{job.failed} left out: see `bridge jobs show {job.id} --failed`", file=sys.stderr)
 
@@ -301,6 +321,61 @@ def deliveries_retry(
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     print_requeue_results(retry_deliveries(home, ids, chosen, rate), "delivery", len(ids))
+
+
+@deliveries.command("export")
+def deliveries_export(
+    home: Home,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
+    *,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="ZIP: the messages as sent. Contains patient data.")
+    ] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="A table of the columns.")] = False,
+    deidentify: Annotated[
+        bool, typer.Option("--deidentify", help="ZIP: the messages without patient data.")
+    ] = False,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Columns of the table, separated by commas; also accession, patient, name,"
+            " tag:Modality, which contain patient data.",
+        ),
+    ] = None,
+    keep_text: _KeepText = False,
+    consistent: _Consistent = False,
+    state: State = None,
+    destination: _Destination = None,
+    report: Annotated[
+        str | None, typer.Option(metavar="REPORT_ID", help="Only of this report.")
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    code: Code = None,
+    limit: MaxCount = None,
+) -> None:
+    """
+    Export results, oldest first: raw, as a table, or without patient data.
+
+    The export is recorded in the audit trail.
+    """
+    query = row_query(
+        *(state, destination, since, None, 0),
+        control_id=None,
+        patient=None,
+        order=None,
+        report=report,
+        more={"cause": code},
+    )
+    filters = query.filters("destination") | ({} if until is None else {"until": until + 1})
+    options = {
+        "format": _format(raw=raw, csv=csv, deidentify=deidentify),
+        "keep_text": keep_text,
+        "consistent": consistent,
+        "limit": limit,
+    }
+    _export(home, "deliveries", filters, options, columns, file)
 
 
 @deliveries.command("skip")

@@ -6,8 +6,6 @@ transaction. A raw export is a ZIP file with a file for each row, named by the r
 de-identified one names its files by their order: an id would lead back to the original.
 """
 
-import csv
-import io
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -48,6 +46,7 @@ from bridge.admin.errors import InvalidContent, InvalidState
 from bridge.admin.lists import columns as message_columns
 from bridge.admin.lists import deliveries as delivery_columns
 from bridge.admin.lists.columns import MAX_COLUMNS, MAX_IDS, ColumnValues
+from bridge.admin.lists.csv_lines import MARK, csv_line
 from bridge.admin.lists.definitions import LISTS
 from bridge.admin.lists.deliveries import ListedDelivery
 from bridge.admin.lists.listing import Access
@@ -84,7 +83,6 @@ _STORE_SECONDS: Final = 2.0
 _CELL_SECONDS: Final = 60.0
 """Seconds for the content columns of `MAX_IDS` rows; cells of further rows stay empty."""
 _TABLE_PART: Final = 4 * PART_BYTES
-_FORMULA: Final = frozenset("=+-@\t\r")
 
 
 class ExportFormat(StrEnum):
@@ -315,7 +313,7 @@ class _FilesWriter:
         self._columns = columns
         self._name = name
         if not state:
-            self._zip.add_to_index(_csv_line(["file", *columns]))
+            self._zip.add_to_index(csv_line(["file", *columns]))
 
     @property
     def size(self) -> int:
@@ -335,7 +333,7 @@ class _FilesWriter:
             name = self._name(row_id, self._zip.files + 1)
             self._zip.add(name, content.payload)
             cells = [cell(self._list, content.row, column, 0) for column in self._columns]
-            self._zip.add_to_index(_csv_line([name, *cells]))
+            self._zip.add_to_index(csv_line([name, *cells]))
         return failures
 
     def take(self) -> tuple[list[NumberedPart], dict[str, int]]:
@@ -524,7 +522,7 @@ class _TableWriter:
         self._columns: list[str] = list(job.options["columns"])
         self._own = columns_of(self._list)
         self._parts = state.get("parts", 0)
-        self._text = "" if state else "\ufeff" + _csv_line(self._columns)
+        self._text = "" if state else MARK + csv_line(self._columns)
 
     @property
     def size(self) -> int:
@@ -542,7 +540,7 @@ class _TableWriter:
                 cell(self._list, values, name, now) if name in self._own else read.get(name, "")
                 for name in self._columns
             )
-            self._text += _csv_line(list(cells))
+            self._text += csv_line(list(cells))
         written = {row.id for row in rows}
         return [JobRow(row_id, "not_found", "") for row_id in ids if row_id not in written]
 
@@ -575,10 +573,3 @@ class _TableWriter:
             return delivery_columns.column_values(database, ids, columns, access)
         subjects_of = self._context.subjects_of
         return message_columns.values(database, subjects_of, ids, columns, access, _CELL_SECONDS)
-
-
-def _csv_line(cells: Sequence[str]) -> str:
-    """Return a line of CSV. A spreadsheet must not take a value for a formula."""
-    line = io.StringIO()
-    csv.writer(line).writerow(f"'{cell}" if cell[:1] in _FORMULA else cell for cell in cells)
-    return line.getvalue()

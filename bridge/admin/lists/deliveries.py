@@ -6,7 +6,7 @@ until a periodic job has added it; until then only users of all sites see them.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -43,10 +43,11 @@ from mappings.language.rules import TAGS
 _TEXT_COLUMNS: Final = ("m.detail", "m.code", "m.failure")
 _DRIVING_SITES: Final = 4
 _OWN: Final = ", ".join(f"m.{name}" for name in DeliveryRow.__slots__)
-_WAITS_FOR: Final = (
+WAITS_FOR: Final = (
     "CASE WHEN m.state = 'queued' THEN (SELECT l.delivery_id FROM delivery_lane AS l"
     " WHERE l.lane = m.lane AND l.delivery_id < m.id ORDER BY l.delivery_id LIMIT 1) END"
 )
+"""The earlier delivery of the lane that must be finished before the delivery `m`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class ListedDelivery:
 class DeliveryList(ListDefinition[ListedDelivery]):
     name = "deliveries"
     table = "delivery"
-    select = f"{_OWN}, {_WAITS_FOR} AS waits_for"
+    select = f"{_OWN}, {WAITS_FOR} AS waits_for"
     sorts: ClassVar[Mapping[str, str]] = {
         "destination": "m.destination",
         "event": "m.event",
@@ -116,13 +117,19 @@ class DeliveryList(ListDefinition[ListedDelivery]):
         return found
 
 
+def visible_deliveries(parameters: Parameters, sites: Collection[str]) -> str:
+    """Return the condition that a user of these sites may see the delivery `m`."""
+    hashes = list(map(keyed64, visible_sites_hashes(sites)))
+    return parameters.among("m.sites_hash", hashes) if hashes else "1 = 0"
+
+
 def _of_sites(parameters: Parameters, access: Access) -> list[Criterion]:
     if access.sites is None:
         return []
-    hashes = list(map(keyed64, visible_sites_hashes(access.sites)))
-    probe = parameters.among("m.sites_hash", hashes)
+    probe = visible_deliveries(parameters, access.sites)
     if not 0 < len(access.sites) <= _DRIVING_SITES:
-        return [Criterion(probe if hashes else "1 = 0")]
+        return [Criterion(probe)]
+    hashes = list(map(keyed64, visible_sites_hashes(access.sites)))
     return [Criterion(probe, _branches(parameters, "sites_hash", hashes))]
 
 

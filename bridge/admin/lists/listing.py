@@ -194,6 +194,7 @@ class _Search:
     bounds: _Bounds
     driver: Driver | None
     probes: tuple[str, ...]
+    access: Access
 
 
 class ListDefinition(ABC, Generic[Row]):
@@ -229,6 +230,14 @@ class ListDefinition(ABC, Generic[Row]):
     @abstractmethod
     def convert(self, row: Mapping[Any, Any]) -> Row:
         """Convert the columns of `select`."""
+
+    def with_times(self, filters: Filters) -> Filters:
+        """Return the filters with the `since` and `until` that other filters imply."""
+        return filters
+
+    def completed(self, connection: Connection, rows: Sequence[Row], access: Access) -> list[Row]:
+        """Return the rows of a page with what is read for all of them at once."""
+        return list(rows)
 
     def page(self, connection: Connection, request: ListRequest, access: Access) -> ListPage[Row]:
         """Return a page. Raises InvalidContent, PermissionDenied."""
@@ -294,8 +303,8 @@ class ListDefinition(ABC, Generic[Row]):
             f"SELECT {self.select} FROM {self.table} AS m{self.joins}"  # noqa: S608  # our own names
             f" WHERE {' AND '.join(conditions)} ORDER BY m.id DESC"
         )
-        found = connection.execute(text(statement), parameters.values).mappings()
-        return self._converted(found)
+        found = connection.execute(text(statement), parameters.values).mappings().all()
+        return self._converted(connection, found, access)
 
     def _check(self, request: ListRequest) -> None:
         unknown = set(request.filters) - self.filters - {"since", "until"}
@@ -326,7 +335,7 @@ class ListDefinition(ABC, Generic[Row]):
             search, self.select, request.limit, descending=descending
         )
         found = connection.execute(text(statement), values).mappings().all()
-        rows = self._converted(found)
+        rows = self._converted(connection, found, search.access)
         if len(found) >= request.limit:
             return ListPage(rows, found[-1]["id"], None, complete=False, sortable=False)
         reached = self._reached(connection, search, request.limit, descending=descending)
@@ -348,7 +357,7 @@ class ListDefinition(ABC, Generic[Row]):
         bounds = {"limit": request.limit, "offset": offset}
         found = connection.execute(text(statement), {**values, **bounds}).mappings().all()
         more = len(found) == request.limit
-        rows = self._converted(found)
+        rows = self._converted(connection, found, search.access)
         following = offset + request.limit if more else None
         return ListPage(rows, following, None, complete=not more, sortable=True)
 
@@ -362,6 +371,7 @@ class ListDefinition(ABC, Generic[Row]):
         upper: int | None = None,
     ) -> _Search:
         """Return the parts of statements about the ids from `low` to `upper`; None: the newest."""
+        filters = self.with_times(filters)
         parameters = Parameters(postgresql=is_postgresql(connection))
         criteria = self.criteria(connection, parameters, filters, access)
         oldest, newest = self._span(connection)
@@ -375,7 +385,7 @@ class ListDefinition(ABC, Generic[Row]):
         chosen = self._choose(connection, parameters, bounds, criteria)
         probes = tuple(item.probe for item in criteria if item is not chosen)
         driver = None if chosen is None else chosen.driver
-        return _Search(parameters, bounds, driver, probes)
+        return _Search(parameters, bounds, driver, probes, access)
 
     def _choose(
         self,
@@ -502,10 +512,12 @@ class ListDefinition(ABC, Generic[Row]):
             high = min(high, low + window)
         return {**search.parameters.values, "low": low, "high": high}
 
-    def _converted(self, found: Iterable[Mapping[Any, Any]]) -> list[Row]:
+    def _converted(
+        self, connection: Connection, found: Iterable[Mapping[Any, Any]], access: Access
+    ) -> list[Row]:
         """Convert rows, each once: two branches of a driver may have the same id."""
         rows = {row["id"]: self.convert(row) for row in found}
-        return list(rows.values())
+        return self.completed(connection, list(rows.values()), access)
 
 
 def _edge(bounds: _Bounds, window: int, *, descending: bool) -> int | None:

@@ -106,6 +106,7 @@ def _order_json(row: OrderRow) -> dict[str, Any]:
         "last_message": row.last_message,
         "report": None if row.report is None else asdict(row.report),
         "last_delivery": last if row.last_delivery else None,
+        **{name: getattr(row, name) for name in ("sentence", "waits_for", "tone")},
     }
 
 

@@ -90,7 +90,7 @@ def states_and_causes(
 
 def _are_indexed(connection: Connection, table: str, states: Collection[str]) -> bool:
     """True if an index finds the rows of each state in order, or the state has few rows."""
-    return all(state in set(ATTENTION) or _has_few(connection, table, state) for state in states)
+    return all(state in set(ATTENTION) or has_few(connection, table, state) for state in states)
 
 
 def _has_cause_index(filters: Filters, by_channel: str, states: Sequence[str]) -> bool:
@@ -103,10 +103,20 @@ def _has_cause_index(filters: Filters, by_channel: str, states: Sequence[str]) -
     return parked and "cause" in filters and by_channel in filters
 
 
-def _has_few(connection: Connection, table: str, state: str) -> bool:
-    if state not in (QueueState.QUEUED, QueueState.CLAIMED):
+def in_state(state: str) -> str:
+    """Return the condition of a state with an index; a partial one needs a known value."""
+    own = f"state = '{QueueState(state).value}'"
+    return f"{own} AND {ATTENTION_TEXT}" if state in set(ATTENTION) else own
+
+
+_WITH_INDEX: Final = frozenset({*ATTENTION, QueueState.QUEUED.value, QueueState.CLAIMED.value})
+
+
+def has_few(connection: Connection, table: str, state: str) -> bool:
+    """True if a state has an index, and so few rows that they can be sorted."""
+    if state not in _WITH_INDEX:
         return False
-    some = f"SELECT 1 FROM {table} WHERE state = '{QueueState(state).value}' LIMIT {SORTABLE + 1}"  # noqa: S608  # our own names
+    some = f"SELECT 1 FROM {table} WHERE {in_state(state)} LIMIT {SORTABLE + 1}"  # noqa: S608  # our own names
     number = connection.execute(text(f"SELECT count(*) FROM ({some}) AS s")).scalar()  # noqa: S608  # our own names
     return int(number or 0) <= SORTABLE
 
@@ -115,10 +125,10 @@ def _state_branches(
     parameters: Parameters, filters: Filters, table: str, channel: tuple[str, str], state: str
 ) -> list[Branch]:
     source, by_channel = channel
-    own = f"state = '{QueueState(state).value}'"  # a literal: a partial index needs a known value
+    own = in_state(state)
     if state not in set(ATTENTION):
         return [Branch(f"SELECT id + 0 AS id FROM {table} WHERE {own}", "id + 0")]  # noqa: S608  # our own names
-    attention = f"SELECT id FROM {table} WHERE {own} AND {ATTENTION_TEXT}"  # noqa: S608  # our own names
+    attention = f"SELECT id FROM {table} WHERE {own}"  # noqa: S608  # our own names
     if not _has_cause_index(filters, by_channel, [state]):
         return [Branch(attention)]
     return [

@@ -85,7 +85,7 @@ class LastDeliveryBody(_Response):
 
 
 class OrderRowBody(_Response):
-    """An order without patient data."""
+    """An order without patient data; `sentence` is that of its page, as far as is stored."""
 
     id: int
     site: str
@@ -95,6 +95,9 @@ class OrderRowBody(_Response):
     last_message: int
     report: OrderReportBody | None
     last_delivery: LastDeliveryBody | None
+    sentence: str
+    waits_for: str
+    tone: str
 
 
 class AttentionRowBody(_Response):

@@ -1,6 +1,7 @@
 """The lists of deliveries, orders and attention items: filters, sites, and columns."""
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from bridge.admin.errors import InvalidContent, PermissionDenied
 from bridge.admin.lists import attention, deliveries, listing, orders
 from bridge.admin.lists.deliveries import DeliveryList, add_sites
 from bridge.admin.lists.listing import UNLIMITED, Access, ListRequest
-from bridge.admin.lists.orders import OrderList
+from bridge.admin.lists.orders import OrderList, OrderRow
 from bridge.index_key import keyed64
 from bridge.queue.sites import sites_hash
 from bridge.store.database import Database
@@ -164,12 +165,20 @@ def test_columns_of_deliveries_and_orders_need_their_permissions(filled: Databas
         assert found == {3: {"name": "Müller, Jürgen", "patient": "M3", "tag:SiteID": "A"}}
 
 
+NOT_ACCEPTED = {n % 10 for n in range(1, COUNT + 1) if state(n) == "parked"}
+"""The numbers of reports with a parked result."""
 ORDER_CASES: dict[str, tuple[dict[str, Any], Callable[[int], bool]]] = {
     "all": ({}, lambda _: True),
     "site": ({"site": "B"}, lambda n: site(n) == "B"),
     "state": ({"state": "parked"}, lambda n: state(n) == "parked"),
     "report state": ({"report_status": "Final"}, lambda n: n % 8 == 0),
     "report not opened": ({"report_status": ["Ordered"]}, lambda n: n % 8 != 0),
+    "a result not accepted": ({"waiting": "receiver"}, lambda n: n % 10 in NOT_ACCEPTED),
+    "long": ({"waiting": ["long"]}, lambda _: False),
+    "a result, or for a sender": (
+        {"waiting": ["receiver", "sender"]},
+        lambda n: n % 10 in NOT_ACCEPTED,
+    ),
     "accession": ({"number": "a7"}, lambda n: n == 7),
     "patient": ({"number": "M2", "kind": "patient"}, lambda n: n % 5 == 2),
     "report": ({"report": "r4"}, lambda n: n % 10 == 4),
@@ -187,6 +196,58 @@ def test_orders_are_found_by_any_filters(filled: Database, name: str) -> None:
     with filled.read() as connection:
         assert ORDERS.count(connection, filters, access) == (len(own), True)
         assert ORDERS.ids_after(connection, filters, access, 0, COUNT, 100).ids == own[::-1]
+
+
+def test_orders_that_wait(filled: Database) -> None:
+    """For whom, as their sentences say; those of a day or more have waited long."""
+    now = time.time_ns() // 1_000_000
+    states = {7: "ordered", 11: "held", 13: "awaited", 16: "ordered", 17: "ordered", 40: "ordered"}
+    with filled.write() as connection:
+        connection.execute(text("UPDATE delivery SET state = 'done', code = ''"))
+        connection.execute(text("UPDATE known_report SET status = 'Preliminary' WHERE mrn = 'M1'"))
+        for n, name in states.items():
+            values = {"n": n, "state": name}
+            connection.execute(text("UPDATE bridge_order SET state = :state WHERE id = :n"), values)
+        values = {"n": 17, "at": now - 1000}
+        statement = "UPDATE message SET received_at = :at WHERE id >= :n"
+        connection.execute(text(statement), values)
+
+    def waiting(*names: str) -> dict[int, str]:
+        rows = page_of(filled, ORDERS, ListRequest({"waiting": list(names)})).rows
+        return {row.id: row.waits_for for row in rows}
+
+    assert waiting("reader") == {17: "reader", 7: "reader"}
+    assert waiting("reviewer") == {16: "reviewer"}
+    assert waiting("sender") == {13: "sender", 11: "sender"}
+    assert waiting("long") == {16: "reviewer", 7: "reader"}
+    assert waiting("long", "sender") == {16: "reviewer", 13: "sender", 11: "sender", 7: "reader"}
+    assert waiting("receiver") == {}
+    with pytest.raises(InvalidContent):
+        waiting("weather")
+
+
+def test_the_sentence_of_an_order_in_the_list(filled: Database) -> None:
+    """What its page says; results of orders of other sites are not named."""
+    with filled.write() as connection:
+        exceptions.add(connection, ExceptionSubject.ORDER, [(16, "no_report")], 1)
+        statement = "UPDATE message SET state = 'parked', code = 'site_not_found' WHERE id = 24"
+        connection.execute(text(statement))
+
+    def listed(n: int, access: Access = UNLIMITED) -> OrderRow:
+        with filled.read() as connection:
+            return ORDERS.rows(connection, [n], access)[0]
+
+    assert (listed(8).waits_for, listed(8).tone) == ("receiver", "info")
+    assert listed(8).sentence.startswith("The report was signed")
+    assert "The result is being sent to his" in listed(8).sentence
+    assert "The report engine does not know the order" in listed(16).sentence
+    assert "Message 24 of this order was parked" in listed(24).sentence
+    assert (listed(24).waits_for, listed(24).tone) == ("person", "red")
+    assert site(25) == "A"
+    assert "parked" in listed(25).sentence
+    with filled.write() as connection:
+        connection.execute(text("UPDATE delivery SET sites_hash = 1"))
+    assert "parked" not in listed(25, Access(frozenset({"A"}))).sentence
 
 
 def test_an_order_names_its_report_and_its_last_delivery(filled: Database) -> None:

@@ -69,6 +69,12 @@ _DELIVERIES = """
         CASE WHEN i % 50 = 0 THEN {rare} ELSE {site} END FROM n
 """
 _LANES = "INSERT INTO delivery_lane (lane, delivery_id, claimed) {series} SELECT i, i, 0 FROM n"
+_KNOWN = """
+    INSERT INTO known_report (site, accession, mrn, report_id, status, final, addenda, changed_at,
+        check_at)
+    {series} SELECT CASE WHEN i % 50 = 0 THEN 'RARE' ELSE 'SITE1' END, {control}, {text}, {report},
+        'Final', 1, 0, i, i FROM n
+"""
 _ORDERS = """
     INSERT INTO bridge_order (id, site, mrn, accession, state, placer, filler, tags, echo,
         report_id, first_message, place, last_message)
@@ -111,7 +117,7 @@ def _fill(database: Database) -> None:
         "control": "'c' || CAST(i AS text)",
     }
     with database.write() as connection:
-        for statement in (_MESSAGES, _ENTRIES, _NUMBERS, _DELIVERIES, _LANES, _ORDERS):
+        for statement in (_MESSAGES, _ENTRIES, _NUMBERS, _DELIVERIES, _LANES, _ORDERS, _KNOWN):
             connection.execute(text(statement.format(**names)))
     with database.write() as connection:
         connection.execute(text("ANALYZE"))
@@ -241,6 +247,16 @@ OTHERS: dict[str, tuple[ListDefinition[Any], dict[str, Any], str]] = {
         "ix_bridge_order_patient",
     ),
     "the order of a report": (ORDERS, {"report": f"r{LAST - 50}"}, "bridge_order_report"),
+    "orders whose result was not accepted": (
+        ORDERS,
+        {"waiting": "receiver"},
+        "delivery_attention|delivery_causes",
+    ),
+    "orders that have waited long": (
+        ORDERS,
+        {"waiting": "long"},
+        "PRIMARY KEY|bridge_order_pkey",
+    ),
     "new orders": (ORDERS, {"state": "ordered"}, "PRIMARY KEY|bridge_order_pkey"),
 }
 
@@ -256,6 +272,10 @@ def test_deliveries_and_orders_are_read_by_their_indexes(
     assert any(re.search(index, plan) for plan in found), "\n\n".join(found)
     for access in ACCESSES.values():
         for plan in _plans(filled, _page(listed, filters, access)):
+            if listed is ORDERS and "delivery_report" in plan and "known_report" not in plan:
+                continue  # the few results of the orders of a page are sorted
+            if "Sort Key: message_from_0.id" in plan:
+                continue  # times become ids by bisection; this partition is empty
             assert _problems(plan, ids_sorted=listed is ORDERS) == [], plan
 
 

@@ -114,6 +114,7 @@ RULES: dict[str, Rule] = {
     "POST /api/interfaces/import": _rule(_P.AUTHOR, _P.CODE, _P.CONNECT, body={}),
     "POST /api/mirth/convert": _rule(_P.AUTHOR, _P.CONNECT, body={"xml": "AAAA"}),
     "POST /api/audit/verify": _rule(_P.AUDIT, body={}),
+    "POST /api/audit/export": _rule(_P.AUDIT, body={}),
     "GET /api/sites/{site}/audit": _rule(_P.AUDIT, site=True),
     "GET /api/sites": _rule(_P.FIND),
     "POST /api/sites": _rule(_P.ADMINISTER, body={"SiteID": "SITE3"}, unlimited=True),

@@ -1,5 +1,7 @@
 """The lists of the console: who may search for what, what is audited, and saved views."""
 
+import csv
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -213,3 +215,42 @@ def test_responses_have_the_described_members(console: RunningConsole) -> None:
     ViewsBody.model_validate(console.call("editor", "GET", "/api/views").json())
     counted = console.call("editor", "POST", "/api/lists/orders/count", {}).json()
     CountBody.model_validate(counted)
+
+
+def test_audit_events_are_exported_as_a_table(console: RunningConsole) -> None:
+    """With the filters of the list, for its readers, on their sites; and it is an event itself."""
+    path = "/api/audit/export"
+    assert console.call("operator", "POST", path, {}).status_code == FORBIDDEN
+    unknown = console.call("chief", "POST", path, {"filters": {"mood": "good"}})
+    assert unknown.status_code == INVALID
+    answer = console.call("chief", "POST", path, {"filters": {"action": "export"}})
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.text.startswith("\ufeff")
+    rows = list(csv.DictReader(answer.text.removeprefix("\ufeff").splitlines()))
+    listed = page(console, "chief", "audit", filters={"action": "export"}).json()["rows"]
+    assert [row["id"] for row in rows] == [str(row["id"]) for row in listed[1:]]
+    (done, refused) = listed[0], rows[-1]
+    assert (done["subject"], done["outcome"]) == ("audit events", "done")
+    assert (refused["person"], refused["outcome"]) == ("operator@site1.test", "not_permitted")
+    assert datetime.fromisoformat(refused["time"]).tzinfo is not None
+
+
+def test_a_table_of_many_events_has_all_of_them(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Page by page; the newest ones if there are more than a table may have."""
+    monkeypatch.setattr("bridge.admin.lists.audit._EXPORTED_AT_ONCE", 3)
+    for _ in range(8):
+        page(console, "operator", "messages", filters={"number": "A1"})
+
+    def exported() -> int:
+        answer = console.call("chief", "POST", "/api/audit/export", {"filters": SEARCHES})
+        return len(answer.text.splitlines()) - 1
+
+    number = len(page(console, "chief", "audit", filters=SEARCHES, limit=200).json()["rows"])
+    assert exported() == number >= 8  # those of this test
+    monkeypatch.setattr("bridge.admin.lists.audit.MAX_EXPORTED", 6)
+    assert exported() == 6  # two pages
+
+
+SEARCHES = {"action": "search"}

@@ -119,6 +119,10 @@ export interface OrderRow {
   last_message: number;
   report: { id: string; status: string; at: number | null } | null;
   last_delivery: { id: number; state: string } | null;
+  /** The sentence of its page, as far as the bridge has stored it. */
+  sentence: string;
+  waits_for: string;
+  tone: "ok" | "info" | "amber" | "red" | "neutral";
 }
 export interface AuditRow {
   id: number;

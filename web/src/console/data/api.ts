@@ -15,11 +15,14 @@ const watchingSession: typeof fetch = async (input, init) => {
 
 const plain = createApi({ token: null }, withReauthentication(watchingSession));
 
-export const api: Api & { download(path: string): Promise<Blob> } = {
+export const api: Api & { download(path: string, body?: unknown): Promise<Blob> } = {
   ...plain,
-  /** Returns the bytes of a file. */
-  async download(path: string): Promise<Blob> {
-    const response = await plain.raw(path);
+  /** Returns the bytes of a file; with a `body` the request is a POST. */
+  async download(path: string, body?: unknown): Promise<Blob> {
+    const headers = { "Content-Type": "application/json" };
+    const response = await (body === undefined
+      ? plain.raw(path)
+      : plain.raw(path, { method: "POST", headers, body: JSON.stringify(body) }));
     if (!response.ok) throw new ApiProblem(response.status, "refused", t("not_downloaded"));
     return response.blob();
   },

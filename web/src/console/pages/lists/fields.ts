@@ -1,5 +1,5 @@
 // The filters that lists have in common.
-import type { FilterField, FilterOption } from "../../data/filter";
+import type { Filter, FilterField, FilterOption } from "../../data/filter";
 import { may } from "../../data/me.svelte";
 import { TAGS } from "../../data/tags";
 import { t } from "../../texts";
@@ -31,6 +31,12 @@ export function numberField(kinds: readonly ("order" | "patient" | "control")[])
       aliases: ["accession", "placer", "filler", "mrn", "msh-10", "patient id"],
     },
   ];
+}
+
+/** The filter for a number of a cell, of several the first; null: the cell is empty. */
+export function numberFilter(value: string, kind: "order" | "patient" | "control"): Filter | null {
+  const [number = ""] = value.split(", ");
+  return number ? { number: [number], kind: [kind] } : null;
 }
 
 /** A choice of these values, with the values that loaded rows have. */

@@ -1,5 +1,6 @@
 // The columns of a table.
 import type { Snippet } from "svelte";
+import type { Filter } from "../../data/filter";
 
 export interface Column<Row> {
   id: string;
@@ -22,7 +23,13 @@ export interface Column<Row> {
   narrow?: "title" | "end" | "line" | "hidden" | undefined;
   /** Shown unless the person chose otherwise. */
   picked?: boolean | undefined;
+  /** The filter that shows only rows with the value of the cell; null: none. */
+  filter?: ((row: Row, value: string) => Filter | null) | undefined;
 }
+
+/** The filter for one value of a field; null: the cell is empty. */
+export const filterBy = (field: string, value: string): Filter | null =>
+  value ? { [field]: [value] } : null;
 
 /** Columns that are made from their id, such as `tag:Modality`. */
 export interface MoreColumns<Row> {
