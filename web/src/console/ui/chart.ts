@@ -35,6 +35,17 @@ export const valueText = (value: number | null | undefined, unit: ChartUnit): st
       ? durationText(value)
       : groupedNumber(value < 10 ? Math.round(10 * value) / 10 : Math.round(value));
 
+const WHOLE: readonly number[] = Array.from({ length: 13 }, (_, power) => 10 ** power).flatMap(
+  (unit) => [unit, 2 * unit, 5 * unit],
+);
+const SPANS: readonly number[] = [
+  ...[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 30_000, 60_000],
+  ...[2, 5, 10, 20, 30, 60, 120, 360, 720, 1440].map((minutes) => 60_000 * minutes),
+  ...[2, 5, 10, 20, 50, 100].map((days) => 86_400_000 * days),
+];
+/** The distances that two labels of the value axis may have: whole numbers, or usual spans in ms. */
+export const increments = (unit: ChartUnit): number[] => [...(unit === "ms" ? SPANS : WHOLE)];
+
 /** "19:30: applied 41, parked 2": what a reader hears at one point. */
 export function pointText(
   series: readonly ChartSeries[],

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { pointText, stacked, tickText, tipTime, valueText } from "./chart";
+import { increments, pointText, stacked, tickText, tipTime, valueText } from "./chart";
 import { difference, folded, takenOver, withChanges } from "./difference";
 import { placeOf } from "./float";
 import { highlight, highlightLines } from "./highlight";
@@ -126,6 +126,15 @@ it("a chart stacks its areas and says each point in words", () => {
   );
   expect(tickText(at, 3_600_000, "Europe/Berlin")).toBe("19:30");
   expect(tickText(Date.parse("2026-11-28T23:00:00Z"), 3_600_000, "Europe/Berlin")).toBe("29 Nov");
+});
+
+it("labels of the value axis differ: whole numbers, and spans that are written apart", () => {
+  for (const unit of ["count", "ms"] as const)
+    for (const distance of increments(unit)) {
+      const labels = [0, 1, 2, 3].map((place) => valueText(place * distance, unit));
+      expect(new Set(labels).size, `${distance} ${unit}`).toBe(labels.length);
+    }
+  expect(increments("count").every((one) => Number.isInteger(one))).toBe(true);
 });
 
 it("the box at the cursor has the day and the time, and counts of a week before are rounded", () => {
