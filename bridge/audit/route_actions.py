@@ -171,6 +171,7 @@ CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
         "cancel": "cancel",
         "undo": "undo merge",
     },
+    "examinations": {"examine": "examine"},
     "shadow": {
         "start": "shadow run",
         "sample": "read",

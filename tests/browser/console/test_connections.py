@@ -160,7 +160,7 @@ def test_a_viewer_changes_nothing(service: ServiceHarness, page: Page) -> None:
     expect(page.get_by_role("tab", name="Settings")).to_have_count(0)
     page.goto(f"{service.house.url}/console/connections")
     page.get_by_role("button", name="Actions for stray").click()
-    expect(page.get_by_role("menuitem")).to_have_text(["Open"])
+    expect(page.get_by_role("menuitem")).to_have_text(["Open", "Specification"])
 
 
 def test_a_connection_that_does_not_exist(service: ServiceHarness, page: Page) -> None:
