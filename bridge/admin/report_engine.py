@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from bridge.admin.access.grants import GrantedRoles
 from bridge.admin.errors import EngineRefusal, EngineUnreachable
-from bridge.contract.responses import AccountInfo, EnrolmentLink, iso, moment
+from bridge.contract.responses import AccountInfo, EnrolmentLink, ReaderCounts, iso, moment
 from bridge.engine_client.client import EngineClient, InProcess
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import BridgeError
@@ -90,6 +90,12 @@ class ReportEngine:
 
     async def sites(self) -> frozenset[str]:
         return frozenset(str(site["SiteID"]) for site in await self.call("GET", "sites"))
+
+    async def readers(self) -> ReaderCounts:
+        """Count the readers that have no role in the console."""
+        with _answered():
+            answer = _successful(*await self.client.administer_account("GET", "/readers"))
+            return ReaderCounts.model_validate(answer)
 
     async def reserve(self, email: str) -> AccountInfo:
         """

@@ -143,6 +143,10 @@ CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
     "find": {
         "anything": "search",
     },
+    "first_steps": {
+        "sample_order": "send sample order",
+        "sample_result": "send sample result",
+    },
     "lists": {
         "page": "search",
         "count": "search",

@@ -62,6 +62,7 @@ def _common(
 
 application.command("init")(service.init)
 application.command("serve")(service.serve)
+application.command("first-steps")(channels.first_steps)
 application.command("check")(service.check)
 application.command("migrate")(service.migrate)
 application.command("send")(mllp.send)

@@ -20,6 +20,24 @@ _FORMER_NAMES = {"told_at": "notified_at", "returns": "recurrences"}
 """Names of columns in JSON before migration 0029, for scripts that use them."""
 
 
+def first_steps(home: Home, as_json: AsJson = False) -> None:
+    """
+    Show what an installation needs at first, and what of it is done.
+
+    The steps are those of the start page: a site, a sender, a receiver, a reader.
+    """
+    from dataclasses import asdict
+
+    from bridge.admin.first_steps import read_first_steps
+
+    steps = read_first_steps(home, lambda: time.time_ns() // 1_000_000)
+    if as_json:
+        print(json.dumps([asdict(step) for step in steps], ensure_ascii=False, indent=2))
+        return
+    for step in steps:
+        print_line(f"{'done' if step.done else 'to do':<5}  {step.name:<8}  {step.words}")
+
+
 _OVERVIEW_COLUMNS = (
     *("channel", "state", "rate", "errors", "share", "waiting", "oldest", "p50", "p99"),
     "last activity",

@@ -5,10 +5,12 @@ from typing import Final
 
 from bridge.admin.access.access_administration import AccessAdministration
 from bridge.admin.audit_events import AuditRelay
+from bridge.admin.connection_samples import ConnectionSamples
 from bridge.admin.connection_settings import Connections
 from bridge.admin.definitions.editor import DefinitionEditor
 from bridge.admin.definitions.rule_forms import RuleForms
 from bridge.admin.definitions.trials import DefinitionTrials
+from bridge.admin.first_steps import FirstSteps
 from bridge.admin.message_replay import MessageSubjects
 from bridge.admin.packages.activation import InterfacePackages
 from bridge.admin.report_engine import ReportEngine
@@ -51,6 +53,8 @@ class ConsoleContext:
         self.texts = ReportTexts(client)
         self.packages = InterfacePackages(settings, database, clock)
         self.connections = Connections(settings, database, clock)
+        self.samples = ConnectionSamples(settings, database, clock)
+        self.first_steps = FirstSteps(settings, database, self.engine, subjects_of, clock)
         self.audit = AuditRelay(settings, database)
         provider = settings.sign_in.oidc is not None
         self.access = AccessAdministration(database, self.engine, clock, provider=provider)

@@ -629,6 +629,13 @@ class AccountInfo(ResponseBody):
     password: StrictBool = False
 
 
+class ReaderCounts(ResponseBody):
+    """Accounts on sites without a role in the console; `invited`: they have not enrolled yet."""
+
+    enrolled: int = Field(ge=0)
+    invited: int = Field(ge=0)
+
+
 class EnrolmentLink(ResponseBody):
     """The enrolment link of an account; None if a provider signs its users in."""
 

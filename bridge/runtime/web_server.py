@@ -108,6 +108,7 @@ class Readiness:
 
 
 async def _to_console(_: Request) -> Response:
+    """Redirect to the console, which leads each account to its place."""
     return RedirectResponse("/console", 303)
 
 
@@ -142,10 +143,9 @@ class Probes:
         ]
         if console is not None:
             routes += [Route("/console", console), Mount("/console", console)]
+            routes.append(Route("/", _to_console))
         if application is not None:
             routes.append(Mount("/", application))
-        elif console is not None:
-            routes.append(Route("/", _to_console))
         return Router(routes)
 
     async def _health(self, request: Request) -> Response:

@@ -8,13 +8,14 @@ import html
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from bridge import banner
-from bridge.admin.errors import OperatorError
+from bridge.admin.errors import OperatorError, PermissionDenied
 from bridge.console.context import ConsoleContext
 from bridge.console.http import (
     attention,
@@ -26,6 +27,7 @@ from bridge.console.http import (
     examinations,
     examples,
     find,
+    first_steps,
     lists,
     live,
     mappings,
@@ -45,6 +47,7 @@ from bridge.console.http.guard import (
     SignInRequired,
     UncachedJson,
     authenticate,
+    context_of,
     problem_response,
 )
 from bridge.report_engine import page_assets
@@ -66,6 +69,7 @@ ROUTERS: Final = (
     specifications.router,
     examinations.router,
     *(connections.channel_router, connections.router, me.router, overview.router),
+    first_steps.router,
     # before `sites`, whose route `/sites/{site}/{what}` also matches `/sites/{site}/audit`
     audit_trail.router,
     *(
@@ -115,20 +119,35 @@ OLD_ADDRESSES: Final[Mapping[str, str]] = {
 
 async def _page(request: Request) -> Response:
     """Return the page of the app, or redirect to the sign-in page."""
-    place = request.path_params.get("place", "")
+    place = request.url.path.removeprefix(MOUNT_PATH).strip("/")
     if place.startswith("api/"):
         return problem_response(404, "unknown", "there is no such endpoint")
-    if (present := OLD_ADDRESSES.get(place.strip("/"))) is not None:
+    if (present := OLD_ADDRESSES.get(place)) is not None:
         return RedirectResponse(f"{MOUNT_PATH}/{present}", 308, HEADERS)
     try:
         user = await authenticate(request)
     except SignInRequired:
-        return RedirectResponse(f"/reporting/login?next={MOUNT_PATH}", 303, HEADERS)
+        return RedirectResponse(f"/reporting/login?next={_next(request, place)}", 303, HEADERS)
     except OperatorError as refusal:
-        return _html({"refusal": refusal.code}, refusal.status)
-    if not place.strip("/"):
-        return RedirectResponse(f"{MOUNT_PATH}/overview", 303, HEADERS)
-    return _html({"theme": user.theme or "system"})
+        return _refused(refusal, place)
+    if place:
+        return _html({"theme": user.theme or "system"})
+    page = await me.home(context_of(request), user)
+    return RedirectResponse(f"{MOUNT_PATH}/{page}", 303, HEADERS)
+
+
+def _refused(refusal: OperatorError, place: str) -> Response:
+    """Say why an account has no console; who came by the entrance reads in the reporting app."""
+    if isinstance(refusal, PermissionDenied) and not place:
+        return RedirectResponse("/reporting/", 303, HEADERS)
+    return _html({"refusal": refusal.code}, refusal.status)
+
+
+def _next(request: Request, place: str) -> str:
+    """Return the address that the sign-in leads back to, for a query."""
+    path = f"{MOUNT_PATH}/{place}" if place else MOUNT_PATH
+    query = f"?{request.url.query}" if request.url.query else ""
+    return quote(f"{path}{query}", safe="/")
 
 
 def _html(boot: Mapping[str, Any], status: int = 200) -> Response:

@@ -121,7 +121,7 @@ def test_a_parked_message_is_replayed(service: ServiceHarness, page: Page) -> No
 
 
 def test_an_account_without_a_role_sees_a_notice(service: ServiceHarness, page: Page) -> None:
-    enter(page, service, WITHOUT_ROLE)
+    enter(page, service, WITHOUT_ROLE, "overview")
     expect(page.get_by_role("alert")).to_contain_text("no role in the console")
     expect(page.get_by_role("navigation").get_by_role("link")).to_have_count(0)
 

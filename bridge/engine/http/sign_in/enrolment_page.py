@@ -26,7 +26,7 @@ from bridge.engine.http.requests.guard import (
     prefetched,
     read_form,
 )
-from bridge.engine.http.sign_in.password_sign_in import take_attempt
+from bridge.engine.http.sign_in.password_sign_in import ENTRANCE, take_attempt
 from bridge.engine.service.accounts import enrolment, second_factor
 from bridge.engine.service.accounts.enrolment import EnrolmentState, FoundEnrolment
 from bridge.engine.service.accounts.passwords import hash_password, require_strong
@@ -124,7 +124,8 @@ async def _complete(request: Request, form: Mapping[str, str], found: FoundEnrol
 
     if not await engine.work.change(ActorRef(found.account_id), engine.clock(), apply):
         return _ended_notice(request, (await _find(request, form.get("token", ""))).state)
-    return RedirectResponse("/reporting/login", 303, {"Cache-Control": "no-store"})
+    sign_in = f"/reporting/login?next={ENTRANCE}"
+    return RedirectResponse(sign_in, 303, {"Cache-Control": "no-store"})
 
 
 async def _find(request: Request, token: str) -> FoundEnrolment:

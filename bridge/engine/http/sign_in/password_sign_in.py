@@ -11,6 +11,7 @@ the browser a separate limit of attempts, so that attackers cannot exhaust the o
 
 import html
 import json
+import re
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any, Final
@@ -120,8 +121,16 @@ def known_device(engine: EngineState, request: Request, email: str) -> str:
 
 
 HOME = "/reporting/worklist"
-LANDING_PAGES = (HOME, "/reporting/settings", "/reporting/administration", "/console")
-"""The pages that a sign-in may redirect to."""
+ENTRANCE: Final = "/"
+"""The address of the installation, which leads each account to its place."""
+
+LANDING_PAGES = (HOME, "/reporting/settings", "/reporting/administration", ENTRANCE)
+"""The pages that a sign-in may redirect to, beside those of the console."""
+
+_CONSOLE_PAGE: Final = re.compile(
+    r"/console(?:/[A-Za-z0-9._~%-]+)*/?(?:\?[A-Za-z0-9._~%!$&'()*+,;=:@/?-]*)?", re.ASCII
+)
+_MAX_LANDING_PAGE: Final = 2048  # characters
 
 
 def login_page(
@@ -245,7 +254,8 @@ async def sign_out(request: Request) -> Response:
 
 def landing_page(requested: str) -> str:
     """Return the requested landing page if it is permitted, else the worklist."""
-    return requested if requested in LANDING_PAGES else HOME
+    is_console = len(requested) <= _MAX_LANDING_PAGE and _CONSOLE_PAGE.fullmatch(requested)
+    return requested if is_console or requested in LANDING_PAGES else HOME
 
 
 def _form(boot: dict[str, Any]) -> str:

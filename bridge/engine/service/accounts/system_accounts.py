@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, func, select, update
 
 from bridge.contract.errors import ErrorCode
 from bridge.email import canonical_email
@@ -18,6 +18,7 @@ from bridge.engine.service.accounts import enrolment, sessions, users
 from bridge.engine.service.accounts import second_factor as factors
 from bridge.engine.service.accounts.enrolment import IssuedEnrolment
 from bridge.engine.service.accounts.users import ACCOUNTS
+from bridge.engine.service.caller import MEMBERSHIPS
 
 _KEY = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 
@@ -60,6 +61,33 @@ class AccountFacts:
             "secondFactorRequired": self.second_factor_required,
             "sites": list(self.sites),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderCounts:
+    """Members of sites without a role in the console; `invited`: they have not enrolled yet."""
+
+    enrolled: int
+    invited: int
+
+
+def count_readers(connection: Connection) -> ReaderCounts:
+    """Count the accounts that read on a site and have no role in the console."""
+    is_enrolled = ACCOUNTS.c.enrolled_at.is_not(None)
+    is_member = select(MEMBERSHIPS.c.site_id).where(
+        MEMBERSHIPS.c.account_id == ACCOUNTS.c.id, MEMBERSHIPS.c.left_at.is_(None)
+    )
+    counts = (
+        select(is_enrolled.label("enrolled"), func.count().label("number"))
+        .where(
+            ACCOUNTS.c.disabled_at.is_(None),
+            ACCOUNTS.c.second_factor_required.is_(False),
+            is_member.exists(),
+        )
+        .group_by(is_enrolled)
+    )
+    found = {bool(row.enrolled): row.number for row in connection.execute(counts)}
+    return ReaderCounts(found.get(True, 0), found.get(False, 0))
 
 
 def key_of(account_id: str) -> int:

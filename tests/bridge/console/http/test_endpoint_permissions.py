@@ -34,6 +34,9 @@ def _rule(
 
 RULES: dict[str, Rule] = {
     "GET /api/me": _rule(),
+    "GET /api/first-steps": _rule(_P.CONNECT),
+    "POST /api/first-steps/sample-order": _rule(_P.CONNECT, body={"listener": "none"}),
+    "POST /api/first-steps/sample-result": _rule(_P.CONNECT, body={"destination": "none"}),
     "POST /api/background-jobs": _rule(
         _P.OPERATE, body={"kind": "acknowledge", "selection": {"list": "messages", "ids": [1]}}
     ),

@@ -84,6 +84,14 @@ async def find_account(
     return JSONResponse(found.as_json())
 
 
+@router.get("/readers", response_model=dict[str, int])
+async def count_readers(request: Request) -> Response:
+    """Return how many readers without a role in the console are `enrolled` and `invited`."""
+    _require_service(request)
+    found = await engine_of(request).work.read(system_accounts.count_readers)
+    return JSONResponse(asdict(found))
+
+
 @router.post("/enrolment", response_model=dict[str, Any])
 async def enrol(body: EnrolmentBody, request: Request) -> Response:
     """
