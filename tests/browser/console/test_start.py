@@ -22,6 +22,9 @@ from tests.enrolment import open_link
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 CHIEF, RADIOLOGIST, VIEWER = "chen@site1.test", "rhea@site1.test", "vera@site1.test"
+ROOT = Path(__file__).resolve().parents[3]
+GUIDE = ROOT / "docs" / "guides" / "set-up.md"
+TEXTS = ROOT / "web" / "src" / "console" / "texts"
 CLICKS = """
 window.clicks = Number(sessionStorage.getItem("clicks") ?? 0);
 addEventListener("click", (event) => {
@@ -215,6 +218,14 @@ def test_who_does_not_set_up_gets_the_overview(untouched: Installation, page: Pa
     expect(page.get_by_role("navigation").get_by_role("link", name="Set up")).to_have_count(0)
     page.goto(f"{untouched.house.url}/console/start")
     expect(page.get_by_text("You do not have permission to see this.")).to_be_visible()
+
+
+def test_the_guide_uses_the_texts_of_the_page() -> None:
+    """Each button and page that the guide names exists in the console."""
+    named = re.findall(r"\*\*(.+?)\*\*", GUIDE.read_text("utf-8"))
+    known = "".join(file.read_text("utf-8") for file in TEXTS.glob("*.json"))
+    assert len(named) > 8
+    assert [item for item in named if f'"{item}"' not in known] == []
 
 
 def test_skipping_leads_to_the_overview(untouched: Installation, page: Page) -> None:
