@@ -52,6 +52,7 @@ T = TypeVar("T")
 _SHOWN_ORDERS: Final = 5
 _SHOWN_SENDER: Final = 100  # characters of MSH-3 and MSH-4
 _NOT_UNDERSTOOD: Final = frozenset({QueueState.REFUSED, QueueState.PARKED})
+_STATE_WORDS: Final = {"queued": "waits", "claimed": "in progress", "done": "applied"}
 _ALL_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared, not bound
 
 
@@ -381,7 +382,8 @@ def _sender_words(stored: _Stored) -> str:
     if message is not None:
         sender = "/".join(filter(None, (message.application, message.facility)))
         origin = f"{message.message_type or 'A message'} from {sender or 'an unnamed sender'}"
-        found = f"{origin} at {message.listener}: {message.cause_text or message.state}"
+        state = message.cause_text or _STATE_WORDS.get(message.state, message.state)
+        found = f"{origin} at {message.listener}: {state}"
         numbers = ", ".join(str(order["accession"]) for order in message.orders)
         return f"{found}; accession {numbers}." if numbers else f"{found}."
     if stored.is_understood:

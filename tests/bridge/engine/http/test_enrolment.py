@@ -162,6 +162,7 @@ def test_a_frame_or_a_page_of_another_origin_cannot_enrol(service: Service) -> N
     ("method", "path"),
     [
         ("GET", "account?email=reader@site1.test"),
+        ("GET", "account/readers"),
         ("POST", "account/enrolment"),
         ("POST", "account/disable"),
         ("POST", "account/enable"),
@@ -177,6 +178,23 @@ def test_accounts_across_sites_need_a_service_token(
         body = {"accountId": "1", "required": False}
     response = service.call(method, f"/api/{path}", who, json=body)
     assert response.status_code == 403
+
+
+def test_readers_are_counted(service: Service) -> None:
+    """An invited reader counts as enrolled after the link; a role in the console ends both."""
+
+    def counts() -> dict[str, int]:
+        found: dict[str, int] = service.get("account/readers", "service").json()
+        return found
+
+    before = counts()
+    body = {"email": "rita@site1.test", "name": "Rita", "role": "user"}
+    assert service.post("admin/sites/SITE1/users", body, ADMIN).status_code == 200
+    assert counts() == {**before, "invited": before["invited"] + 1}
+    take(service, link_for(service, body["email"]))
+    assert counts() == {**before, "enrolled": before["enrolled"] + 1}
+    link_for(service, body["email"], secondFactor=True)
+    assert counts() == before
 
 
 @pytest.mark.parametrize("email", [READER, FOREIGN, "new@site3.test", "READER@SITE1.test"])
