@@ -65,7 +65,7 @@ class Compared:
     A message, or a delivery, that was compared.
 
     `outcome` is a change such as `accepted_to_refused`, '' without one; `targets` are what has
-    other values: targets of an inbound definition, fields such as `OBX-5` of an outbound one.
+    other values if it stays the same: targets of an inbound definition, fields such as `OBX-5` of an outbound one.
     """
 
     id: int
@@ -132,9 +132,10 @@ class MessageComparison:
         (was, old), (now, new) = outcomes
         if was == now and old == new:
             return Compared(message_id)
+        if was != now:  # all its values differ, which says no more
+            return Compared(message_id, f"{was}_to_{now}", differs=True)
         targets = [changed["target"] for changed in changed_targets(*self._versions, sample)]
-        named = dict.fromkeys(target for target in targets if target != "accepted")
-        return Compared(message_id, _change(was, now), tuple(named), differs=True)
+        return Compared(message_id, targets=tuple(dict.fromkeys(targets)), differs=True)
 
     def _sample(self, message_id: int) -> MessageSample | None:
         """Return a message; None if retention has deleted it, or its listener is gone."""

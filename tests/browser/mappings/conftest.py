@@ -48,21 +48,25 @@ class MappingConsole(ConsoleClient):
         return self.call(email, "POST", f"mappings/{name}/activate", body | known)
 
 
+def add_authors(house: House) -> None:
+    roles = {
+        ADMINISTRATOR: ("--role", "system-administrator", "--bodies"),
+        OTHER_AUTHOR: ("--role", "mapping-author", "--bodies"),
+        RESTRICTED_AUTHOR: ("--role", "mapping-author"),
+    }
+    for email, name in NAMES.items():
+        house.bridge("user", "add", email, "--name", name, "--site", "SITE1")
+        printed = house.bridge("console", "grant", email, *roles[email])
+        open_link(printed.split()[-1], house.url, PASSWORD)
+
+
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MappingConsole]:
     house = House(Path(tmp_path_factory.mktemp("mappings")) / "home")
     house.make()
     house.start()
     try:
-        roles = {
-            ADMINISTRATOR: ("--role", "system-administrator", "--bodies"),
-            OTHER_AUTHOR: ("--role", "mapping-author", "--bodies"),
-            RESTRICTED_AUTHOR: ("--role", "mapping-author"),
-        }
-        for email, name in NAMES.items():
-            house.bridge("user", "add", email, "--name", name, "--site", "SITE1")
-            printed = house.bridge("console", "grant", email, *roles[email])
-            open_link(printed.split()[-1], house.url, PASSWORD)
+        add_authors(house)
         with Sender(house.mllp_port) as sender:
             for number in (7001, 7002, 7003):
                 sender.ask(order(number, accession=f"A{number}"))
