@@ -85,6 +85,8 @@ def test_a_change_is_proved_on_a_week_and_activated(console: MappingConsole, pag
     assert violations(page) == []
     dialog.get_by_role("button", name="Activate", exact=True).click()
     expect(dialog).to_have_count(0)
+    expect(page.get_by_role("button", name="Run again")).to_be_disabled()
+    expect(page.get_by_role("button", name="Activate with this proof")).to_have_count(0)
     (newest, *_) = console.call(ADMINISTRATOR, "GET", "mappings/orders/history").json()["rows"]
     assert newest["evidence"]["compared"] == 3
     assert newest["evidence"]["classes"] == {"accepted_to_refused": 1}
@@ -131,7 +133,7 @@ def test_a_reader_without_content_sees_no_values(console: MappingConsole, page: 
     samples = page.get_by_role("region", name="Samples of")
     expect(samples).to_contain_text("those who may read message content")
     expect(samples.get_by_role("button")).to_have_count(0)
-    page.route("**/mappings/orders/shadow*", lambda route: route.abort())
+    page.route("**/api/mappings/orders/shadow?*", lambda route: route.abort())
     page.reload()
     expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
     assert violations(page) == []
