@@ -64,8 +64,9 @@ class Compared:
     """
     A message, or a delivery, that was compared.
 
-    `outcome` is a change such as `accepted_to_refused`, '' without one; `targets` are what has
-    other values if it stays the same: targets of an inbound definition, fields such as `OBX-5` of an outbound one.
+    `outcome` is a change such as `accepted_to_refused`, '' without one. `targets` are what has
+    other values if it stays the same: targets of an inbound definition, fields such as `OBX-5` of
+    an outbound one.
     """
 
     id: int
