@@ -27,7 +27,7 @@ export interface JobRequest {
 const PATH = "/console/api/background-jobs";
 const EVERY_MS = 1000;
 const OPEN = ["waiting", "running", "stopping"];
-export const isOpen = (job: BackgroundJob): boolean => OPEN.includes(job.state);
+export const isOpen = ({ state }: Pick<BackgroundJob, "state">): boolean => OPEN.includes(state);
 
 let known = $state.raw<readonly BackgroundJob[]>([]);
 /** The newest jobs were read. */
