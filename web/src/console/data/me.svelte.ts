@@ -11,12 +11,8 @@ export const me = {
   },
   async load(): Promise<Me> {
     account = await api.get<Me>("/console/api/me");
-    zones.set(account.zones);
+    if (account.zones) zones.set(account.zones);
     return account;
-  },
-  /** Says how many first steps are left. */
-  setLeft(left: number): void {
-    if (account?.start && account.start.left !== left) account = { ...account, start: { left } };
   },
 };
 
