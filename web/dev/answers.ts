@@ -30,6 +30,8 @@ const me = (): Me => ({
   ],
   sites: null,
   zones: { SITE1: "Europe/Berlin" },
+  home: "overview",
+  start: { left: 0 },
 });
 
 function summary(own: Partial<ChannelSummary> & Pick<ChannelSummary, "kind" | "name">) {

@@ -8,12 +8,72 @@ export interface Me {
   permissions: string[];
   /** The sites that the user is limited to; null permits all sites. */
   sites: string[] | null;
-  account_id?: string;
-  home?: "overview" | "start";
   theme?: string;
-  build?: string;
   /** The zone of each visible site. */
-  zones?: Record<string, string>;
+  zones: Record<string, string>;
+  home: "overview" | "start";
+  /** The first steps that are left; null: the role sets up no connections. */
+  start: { left: number } | null;
+}
+
+export interface ListenerPlace {
+  name: string;
+  address: string;
+  transport: "mllp" | "http" | "folder";
+  /** Where senders connect. */
+  host: string;
+  port: number | null;
+  tls: boolean;
+  /** Only senders on the same machine reach it. */
+  is_local: boolean;
+  site: string;
+  enabled: boolean;
+  loaded: boolean;
+  problem: string;
+}
+export interface DestinationPlace {
+  name: string;
+  address: string;
+  transport: "mllp" | "http" | "folder";
+  enabled: boolean;
+  loaded: boolean;
+  accepts: boolean;
+  replied_at: number | null;
+  problem: string;
+}
+export interface FirstMessage {
+  id: number;
+  at: number;
+  listener: string;
+  message_type: string;
+  application: string;
+  facility: string;
+  state: string;
+  cause_text: string;
+  orders: { id: number; site: string; accession: string }[];
+}
+interface OneStep<Name extends string, Seen> {
+  name: Name;
+  done: boolean;
+  /** What was found, or what is to be done. */
+  words: string;
+  seen: Seen;
+}
+export type SiteStep = OneStep<"site", { sites: { id: string; name: string; zone: string }[] }>;
+export type SenderStep = OneStep<
+  "sender",
+  { listeners: ListenerPlace[]; message: FirstMessage | null }
+>;
+export type ReceiverStep = OneStep<"receiver", { destinations: DestinationPlace[] }>;
+export type ReaderStep = OneStep<"reader", { enrolled?: number; invited?: number }>;
+export interface FirstSteps {
+  steps: [SiteStep, SenderStep, ReceiverStep, ReaderStep];
+  left: number;
+}
+export interface SampleReply {
+  accepted: boolean;
+  code: string;
+  words: string;
 }
 
 export interface Heads {

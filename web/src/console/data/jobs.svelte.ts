@@ -27,7 +27,7 @@ export interface JobRequest {
 const PATH = "/console/api/background-jobs";
 const EVERY_MS = 1000;
 const OPEN = ["waiting", "running", "stopping"];
-export const isOpen = (job: BackgroundJob): boolean => OPEN.includes(job.state);
+export const isOpen = ({ state }: Pick<BackgroundJob, "state">): boolean => OPEN.includes(state);
 
 let known = $state.raw<readonly BackgroundJob[]>([]);
 /** The newest jobs were read. */
@@ -48,8 +48,14 @@ function announce(job: BackgroundJob): void {
   toast({
     text: t("job.ended", { title: job.title }),
     tone: job.failed > 0 || job.state === "failed" ? "red" : "ok",
-    action: { label: t("job.results"), run: () => route.to("job", { id: job.id }) },
+    action: { label: t("job.results"), run: () => showResults(job) },
   });
+}
+/** Opens the page with what a job has found: that of its definition, or its own. */
+function showResults({ id, kind, result }: BackgroundJob): void {
+  const name = result["definition"];
+  if (kind === "shadow" && typeof name === "string") route.to("mapping", { name, tab: "shadow" });
+  else route.to("job", { id });
 }
 /** Asks while a job runs that the stream does not tell of. */
 async function watch(): Promise<void> {
@@ -98,13 +104,12 @@ export const jobs = {
   async start(request: JobRequest): Promise<BackgroundJob | undefined> {
     const job = await attempt(() => api.post<BackgroundJob>(PATH, { options: {}, ...request }));
     if (!job) return undefined;
-    take([job]);
+    jobs.follow(job);
     toast({
       text: t("job.started", { title: job.title }),
       tone: "info",
       action: { label: t("job.show"), run: () => route.to("job", { id: job.id }) },
     });
-    void watch();
     return job;
   },
   /** Follows a job that another route has created. */

@@ -11,8 +11,12 @@ export const me = {
   },
   async load(): Promise<Me> {
     account = await api.get<Me>("/console/api/me");
-    if (account.zones) zones.set(account.zones);
+    zones.set(account.zones);
     return account;
+  },
+  /** Says how many first steps are left. */
+  setLeft(left: number): void {
+    if (account?.start && account.start.left !== left) account = { ...account, start: { left } };
   },
 };
 

@@ -29,7 +29,7 @@ export function pageItems(): PlaceItem[] {
     }));
 }
 /** Pages that are not in the navigation. */
-const OTHER_PAGES = ["import", "jobs"] as const;
+const OTHER_PAGES = ["import", "jobs", "start"] as const;
 export const otherPageItems = (): PlaceItem[] =>
   OTHER_PAGES.filter(permitted).map((page) => ({
     id: `page ${page}`,

@@ -1,7 +1,8 @@
 // The pages of the console: name, address, permission, area. The server's redirects follow `OLD`.
 import type { IconName } from "../ui/icons";
 
-export type Area = "operate" | "detail" | "configure" | "partners" | "mapping" | "administer";
+export type Area =
+  "operate" | "detail" | "configure" | "partners" | "mapping" | "administer" | "start";
 export type GroupName = "operate" | "configure" | "administer";
 
 interface PageRoute {
@@ -32,7 +33,7 @@ export const ROUTES = {
   site: { path: "sites/:id/:part?", needs: "administer", area: "administer" },
   access: { path: "access", needs: "grant", area: "administer" },
   audit: { path: "audit", needs: "audit", area: "administer" },
-  start: { path: "start", needs: "administer", area: "operate" },
+  start: { path: "start", needs: "connect", area: "start" },
   jobs: { path: "jobs", needs: "see", area: "operate" },
   job: { path: "jobs/:id", needs: "see", area: "operate" },
 } as const satisfies Record<string, PageRoute>;

@@ -3,7 +3,7 @@ import { expect, it, vi } from "vitest";
 import App from "../App.svelte";
 
 it("stays on the page and shows an error if the session could not be ended", async () => {
-  const me = { email: "olga@site.test", name: "Olga", permissions: [], sites: null };
+  const me = { email: "olga@site.test", name: "Olga", permissions: [], sites: null, zones: {} };
   vi.stubGlobal("fetch", (path: string) =>
     path === "/console/api/me"
       ? Promise.resolve(new Response(JSON.stringify(me)))

@@ -51,6 +51,7 @@ export const ICONS = {
   job: "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM8 4.8V8l2.3 1.6",
   file: "M3.5 2h5.5l3.5 3.5V14h-9zM9 2v3.5h3.5",
   link: "M6.7 9.3a2.5 2.5 0 0 0 3.5 0l2.3-2.3A2.5 2.5 0 0 0 9 3.5l-.8.8M9.3 6.7a2.5 2.5 0 0 0-3.5 0L3.5 9A2.5 2.5 0 0 0 7 12.5l.8-.8",
+  start: "M2.5 4.5 4 6l2.5-3M9 4.5h5M2.5 11 4 12.5l2.5-3M9 11h5",
 } as const;
 
 export type IconName = keyof typeof ICONS;

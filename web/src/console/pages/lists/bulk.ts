@@ -73,6 +73,23 @@ export async function exportRows<Row>(
   if (await jobs.start(request)) list.selection.clear();
 }
 
+/** Adds the selected messages, or all that match, to the examples of a definition, de-identified. */
+export async function addExamples<Row>(
+  list: ListSource<Row>,
+  name: string,
+  definition: string,
+): Promise<boolean> {
+  const options = { format: "deidentified", as_examples: definition };
+  const { selection } = chosenOf(list, name);
+  const job = await jobs.start({ kind: "export", selection, options });
+  if (job) list.selection.clear();
+  return job !== undefined;
+}
+/** The number of rows that an action would be about: "214", or "10,000+". */
+export const chosenNumber = <Row>(list: ListSource<Row>, name: string): string =>
+  chosenOf(list, name).number;
+
 /** True if the account may do something to many rows. */
 export const mayActOnMany = (): boolean => may("operate");
 export const mayExport = (): boolean => may("operate") && may("bodies");
+export const mayAddExamples = (): boolean => may("author") && may("bodies");
