@@ -1,0 +1,110 @@
+"""
+The tasks of an interface analyst, with a mouse whose clicks are counted, and by keyboard alone.
+
+The limits are promises of the console: fifteen clicks for an odd sender or receiver, one for the
+question where an order is.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.acceptance.wire import control_id, sink
+from tests.browser.checked_pages import window
+from tests.browser.console.hands import Hands, Keyboard, Mouse
+from tests.browser.console.hospital import ANALYST, REFUSED_ACCESSION, Hospital, opened
+from tests.browser.console_client import enter
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+ODD_LIMIT, WHERE_LIMIT, FIX_LIMIT = 15, 1, 15
+
+
+@pytest.fixture(scope="module")
+def hospital(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hospital]:
+    with opened(tmp_path_factory.mktemp("hospital")) as hospital:
+        yield hospital
+
+
+@pytest.fixture(params=[Mouse, Keyboard])
+def hands(request: pytest.FixtureRequest, chromium: Browser) -> Iterator[Hands]:
+    with window(chromium) as page:
+        yield request.param(page)
+
+
+def within(hands: Hands, limit: int) -> bool:
+    """True if a mouse was not pressed more often than `limit`."""
+    return not isinstance(hands, Mouse) or hands.clicks <= limit
+
+
+def heading(page: Page, text: str) -> None:
+    expect(page.get_by_role("heading", level=1)).to_contain_text(text)
+
+
+def test_where_is_an_order(hospital: Hospital, hands: Hands) -> None:
+    """Why has the RIS no result? One sentence, and one press to what the receiver said."""
+    page = hands.page
+    hospital.rows("orders", number=REFUSED_ACCESSION, kind="order")
+    enter(page, hospital, ANALYST, "messages")
+    expect(page.get_by_role("navigation").get_by_role("link", name="Orders")).to_be_visible()
+    hands.press("/")
+    hands.write_here(page.get_by_role("combobox", name="Search"), REFUSED_ACCESSION)
+    hands.press("Enter")
+    said = page.get_by_role("main").get_by_role("heading", level=2).first
+    expect(said).to_contain_text("ris has it")
+    expect(said).to_contain_text("his")
+    expect(said).to_contain_text("Table value not found at OBR-4")
+    hands.click(page.get_by_role("link", name="Open delivery"))
+    heading(page, "final to his")
+    tree = page.get_by_role("tree", name="Message")
+    expect(tree.get_by_role("treeitem", selected=True)).to_contain_text("OBR-4")
+    expect(page.get_by_role("main")).to_contain_text("Unknown code 71250")
+    assert within(hands, WHERE_LIMIT), hands
+
+
+def test_an_odd_receiver(hospital: Hospital, hands: Hands) -> None:
+    """A receiver of HL7 2.3 with a name of its own in MSH-5 gets its results as it wants them."""
+    page = hands.page
+    name = f"old-{type(hands).__name__.lower()}"
+    accession = {"old-mouse": "A8010", "old-keyboard": "A8011"}[name]
+    with sink() as old:
+        enter(page, hospital, ANALYST, "overview")
+        expect(page.get_by_role("navigation").get_by_role("link", name="Orders")).to_be_visible()
+        hands.press("g", "c")
+        heading(page, "Connections")
+        hands.click(page.get_by_role("button", name="New", exact=True))
+        hands.click(page.get_by_role("menuitem", name="New destination"))
+        form = page.get_by_role("main")
+        hands.write_here(form.get_by_label("Name", exact=True), name)
+        hands.write(form.get_by_label("Host and port"), f"127.0.0.1:{old.port}")
+        fields = form.get_by_label("Header fields (MSH and others)")
+        hands.write(fields, "receiving_application = OLDIE")
+        hands.choose(form.get_by_label("HL7 version"), "2.3")
+        hands.click(form.get_by_role("button", name="Test connection"))
+        expect(form.get_by_text("Stays open")).to_be_visible()
+        hands.write(form.get_by_label("Reason"), "an old receiver")
+        hands.click(form.get_by_role("button", name="Save and activate"))
+        heading(page, name)
+        expect(form.get_by_text("running", exact=True)).to_be_visible()
+        mrn = accession.replace("A", "M")
+        hospital.house.draft(mrn, accession, "No acute finding.")
+        hospital.house.sign(mrn, accession)
+        (result,) = old.wait(1)
+        header = result.split(b"\r")[0].split(b"|")
+        assert (header[4], header[11]) == (b"OLDIE", b"2.3"), control_id(result)
+    assert within(hands, ODD_LIMIT), hands
+
+
+def test_messages_that_lost_their_modality(hospital: Hospital, hands: Hands) -> None:
+    """They are found since Monday, their code gets an entry, and they are replayed."""
+    page = hands.page
+    enter(page, hospital, ANALYST, "overview")
+    expect(page.get_by_role("navigation").get_by_role("link", name="Orders")).to_be_visible()
+    hands.press("g", "m")
+    heading(page, "Messages")
+    hands.click(page.get_by_role("button", name="Views"))
+    hands.click(page.get_by_role("option", name="Lost modality"))
+    grid = page.get_by_role("grid", name="Messages")
+    expect(grid.get_by_role("row").filter(has_text="A8031")).to_be_visible()
+    expect(grid.get_by_role("row").filter(has_text="A8001")).to_have_count(0)
