@@ -186,9 +186,13 @@ def test_an_unmapped_code_gets_an_entry(service: ServiceHarness, page: Page) -> 
         sender.ask(raw)
     eventually(lambda: "Q9" in service.call(CHIEF, "GET", "unknown-codes").text)
     enter(page, service, CHIEF, "mappings")
-    table = page.get_by_role("table", name="Unmapped codes")
+    page.get_by_role("tab", name="Unmapped codes").click()
+    table = page.get_by_role("grid", name="Unmapped codes")
     expect(table).to_contain_text("field left empty")
-    page.get_by_label("Value for Q9").fill("O")
+    assert violations(page) == []
+    table.get_by_role("button", name="Add an entry Q9").click()
+    dialog = page.get_by_role("dialog", name="Entry for Q9")
+    dialog.get_by_label("Value for Q9").fill("O")
     assert violations(page) == []
     page.keyboard.press("Enter")
     expect(table).to_contain_text("In your draft: O")
@@ -201,9 +205,10 @@ def test_an_interface_package_is_exported_and_imported(
     service: ServiceHarness, page: Page, tmp_path: Path
 ) -> None:
     """An exported package is imported under another name after a review of its changes."""
-    enter(page, service, CHIEF, "mappings")
+    enter(page, service, CHIEF, "connections")
+    page.get_by_role("button", name="Actions for ris", exact=True).click()
     with page.expect_download() as download:
-        page.get_by_role("button", name="Export ris").click()
+        page.get_by_role("menuitem", name="Export").click()
     file = tmp_path / "ris.zip"
     download.value.save_as(file)
     files = dict(unpack_zip(file.read_bytes()))
@@ -215,37 +220,35 @@ def test_an_interface_package_is_exported_and_imported(
     settings = files["interface.toml"] + 'time_zone = "Europe/Vienna"\n'
     later.write_bytes(pack_zip({**files, "interface.toml": settings}))
 
-    page.get_by_role("button", name="Import an interface").click()
-    dialog = page.get_by_role("dialog")
-    dialog.get_by_label("ZIP file").set_input_files(file)
-    dialog.get_by_role("button", name="Review changes").click()
-    changes = dialog.get_by_role("list", name="Changes of listeners and destinations")
+    page.goto(f"{service.house.url}/console/mappings")
+    page.get_by_role("button", name="New", exact=True).click()
+    page.get_by_role("menuitem", name="Import from Mirth or a package").click()
+    main = page.get_by_role("main")
+    choose = main.locator("input[type=file]")
+    changes = main.get_by_role("list", name="Changes of listeners and destinations")
+    choose.set_input_files(file)
     expect(changes).to_have_text("Destination ris does not change")
-    dialog.get_by_role("button", name="Choose another file").click()
-    dialog.get_by_label("ZIP file").set_input_files(again)
-    dialog.get_by_role("button", name="Review changes").click()
+    choose.set_input_files(again)
     expect(changes).to_have_text("Destination ris-2 new")
-    dialog.get_by_text("All settings of these").click()
-    expect(dialog.get_by_text('name = "ris-2"')).to_be_visible()
+    main.get_by_text("All settings of these").click()
+    expect(main.get_by_text('name = "ris-2"')).to_be_visible()
     assert violations(page) == []
     assert "ris-2" not in destinations(service)
-    dialog.get_by_label("Reason").fill("a second receiver")
-    dialog.get_by_role("button", name="Import", exact=True).click()
+    main.get_by_label("Reason").fill("a second receiver")
+    main.get_by_role("button", name="Import", exact=True).click()
     expect(page.get_by_role("status").filter(has_text="Imported: ris-2")).to_be_visible()
     assert "ris-2" in destinations(service), "active at once, and in no file"
     assert "ris-2" not in [destination.name for destination in load(service.house.home).destination]
     events = service.call(CHIEF, "GET", "deeds?action=import").json()["rows"]
     assert (events[0]["subject"], events[0]["reason"]) == ("interface ris-2", "a second receiver")
 
-    page.get_by_role("button", name="Import an interface").click()
-    dialog.get_by_label("ZIP file").set_input_files(later)
-    dialog.get_by_role("button", name="Review changes").click()
+    choose.set_input_files(later)
     expect(changes).to_contain_text("Destination ris-2 is replaced")
     expect(changes).to_contain_text("time_zone: default → Europe/Vienna")
     assert violations(page) == []
-    dialog.get_by_label("Replace what exists: ris-2").check()
-    dialog.get_by_label("Reason").fill("its clock")
-    dialog.get_by_role("button", name="Import", exact=True).click()
+    main.get_by_label("Replace what exists: ris-2").check()
+    main.get_by_label("Reason").fill("its clock")
+    main.get_by_role("button", name="Import", exact=True).click()
     expect(page.get_by_role("status").filter(has_text="Imported: ris-2").first).to_be_visible()
 
 

@@ -81,17 +81,20 @@ def send(console: MappingConsole, file: str) -> bytes:
 
 def test_1_active_definitions(console: MappingConsole, window: Page) -> None:
     enter(window, console, ADMINISTRATOR)
-    expect(window.get_by_role("table", name="Listeners")).to_contain_text("orders, patients")
+    definitions = window.get_by_role("grid", name="Definitions")
+    expect(definitions.get_by_role("row").filter(has_text="patients")).to_contain_text("service")
     picture(window, "1-definitions")
 
 
 def test_2_a_proposal_from_samples(console: MappingConsole, window: Page) -> None:
     """Inference finds delimiters, charset, accession and Z segment in six messages."""
-    window.get_by_role("button", name="New sender from samples").click()
-    window.get_by_label("Upload").set_input_files(FOLDER / "samples.hl7")
+    window.get_by_role("button", name="New", exact=True).click()
+    window.get_by_role("menuitem", name="New definition from messages").click()
+    files = window.get_by_role("main").locator("input[type=file]")
+    files.set_input_files(FOLDER / "samples.hl7")
     window.get_by_role("button", name="Propose a definition").click()
     expect(window.get_by_text("Based on 6 messages (0 could not be read)")).to_be_visible()
-    proposal = window.get_by_role("textbox", name="Proposed definition")
+    proposal = window.get_by_role("figure", name="Proposed definition")
     expect(proposal).to_contain_text("OBR-3.2: 6 of 6 groups, 6 different values")
     window.get_by_label("Definition name").fill("ris-c")
     picture(window, "2-proposal")
@@ -130,7 +133,7 @@ def test_4_the_draft_is_corrected(console: MappingConsole, window: Page) -> None
 
 def test_5_comparison_with_stored_messages(console: MappingConsole, window: Page) -> None:
     """No stored message gives a different result, because none is of this sender."""
-    window.get_by_role("button", name="Compare").click()
+    window.get_by_role("tab", name="Compare").click()
     window.get_by_role("button", name="Compare results").click()
     expect(window.get_by_text("0 of 3 messages give a different result.")).to_be_visible()
     picture(window, "6-compare")
@@ -142,7 +145,7 @@ def test_6_activation(console: MappingConsole, window: Page) -> None:
     window.get_by_label("Reason").fill("A second sender: RISC of SOUTH")
     window.get_by_role("checkbox", name="orders").check()
     picture(window, "7-activate")
-    window.get_by_role("button", name="Activate", exact=True).click()
+    window.get_by_role("button", name="Activate ris-c").click()
     expect(window.get_by_text("active since")).to_be_visible()
 
 
@@ -172,8 +175,8 @@ def test_8_rollback(console: MappingConsole, window: Page) -> None:
     saved(window)
     window.get_by_role("button", name="Activate …").click()
     window.get_by_label("Reason").fill("The price has moved, they say")
-    window.get_by_role("button", name="Activate", exact=True).click()
-    window.get_by_role("button", name="History").click()
+    window.get_by_role("button", name="Activate ris-c").click()
+    window.get_by_role("tab", name="History").click()
     expect(window.get_by_role("row")).to_have_count(3)
     window.get_by_role("button", name="Roll back …").click()
     window.get_by_label("Reason").fill("It has not")
@@ -268,4 +271,4 @@ def texts(words: dict[str, Any]) -> Iterator[str]:
         if isinstance(value, dict):
             yield from texts(value)
         else:
-            yield value.replace("{count}", "10")
+            yield value.replace("{count}", "10").replace("{name}", "ris-c")

@@ -5,6 +5,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.acceptance.orders import order
+from tests.acceptance.wire import Sender
 from tests.browser.axe import violations
 from tests.browser.mappings.conftest import (
     ADMINISTRATOR,
@@ -180,7 +182,7 @@ def test_a_concurrent_activation_is_shown_beside_the_draft(
     assert console.activate(OTHER_AUTHOR, "both", theirs).status_code == 200
     page.get_by_role("button", name="Activate …").click()
     page.get_by_label("Reason").fill("mine")
-    page.get_by_role("button", name="Activate", exact=True).click()
+    page.get_by_role("button", name="Activate both").click()
     dialog = page.get_by_role("dialog", name="Another user activated a version")
     expect(dialog).to_contain_text(OTHER_AUTHOR)
     differences = dialog.get_by_role("table", name="both.yaml")
@@ -192,7 +194,7 @@ def test_a_concurrent_activation_is_shown_beside_the_draft(
     expect(differences.get_by_role("row", name="+ about: theirs")).to_have_count(0)
     dialog.get_by_role("button", name="Keep my draft").click()
     page.get_by_label("Reason").fill("both of us")
-    page.get_by_role("button", name="Activate", exact=True).click()
+    page.get_by_role("button", name="Activate both").click()
     expect(page.get_by_role("button", name="Discard draft")).to_be_disabled()
     text = console.call(ADMINISTRATOR, "GET", "mappings/both").json()["sources"]["both.yaml"]
     assert "about: theirs" in text
@@ -250,12 +252,22 @@ def test_every_page_and_dialog_is_accessible_and_fits(
     """Axe finds no violation, every page fits, and Escape closes dialogs."""
     enter(page, console, ADMINISTRATOR)
     page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
-    for button in ("New sender from samples", "New definition", "Change orders"):
-        page.get_by_role("button", name=button).click()
-        expect(page.get_by_role("dialog")).to_be_visible()
-        assert (button, violations(page)) == (button, [])
-        page.keyboard.press("Escape")
-        expect(page.get_by_role("dialog")).to_have_count(0)
+    for view in ("By connection", "Unmapped codes", "Definitions"):
+        page.get_by_role("tab", name=view).click()
+        expect(page.get_by_role("main").get_by_role("grid")).to_be_visible()
+        assert (view, violations(page)) == (view, [])
+        assert fits(page), view
+    page.get_by_role("button", name="New", exact=True).click()
+    page.get_by_role("menuitem", name="New empty definition").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    assert violations(page) == []
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.get_by_role("button", name="New", exact=True).click()
+    page.get_by_role("menuitem", name="New definition from messages").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("New definition from messages")
+    assert violations(page) == []
+    page.get_by_role("link", name="All mappings").click()
     page.get_by_role("link", name="orders", exact=True).first.click()
     indexed(console, "C7002")
     page.get_by_role("button", name="By control id").click()
@@ -266,7 +278,7 @@ def test_every_page_and_dialog_is_accessible_and_fits(
     page.get_by_role("button", name="Last 10 stored").click()
     expect(page.get_by_role("tablist", name="Test messages tried")).to_be_visible()
     for view in ("Edit", "Compare", "History"):
-        page.get_by_role("button", name=view, exact=True).click()
+        page.get_by_role("tab", name=view, exact=True).click()
         expect(page.get_by_role("main")).to_be_visible()
         assert (view, violations(page)) == (view, [])
         assert fits(page), view
@@ -274,19 +286,115 @@ def test_every_page_and_dialog_is_accessible_and_fits(
 
 def test_the_order_of_a_listeners_definitions(console: MappingConsole, page: Page) -> None:
     """A user reorders definitions by keyboard with a reason, and resets them to the settings."""
-    enter(page, console, ADMINISTRATOR)
-    page.get_by_role("button", name="Change orders").press("Enter")
-    page.get_by_role("button", name="Move up: patients").press("Enter")
-    page.get_by_label("Reason").fill("patients first")
-    page.get_by_label("Reason").press("Enter")
-    table = page.get_by_role("table", name="Listeners")
+    enter(page, console, ADMINISTRATOR, "mappings?show=connections")
+    table = page.get_by_role("grid", name="By connection")
+    settings = table.get_by_role("row").filter(has_text="from the listener settings")
+    expect(settings).to_contain_text("orders, patients")
+    table.focus()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="Definitions of listener orders")
+    dialog.get_by_role("button", name="Move up: patients").press("Enter")
+    expect(dialog.get_by_role("listitem").first).to_contain_text("patients")
+    assert violations(page) == []
+    dialog.get_by_label("Reason").fill("patients first")
+    dialog.get_by_label("Reason").press("Enter")
     expect(table).to_contain_text("patients, orders")
     expect(table).to_contain_text(f"set by {ADMINISTRATOR}")
-    page.get_by_role("button", name="Change orders").click()
-    page.get_by_role("button", name="Reset to listener settings").click()
-    page.get_by_label("Reason").fill("as it was")
-    page.get_by_role("button", name="Save").click()
-    expect(table).to_contain_text("from the listener settings")
+    page.get_by_role("button", name="Actions for orders").click()
+    page.get_by_role("menuitem", name="Change the definitions").click()
+    dialog.get_by_role("button", name="Reset to listener settings").click()
+    dialog.get_by_label("Reason").fill("as it was")
+    dialog.get_by_role("button", name="Save").click()
+    expect(settings).to_contain_text("orders, patients")
+
+
+def test_a_new_definition_extends_another(console: MappingConsole, page: Page) -> None:
+    """The dialog says why a name is impossible, and opens the draft in the editor."""
+    enter(page, console, ADMINISTRATOR)
+    page.get_by_role("button", name="New", exact=True).click()
+    page.get_by_role("menuitem", name="New empty definition").click()
+    dialog = page.get_by_role("dialog", name="New definition")
+    dialog.get_by_label("Definition name").fill("orders")
+    expect(dialog).to_contain_text("A definition with this name already exists.")
+    dialog.get_by_label("Definition name").fill("extended")
+    dialog.get_by_label("Extends").select_option("patients")
+    dialog.get_by_role("button", name="Create draft").click()
+    text = page.get_by_role("textbox", name="Text of extended.yaml")
+    expect(text).to_have_value("include: patients.yaml\n")
+    expect(page).to_have_url(re.compile(r"/console/mappings/extended$"))
+    page.get_by_role("link", name="Mappings").first.click()
+    row = page.get_by_role("row").filter(has_text="extended")
+    expect(row).to_contain_text("your draft")
+    expect(row).to_contain_text("never")
+
+
+def test_versions_are_compared_and_reactivated(console: MappingConsole, page: Page) -> None:
+    """History says what each version changed; two of them are compared; an older one returns."""
+    mrn = "tags:\n  PatientMRN: {{from: {0}, required: true}}\n"
+    first, second = (f"{SENDER}{mrn.format(place)}" for place in ("PID-3.1", "PID-2.1"))
+    for text in (first, second):
+        assert console.activate(ADMINISTRATOR, "versions", text).status_code == 200
+    console.draft(ADMINISTRATOR, "versions", versions=first)
+    enter(page, console, ADMINISTRATOR, "mappings/versions/history")
+    table = page.get_by_role("grid", name="History")
+    rows = table.get_by_role("row")
+    expect(rows).to_have_count(3)
+    for number in (1, 2):
+        rows.nth(number).get_by_role("checkbox").check()
+    page.get_by_role("group", name="Selection").get_by_role("button", name="Compare").click()
+    expect(page.get_by_role("tab", name="Compare")).to_have_attribute("aria-selected", "true")
+    difference = page.get_by_role("table", name="versions.yaml")
+    expect(difference.locator(".removed")).to_contain_text("PatientMRN: {from: PID-3.1")
+    expect(difference.locator(".added")).to_contain_text("PatientMRN: {from: PID-2.1")
+    page.reload()
+    expect(difference.locator(".removed")).to_contain_text("PatientMRN: {from: PID-3.1")
+    page.get_by_role("button", name="Activate …").click()
+    dialog = page.get_by_role("dialog", name="Activate versions")
+    expect(dialog).to_contain_text("PatientMRN reads PID-3.1; required before, it reads PID-2.1")
+    expect(dialog).to_contain_text(re.compile(r"versions\.yaml \(\+1 .1 lines\)"))
+    assert violations(page) == []
+    page.keyboard.press("Escape")
+    page.get_by_role("tab", name="History").click()
+    rows.nth(2).get_by_role("button").last.click()
+    page.get_by_role("menuitem", name="Reactivate").click()
+    question = page.get_by_role("alertdialog", name="Roll back versions")
+    expect(question.get_by_role("button", name="Reactivate")).to_be_disabled()
+    question.get_by_label("Reason").fill("PID-2 was wrong")
+    question.get_by_role("button", name="Reactivate").click()
+    expect(rows).to_have_count(4)
+    expect(rows.nth(1)).to_contain_text("PID-2 was wrong")
+    expect(rows.nth(1)).to_contain_text("active")
+
+
+def test_pages_of_mappings_say_that_they_cannot_load(console: MappingConsole, page: Page) -> None:
+    """A failed request is named in its place, and repeated on demand."""
+    enter(page, console, ADMINISTRATOR)
+    page.route("**/console/api/mappings", lambda route: route.fulfill(status=500, body="{}"))
+    page.reload()
+    main = page.get_by_role("main")
+    expect(main.get_by_role("alert")).to_be_visible()
+    page.unroute("**/console/api/mappings")
+    main.get_by_role("button", name="Retry").click()
+    expect(main.get_by_role("grid", name="Definitions")).to_contain_text("orders")
+    page.goto(f"{console.house.url}/console/mappings/nothing-such")
+    expect(main.get_by_role("alert")).to_be_visible()
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_the_pages_of_mappings_fit_a_phone(console: MappingConsole, page: Page, theme: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    enter(page, console, ADMINISTRATOR)
+    page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
+    for path in ("mappings", "mappings?show=connections", "mappings?show=codes"):
+        page.goto(f"{console.house.url}/console/{path}")
+        expect(page.get_by_role("main").get_by_role("grid")).to_be_visible()
+        assert (path, violations(page)) == (path, [])
+        assert fits(page), path
+    for path in ("mappings/new/messages", "mappings/orders/history", "mappings/orders/compare"):
+        page.goto(f"{console.house.url}/console/{path}")
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        assert (path, violations(page)) == (path, [])
+        assert fits(page), path
 
 
 def test_two_windows_of_one_draft(console: MappingConsole, page: Page) -> None:
@@ -383,3 +491,29 @@ def test_the_preview_of_a_result(console: MappingConsole, page: Page) -> None:
     page.get_by_role("button", name="Last releases").click()
     expect(page.get_by_text("No result was released yet.")).to_be_visible()
     expect(page.get_by_role("tree", name="Input message")).to_have_count(0)
+
+
+def test_a_definition_from_refused_messages(console: MappingConsole, page: Page) -> None:
+    """The last refused messages of a listener are taken over; another text ends the proposal."""
+    raw = order(7060, accession="A7060").replace(b"|RIS|HOSP|", b"|NEWRIS|SOUTH|")
+    with Sender(console.house.mllp_port) as sender:
+        sender.ask(raw.replace(b"ORM^O01^ORM_O01", b"ORM^Z99"))
+    wanted = {"filters": {"state": ["refused"]}}
+    eventually(lambda: console.call(ADMINISTRATOR, "POST", "lists/messages", wanted).json()["rows"])
+    enter(page, console, ADMINISTRATOR, "mappings/new/messages")
+    propose = page.get_by_role("button", name="Propose a definition")
+    expect(propose).to_be_disabled()
+    page.get_by_role("button", name="Last refused of").click()
+    page.get_by_role("menuitem", name="orders").click()
+    messages = page.get_by_role("textbox", name="Paste messages")
+    expect(messages).to_have_value(re.compile("NEWRIS"))
+    messages.fill(raw.decode().replace("\r", "\n"))
+    propose.click()
+    proposal = page.get_by_role("figure", name="Proposed definition")
+    expect(proposal).to_contain_text("NEWRIS")
+    page.get_by_role("button", name="Create draft").click()
+    expect(page.get_by_text("Letters, digits, - and _, at most 64.").first).to_be_visible()
+    assert violations(page) == []
+    messages.press("End")
+    messages.press_sequentially("x")
+    expect(proposal).to_have_count(0)

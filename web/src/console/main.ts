@@ -1,7 +1,6 @@
 // Mounts the console in the page that the server rendered.
 import { mount } from "svelte";
 import "./base.css";
-import "./legacy.css";
 import { applyTheme, type Theme } from "../shared/theme/theme";
 import App from "./App.svelte";
 import { applyDensity } from "./data/preferences.svelte";

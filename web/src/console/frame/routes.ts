@@ -26,6 +26,7 @@ export const ROUTES = {
   new_connection: { path: "connections/new", needs: "connect", area: "configure" },
   connection: { path: "connections/:kind/:name/:tab?", needs: "see", area: "configure" },
   mappings: { path: "mappings", needs: "author", area: "mapping" },
+  new_mapping: { path: "mappings/new/messages", needs: "author", area: "mapping" },
   mapping: { path: "mappings/:name/:tab?", needs: "author", area: "mapping" },
   examine: { path: "examine", needs: "connect", area: "partners" },
   import: { path: "import", needs: "author", area: "partners" },
@@ -85,6 +86,7 @@ const PARENTS: Partial<Record<PageName, PageName>> = {
   new_connection: "connections",
   import: "connections",
   mapping: "mappings",
+  new_mapping: "mappings",
   site: "sites",
 };
 export const parentOf = (page: PageName): PageName => PARENTS[page] ?? page;

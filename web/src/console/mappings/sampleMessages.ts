@@ -16,7 +16,7 @@ export const byControlId = (path: string, control: string) => load(`${path}/stor
 export const pasted = (text: string) => load("/console/api/mapping-material", { text });
 
 /** Splits files into messages; the service detects their character set. */
-export async function uploaded(files: FileList | null): Promise<SampleMessage[] | null> {
+export async function uploaded(files: Iterable<File> | null): Promise<SampleMessage[] | null> {
   const all = await Promise.all([...(files ?? [])].map(base64));
   return all.length ? load("/console/api/mapping-material", { files: all }) : [];
 }

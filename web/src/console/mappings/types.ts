@@ -18,6 +18,34 @@ export interface Activation {
   actor: string;
   reason: string;
   origin: string;
+  /** What a shadow run had proved when the version was activated. */
+  evidence: Evidence | null;
+}
+
+/** Of a shadow run: it may still have lasted. */
+export interface Evidence {
+  job: number;
+  state: string;
+  before: string;
+  days: number;
+  compared: number;
+  differ: number;
+  total: number;
+  /** The share of messages that differ, and its margin. */
+  estimate: { share: number; margin: number };
+  /** Messages by changed outcome, such as `accepted_to_refused`. */
+  classes: Readonly<Record<string, number>>;
+}
+
+/** The rules of a version, by target. */
+export interface Outline {
+  kind: string;
+  rules: OutlineRule[];
+}
+export interface OutlineRule {
+  target: string;
+  within: readonly string[];
+  words: string;
 }
 
 export interface DraftInfo {
@@ -44,14 +72,17 @@ export interface ListenerMappings {
 export interface MappingOverview {
   listeners: ListenerMappings[];
   destinations: { name: string; address: string; mappings: string[] }[];
-  definitions: {
-    name: string;
-    kind: string;
-    in_force: Activation | null;
-    used: DefinitionUsers;
-    drafts: DraftInfo[];
-    files_differ: boolean;
-  }[];
+  definitions: DefinitionSummary[];
+}
+
+export interface DefinitionSummary {
+  name: string;
+  /** `orders`, `patients` or `results`; "" if it has errors. */
+  kind: string;
+  in_force: Activation | null;
+  used: DefinitionUsers;
+  drafts: DraftInfo[];
+  files_differ: boolean;
 }
 
 export type Files = Readonly<Record<string, string>>;

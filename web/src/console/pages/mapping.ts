@@ -9,4 +9,5 @@ addTexts(mapping);
 addTexts(proofs);
 
 export { default as Definition } from "../mappings/definition/Definition.svelte";
-export { default as Mappings } from "../mappings/Mappings.svelte";
+export { default as FromMessages } from "./mappings/FromMessages.svelte";
+export { default as Mappings } from "./mappings/Mappings.svelte";

@@ -1,9 +1,9 @@
 // The user's draft of a definition, with test messages and their results.
 // Every change is saved on the server and tried shortly after, so closing the page loses nothing.
-import { announcements } from "../../../shared/widgets/announcements.svelte";
 import { ApiProblem } from "../../../shared/api/client";
-import { api, attempt } from "../../data/api";
+import { api, attempt, problemOf, session, type Problem } from "../../data/api";
 import { t } from "../../texts";
+import { toast } from "../../ui/toasts.svelte";
 import type { Schema } from "../editor/schemaChoices";
 import { lastStored } from "../sampleMessages";
 import type {
@@ -38,6 +38,8 @@ const OUTBOUND = "results";
 export class DefinitionDraft {
   readonly name: string;
   definition = $state.raw<Definition | null>(null);
+  /** Why the definition could not be loaded. */
+  problem = $state.raw<Problem | null>(null);
   /** The changed files of the draft. */
   files = $state.raw<Files>({});
   file = $state("");
@@ -142,8 +144,16 @@ export class DefinitionDraft {
   }
 
   async #read(): Promise<boolean> {
-    const found = await attempt(() => api.get<Definition>(this.path));
-    if (!found) return false;
+    let found: Definition;
+    try {
+      found = await api.get<Definition>(this.path);
+    } catch (error) {
+      if (session.ended) return false;
+      this.problem = problemOf(error);
+      if (this.definition) toast({ text: this.problem.text, tone: "red" });
+      return false;
+    }
+    this.problem = null;
     this.definition = found;
     this.files = found.draft?.files ?? {};
     this.revision = found.draft?.revision ?? 0;
@@ -203,7 +213,7 @@ export class DefinitionDraft {
       this.state = "failed";
       const problem = error instanceof ApiProblem ? error : null;
       this.windowConflict = problem?.code === "saved_elsewhere";
-      announcements.add(problem?.detail || t("unreachable"), "bad");
+      toast({ text: problem?.detail || t("unreachable"), tone: "red" });
       return;
     }
     await this.tryOut();
@@ -265,13 +275,13 @@ export class DefinitionDraft {
         this.trials = done.trials;
         this.left = done.left;
         if (!done.trials.length && this.#isAsked)
-          announcements.add(t("mappings.no_releases"), "bad");
+          toast({ text: t("mappings.no_releases"), tone: "red" });
       }
       this.chosen = Math.min(this.chosen, Math.max(0, this.trials.length - 1));
       this.stale = word !== "draft";
     } catch {
       if (trying.signal.aborted) return;
-      announcements.add(t("unreachable"), "bad");
+      toast({ text: t("unreachable"), tone: "red" });
     }
   }
 
@@ -310,7 +320,7 @@ export class DefinitionDraft {
     this.releasesOf = null;
     this.chosen = 0;
     this.trials = [];
-    if (messages.length === 0) announcements.add(t("mappings.no_messages"), "bad");
+    if (messages.length === 0) toast({ text: t("mappings.no_messages"), tone: "red" });
     await this.tryOut();
   }
 

@@ -1,8 +1,12 @@
 // Input in a definition whose text is about to be replaced.
-import { expect, it, vi } from "vitest";
+import { beforeAll, expect, it, vi } from "vitest";
 import { render, waitFor, fireEvent, screen } from "@testing-library/svelte";
-import CompareView from "./CompareView.svelte";
+import { addTexts } from "../../texts";
+import mapping from "../../texts/mapping.json";
+import Compare from "./Compare.svelte";
 import { DefinitionDraft } from "./draft.svelte";
+
+beforeAll(() => addTexts(mapping));
 
 type Answer = (body: unknown, status?: number) => void;
 const OPENED = { sources: { "orders.yaml": "a" }, newer: {}, used: {}, others: [], held: [] };
@@ -60,7 +64,7 @@ it("is compared with the version selected last, even if another one arrives late
     request.endsWith("history") ? { rows } : { files: { "orders.yaml": "one\n" } },
   );
   const draft = new DefinitionDraft("orders");
-  const { container } = render(CompareView, { draft, may: () => true });
+  const { container } = render(Compare, { draft });
   await waitFor(() => expect(held.size).toBe(1));
   await fireEvent.change(screen.getByLabelText("Before"), { target: { value: "v3" } });
   await waitFor(() => expect(held.size).toBe(2));
