@@ -83,7 +83,7 @@ def test_a_change_is_proved_on_a_week_and_activated(console: MappingConsole, pag
     dialog = page.get_by_role("dialog", name="Activate orders")
     dialog.get_by_label("Reason").fill("the study names the body part")
     assert violations(page) == []
-    dialog.get_by_role("button", name="Activate", exact=True).click()
+    dialog.get_by_role("button", name="Activate orders").click()
     expect(dialog).to_have_count(0)
     expect(page.get_by_role("button", name="Run again")).to_be_disabled()
     expect(page.get_by_role("button", name="Activate with this proof")).to_have_count(0)
