@@ -239,8 +239,9 @@ def test_an_interface_package_is_exported_and_imported(
     expect(page.get_by_role("status").filter(has_text="Imported: ris-2")).to_be_visible()
     assert "ris-2" in destinations(service), "active at once, and in no file"
     assert "ris-2" not in [destination.name for destination in load(service.house.home).destination]
-    events = service.call(CHIEF, "GET", "deeds?action=import").json()["rows"]
-    assert (events[0]["subject"], events[0]["reason"]) == ("interface ris-2", "a second receiver")
+    audit = service.call(CHIEF, "POST", "lists/audit", {}).json()["rows"]
+    event = next(row for row in audit if row["action"] == "import")
+    assert (event["subject"], event["reason"]) == ("interface ris-2", "a second receiver")
 
     choose.set_input_files(later)
     expect(changes).to_contain_text("Destination ris-2 is replaced")

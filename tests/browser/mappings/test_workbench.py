@@ -382,8 +382,8 @@ def test_pages_of_mappings_say_that_they_cannot_load(console: MappingConsole, pa
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
 def test_the_pages_of_mappings_fit_a_phone(console: MappingConsole, page: Page, theme: str) -> None:
-    page.set_viewport_size({"width": 390, "height": 844})
     enter(page, console, ADMINISTRATOR)
+    page.set_viewport_size({"width": 390, "height": 844})
     page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
     for path in ("mappings", "mappings?show=connections", "mappings?show=codes"):
         page.goto(f"{console.house.url}/console/{path}")
