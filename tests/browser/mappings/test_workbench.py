@@ -117,29 +117,6 @@ def test_the_field_and_its_colours_wrap_alike(console: MappingConsole, page: Pag
         assert (width, needed) == (width, pytest.approx(drawn, abs=1))
 
 
-def test_a_click_changes_a_rule(console: MappingConsole, page: Page) -> None:
-    """The editor opens with the last messages; a field becomes a source, and undo takes it back."""
-    page.set_viewport_size({"width": 1440, "height": 900})
-    console.activate(ADMINISTRATOR, "clicked", SENDER.replace("RISX", "RIS"))
-    enter(page, console, ADMINISTRATOR, "mappings/clicked")
-    tree = page.get_by_role("tree", name="Message")
-    tree.get_by_role("treeitem", name="OBR-3").click()
-    page.get_by_role("button", name="Use for …").click()
-    form = page.get_by_role("dialog", name="Use OBR-3")
-    form.get_by_label("For", exact=True).click()
-    page.keyboard.type("Accession")
-    page.keyboard.press("Enter")
-    assert violations(page) == []
-    form.get_by_role("button", name="Change the rule").click()
-    expect(form).to_have_count(0)
-    expect(lines(page).filter(has_text="Accession:")).to_have_count(1)
-    result = page.get_by_role("region", name="Result")
-    expect(result.get_by_role("button", name="Accession F7003 was A7003")).to_be_visible()
-    page.get_by_role("button", name="Undo").click()
-    expect(lines(page).filter(has_text="Accession:")).to_have_count(0)
-    expect(result.get_by_role("button", name="Accession A7003")).to_be_visible()
-
-
 def test_a_mistake_is_shown_and_cannot_be_activated(console: MappingConsole, page: Page) -> None:
     """A problem leads to its place by keyboard; the server refuses to activate it."""
     draft = console.draft(

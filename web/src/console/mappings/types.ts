@@ -1,6 +1,7 @@
 // Responses of the endpoints of the mapping pages (bridge/console/http).
 
 import type { Content, Trace } from "../data/api-types";
+import type { OutlineRule } from "./rules/rules";
 
 export interface Issue {
   file: string;
@@ -158,12 +159,14 @@ export interface RuleEdit {
   edits: TextEdit[];
   said: string;
   issues: Issue[];
+  /** The rule after the edits. */
+  rule: OutlineRule | null;
 }
 
 /** Releases that a definition composes as they would be sent now, and who uses the definition. */
 export interface ComposedReleases {
   destinations: string[];
-  trials: (TrialResult & { label: string })[];
+  trials: (TrialResult & { label: string; definition: string })[];
   left: number;
 }
 

@@ -22,6 +22,8 @@ export const ICONS = {
   plus: "M8 3v10M3 8h10",
   minus: "M3 8h10",
   down: "M4 6l4 4 4-4",
+  undo: "M6 3 2.5 6.5 6 10M2.5 6.5h7a4 4 0 0 1 0 8H6",
+  redo: "M10 3l3.5 3.5L10 10M13.5 6.5h-7a4 4 0 0 0 0 8H10",
   up: "M4 10l4-4 4 4",
   left: "M10 3.5 5.5 8l4.5 4.5",
   right: "M6 3.5 10.5 8 6 12.5",

@@ -3,8 +3,10 @@
 import { ApiProblem } from "../../../shared/api/client";
 import { api, attempt, problemOf, session, type Problem } from "../../data/api";
 import { t } from "../../texts";
+import { EditHistory } from "../editor/history.svelte";
 import { toast } from "../../ui/toasts.svelte";
 import type { Schema } from "../editor/schemaChoices";
+import type { Change, OutlineRule } from "../rules/rules";
 import { lastStored } from "../sampleMessages";
 import type {
   ComposedReleases,
@@ -65,6 +67,10 @@ export class DefinitionDraft {
   /** Whether the results belong to an earlier text, because the current one has errors. */
   stale = $state(false);
   schema = $state.raw<Schema | null>(null);
+  /** The rules of the draft by target. */
+  outline = $state.raw<ReadonlyMap<string, OutlineRule>>(new Map());
+  /** The steps of undo, of all files. */
+  readonly history = new EditHistory();
   #timer: ReturnType<typeof setTimeout> | undefined;
   #busy: Promise<void> = Promise.resolve();
   /** Whether another window has saved this draft. */
@@ -140,7 +146,7 @@ export class DefinitionDraft {
     const read = (async () => (await action()) && (await this.#read()))();
     if (!(await read.finally(() => (this.#locks -= 1)))) return;
     this.schema ??= (await attempt(() => api.get<Schema>("/console/api/mapping-schema"))) ?? null;
-    await this.tryOut();
+    await Promise.all([this.tryOut(), this.#readOutline()]);
   }
 
   async #read(): Promise<boolean> {
@@ -216,7 +222,17 @@ export class DefinitionDraft {
       toast({ text: problem?.detail || t("unreachable"), tone: "red" });
       return;
     }
-    await this.tryOut();
+    await Promise.all([this.tryOut(), this.#readOutline()]);
+  }
+
+  async #readOutline(): Promise<void> {
+    const { files } = this;
+    const found = await attempt(
+      () => api.get<{ rules: OutlineRule[] }>(`${this.path}/outline?version=draft`),
+      () => undefined, // a definition without rules that can be read has no forms
+    );
+    if (found && this.files === files)
+      this.outline = new Map(found.rules.map((rule) => [rule.target, rule]));
   }
 
   /** Keeps unsaved changes in the browser when the page closes; the next page saves them. */
@@ -305,13 +321,20 @@ export class DefinitionDraft {
   /** Asks for the edits that change one rule, and opens their file. */
   async changeRule(
     target: string,
-    change: Readonly<Record<string, unknown>>,
+    change: Change,
     report: (text: string) => void,
   ): Promise<RuleEdit | null> {
-    const body = { files: this.files, target, change };
+    const table = /^codes:(.+)$/.exec(target)?.[1];
+    const file = table === undefined ? `${this.name}.yaml` : `codes/${table}.csv`;
+    const text = this.textOf(file).replace(/\r\n?/g, "\n"); // as the editor has it
+    const files = this.known.includes(file) ? { ...this.files, [file]: text } : this.files;
+    const body = { files, target, change };
     const found = await attempt(() => api.post<RuleEdit>(`${this.path}/edits`, body), report);
-    if (found) this.file = found.file;
-    return found ?? null;
+    if (!found) return null;
+    this.file = found.file;
+    const others = [...this.outline].filter(([name]) => name !== target);
+    this.outline = new Map(found.rule ? [...others, [target, found.rule]] : others);
+    return found;
   }
 
   /** Replaces the test messages. */

@@ -9,7 +9,14 @@ import { DefinitionDraft } from "./draft.svelte";
 beforeAll(() => addTexts(mapping));
 
 type Answer = (body: unknown, status?: number) => void;
-const OPENED = { sources: { "orders.yaml": "a" }, newer: {}, used: {}, others: [], held: [] };
+const OPENED = {
+  sources: { "orders.yaml": "a" },
+  newer: {},
+  used: {},
+  others: [],
+  held: [],
+  rules: [],
+};
 const FOUND = { ...OPENED, kind: "orders", issues: [], needed: [], in_force: null, draft: null };
 
 /** A service whose responses to some requests wait; `requests` lists all requests. */

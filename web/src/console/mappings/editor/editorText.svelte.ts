@@ -40,6 +40,8 @@ export class EditorText {
       this.folds.map(({ from, to }) => ({ from, to, insert: "" })),
     ),
   );
+  /** Called with each new step of undo. */
+  onstep: (() => void) | null = null;
   #done: Step[] = [];
   #undone: Step[] = [];
 
@@ -79,6 +81,7 @@ export class EditorText {
     }
     this.#done.push({ changes: [change], before, after, at, isTyping });
     if (this.#done.length > MOST_STEPS) this.#done.shift();
+    this.onstep?.();
   }
 
   /**
