@@ -43,12 +43,6 @@ export interface Outline {
   kind: string;
   rules: OutlineRule[];
 }
-export interface OutlineRule {
-  target: string;
-  within: readonly string[];
-  words: string;
-}
-
 export interface DraftInfo {
   actor: string;
   saved_at: number;

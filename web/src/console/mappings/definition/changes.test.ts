@@ -1,14 +1,13 @@
 // The changes of a draft in words.
 import { expect, it } from "vitest";
-import type { OutlineRule } from "../types";
-import { fileChanges, ruleChanges } from "./changes";
+import { fileChanges, ruleChanges, type WordedRule } from "./changes";
 
-const rule = (target: string, words: string, ...within: string[]): OutlineRule => ({
+const rule = (target: string, words: string, ...within: string[]): WordedRule => ({
   target,
   words,
   within,
 });
-const outline = (...rules: OutlineRule[]) => ({ kind: "orders", rules });
+const outline = (...rules: WordedRule[]) => ({ kind: "orders", rules });
 
 it("names added, changed and removed rules, and leaves out those that stay", () => {
   const before = outline(

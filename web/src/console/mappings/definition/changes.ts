@@ -1,6 +1,13 @@
 // What a draft changes, in words: the rules that differ from the active version, then the files.
 import { difference } from "../../ui/difference";
-import type { Files, Outline, OutlineRule } from "../types";
+import type { OutlineRule } from "../rules/rules";
+import type { Files } from "../types";
+
+/** What a rule says, and where it stands. */
+export type WordedRule = Pick<OutlineRule, "target" | "words" | "within">;
+interface WordedRules {
+  readonly rules: readonly WordedRule[];
+}
 
 export interface RuleChange {
   /** The tag, the Metadata key or the place that the rule is for. */
@@ -18,8 +25,8 @@ export interface FileChange {
 }
 
 /** Rules of one target, such as two rows of order control, are told apart by their order. */
-function byKey(rules: readonly OutlineRule[]): Map<string, OutlineRule> {
-  const found = new Map<string, OutlineRule>();
+function byKey(rules: readonly WordedRule[]): Map<string, WordedRule> {
+  const found = new Map<string, WordedRule>();
   for (const rule of rules) {
     const key = [rule.target, ...rule.within].join(" ");
     let at = 0;
@@ -32,7 +39,7 @@ function byKey(rules: readonly OutlineRule[]): Map<string, OutlineRule> {
 const nameOf = (target: string) => target.replace(/^tag:/, "").replace(/^meta:/, "Metadata.");
 
 /** Returns the rules that differ, in the order of the later version; removed ones come last. */
-export function ruleChanges(before: Outline | null, after: Outline): RuleChange[] {
+export function ruleChanges(before: WordedRules | null, after: WordedRules): RuleChange[] {
   const old = byKey(before?.rules ?? []);
   const changes: RuleChange[] = [];
   for (const [key, rule] of byKey(after.rules)) {
