@@ -1,10 +1,11 @@
-// How the apps are built: hashed files in one folder, a manifest for the engine's page template,
-// nothing inlined, so that a policy of 'self' suffices.
+// How the apps are built: hashed files in one folder, a manifest of each app for the page templates,
+// nothing inlined, so that a policy of 'self' suffices. Each app is built alone: it has only the
+// parts of the libraries that it uses itself.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { brotliCompressSync, constants } from "node:zlib";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
-import type { Plugin } from "vite";
+import type { EnvironmentOptions, Plugin } from "vite";
 import { defineConfig } from "vitest/config";
 
 /** Writes a `.br` file beside each script and style sheet; fonts are compressed already. */
@@ -22,6 +23,24 @@ function brotli(): Plugin {
   };
 }
 
+// What three areas need is one chunk: many small ones compress less. Differences load with the pages
+// that show some.
+const SHARED = {
+  name: "shared",
+  minShareCount: 3,
+  test: /^(?!.*(?:DiffView|difference|\/diff\/))/,
+};
+
+function app(name: string, output = {}): EnvironmentOptions {
+  return {
+    consumer: "client",
+    build: {
+      manifest: `${name}.manifest.json`,
+      rollupOptions: { input: { [name]: `src/${name}/main.ts` }, output },
+    },
+  };
+}
+
 export default defineConfig({
   base: "/reporting/assets/",
   plugins: [svelte(), brotli()],
@@ -31,10 +50,20 @@ export default defineConfig({
     emptyOutDir: false,
     assetsDir: "",
     assetsInlineLimit: 0,
-    manifest: "manifest.json",
     target: "es2022",
     reportCompressedSize: false,
-    rollupOptions: { input: { report: "src/report/main.ts", console: "src/console/main.ts" } },
+  },
+  environments: {
+    report: app("report"),
+    console: app("console", { codeSplitting: { groups: [SHARED] } }),
+  },
+  builder: {
+    async buildApp({ build, environments }) {
+      for (const name of ["report", "console"]) {
+        const environment = environments[name];
+        if (environment) await build(environment);
+      }
+    },
   },
   test: {
     environment: "jsdom",

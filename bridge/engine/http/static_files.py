@@ -56,7 +56,7 @@ class AppEntry:
 @cache
 def entry(source: str) -> AppEntry:
     """Return the files of an entry point ('src/report/main.ts'); raise `app_not_built`."""
-    manifest = _folder() / "manifest.json"
+    manifest = _folder() / f"{source.split('/')[1]}.manifest.json"
     if not manifest.is_file():
         raise EngineError(ErrorCode.APP_NOT_BUILT)
     chunks = json.loads(manifest.read_text("utf-8"))
@@ -84,7 +84,7 @@ def _with_imports(chunks: dict[str, dict[str, list[str]]], source: str) -> list[
 
 def _media_type(name: str) -> str | None:
     """Return the media type of a built file; None if the name cannot be that of a built file."""
-    if name == "manifest.json" or not _NAME.fullmatch(name):
+    if name.endswith("manifest.json") or not _NAME.fullmatch(name):
         return None
     return _BUILT_TYPES.get(name.rpartition(".")[2])
 

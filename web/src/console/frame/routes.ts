@@ -2,7 +2,14 @@
 import type { IconName } from "../ui/icons";
 
 export type Area =
-  "operate" | "detail" | "configure" | "partners" | "mapping" | "administer" | "start";
+  | "overview"
+  | "operate"
+  | "detail"
+  | "configure"
+  | "partners"
+  | "mapping"
+  | "administer"
+  | "start";
 export type GroupName = "operate" | "configure" | "administer";
 
 interface PageRoute {
@@ -13,7 +20,7 @@ interface PageRoute {
 }
 
 export const ROUTES = {
-  overview: { path: "overview", needs: "see", area: "operate" },
+  overview: { path: "overview", needs: "see", area: "overview" },
   messages: { path: "messages", needs: "see", area: "operate" },
   message: { path: "messages/:id", needs: "see", area: "detail" },
   deliveries: { path: "deliveries", needs: "see", area: "operate" },

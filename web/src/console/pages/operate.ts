@@ -1,4 +1,4 @@
-// The pages of daily work: one chunk.
+// The lists of daily work and their pages: one chunk.
 import { addTexts } from "../texts";
 import attention from "../texts/attention.json";
 import connections from "../texts/connections.json";
@@ -7,7 +7,6 @@ import order from "../texts/order.json";
 
 for (const catalogue of [attention, connections, lists, order]) addTexts(catalogue);
 
-export { default as Overview } from "./overview/Overview.svelte";
 export { default as Messages } from "./messages/Messages.svelte";
 export { default as Deliveries } from "./deliveries/Deliveries.svelte";
 export { default as Orders } from "./orders/Orders.svelte";
