@@ -122,8 +122,9 @@ def saved(page: Page, verdict: str = "No errors") -> None:
 
 
 def fits(page: Page) -> bool:
-    inside: bool = page.evaluate(
-        "document.documentElement.scrollWidth <= innerWidth"
+    """Wait until the page is as wide and high as the window."""
+    page.wait_for_function(
+        "() => document.documentElement.scrollWidth <= innerWidth"
         " && document.documentElement.scrollHeight <= innerHeight"
     )
-    return inside
+    return True

@@ -262,8 +262,9 @@ def test_an_odd_sender_in_fifteen_clicks(console: MappingConsole, page: Page) ->
 
 def _proposed(hands: Mouse, page: Page, messages: str) -> None:
     """From the list of definitions to the draft that is proposed for messages."""
-    hands.click(page.get_by_role("button", name="New sender from samples"))
-    hands.drop(page.locator("input[type=file]"), "odd.hl7", messages.encode())
+    hands.click(page.get_by_role("button", name="New", exact=True))
+    hands.click(page.get_by_role("menuitem", name="New definition from messages"))
+    hands.drop(page.get_by_role("main").locator("input[type=file]"), "odd.hl7", messages.encode())
     hands.click(page.get_by_role("button", name="Propose a definition"))
     hands.write(page.get_by_label("Definition name"), "odd")
     hands.click(page.get_by_role("button", name="Create draft"))

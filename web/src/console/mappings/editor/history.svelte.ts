@@ -18,7 +18,7 @@ export class EditHistory {
 
   /** The text of a file with its steps; without them if it was changed by something else since. */
   textOf(file: string, text: string): EditorText {
-    const made = new EditorText(text);
+    const made = lasting(text);
     const kept = this.#texts.get(file);
     if (kept?.text === made.text) return kept;
     this.#done = this.#done.filter((one) => one !== file);
@@ -40,6 +40,15 @@ export class EditHistory {
     this.#undone = withoutLast(this.#undone, file);
     if (isMade) this.#done = [...this.#done, file];
   }
+}
+
+/** A text that lives on when the editor that shows it is closed: its root is no component. */
+function lasting(text: string): EditorText {
+  let made: EditorText | undefined;
+  $effect.root(() => {
+    made = new EditorText(text);
+  });
+  return made ?? new EditorText(text);
 }
 
 function withoutLast(files: readonly string[], file: string): readonly string[] {
