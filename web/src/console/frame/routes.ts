@@ -2,14 +2,7 @@
 import type { IconName } from "../ui/icons";
 
 export type Area =
-  | "overview"
-  | "operate"
-  | "detail"
-  | "configure"
-  | "partners"
-  | "mapping"
-  | "administer"
-  | "start";
+  "overview" | "operate" | "detail" | "configure" | "partners" | "mapping" | "administer" | "start";
 export type GroupName = "operate" | "configure" | "administer";
 
 interface PageRoute {
