@@ -99,12 +99,15 @@ def test_a_receiver_is_examined(console: RunningConsole, his: Sink) -> None:
     ExaminationsResponse.model_validate(listed)
     assert [row["id"] for row in listed["rows"]] == [job.id]
     kinds = {"html": "text/html", "pdf": "application/pdf", "text": "text/plain"}
-    for name, kind in kinds.items():
-        report = console.call("chief", "GET", f"{PATH}/{job.id}/report?format={name}")
-        assert report.headers["content-type"].startswith(kind)
+    reports = {
+        name: console.call("chief", "GET", f"{PATH}/{job.id}/report?format={name}")
+        for name in kinds
+    }
+    for name, report in reports.items():
+        assert report.headers["content-type"].startswith(kinds[name])
         assert report.headers["content-disposition"].startswith("attachment; filename=")
-    assert "Agreed with Ola at HIS." in report.text
-    assert "AE 205" in report.text
+    assert "Agreed with Ola at HIS." in reports["text"].text
+    assert "AE 205" in reports["text"].text
     event = console.audit_events("chief", action="examine")[0]
     assert event["subject"] == f"receiver 127.0.0.1:{his.port}"
     assert event["reason"] == "Ola at HIS"
