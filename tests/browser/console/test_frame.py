@@ -34,6 +34,7 @@ def test_pages_are_reached_by_keys_and_back(service: ServiceHarness, page: Page)
     enter(page, service, CHIEF, "overview")
     heading = page.get_by_role("heading", level=1)
     expect(heading).to_have_text("Overview")
+    expect(page.get_by_role("link", name="Messages")).to_be_visible()  # the account is known
     page.keyboard.press("g")
     page.keyboard.press("m")
     expect(heading).to_have_text("Messages")
@@ -85,7 +86,7 @@ def test_the_palette_opens_pages_and_connections(service: ServiceHarness, page: 
     palette.get_by_role("combobox").fill("transformer")
     expect(palette.get_by_role("option").first).to_contain_text("Mappings")
     palette.get_by_role("combobox").fill("stray")
-    expect(palette.get_by_role("option", name="stray")).to_contain_text("listener")
+    expect(palette.get_by_role("option", name="stray").first).to_contain_text("listener")
     assert violations(page) == []
     palette.get_by_role("combobox").fill("attention")
     page.keyboard.press("Enter")
