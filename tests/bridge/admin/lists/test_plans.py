@@ -274,8 +274,8 @@ def test_deliveries_and_orders_are_read_by_their_indexes(
         for plan in _plans(filled, _page(listed, filters, access)):
             if listed is ORDERS and "delivery_report" in plan and "known_report" not in plan:
                 continue  # the few results of the orders of a page are sorted
-            if "Sort Key: message_from_0.id" in plan:
-                continue  # times become ids by bisection; this partition is empty
+            if "Sort Key: message_from_0.id" in plan or "One-Time Filter: false" in plan:
+                continue  # times become ids by bisection; this partition is empty, or none is left
             assert _problems(plan, ids_sorted=listed is ORDERS) == [], plan
 
 
