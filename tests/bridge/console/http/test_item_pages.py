@@ -30,7 +30,7 @@ def get(console: RunningConsole, who: str, path: str) -> Any:
 
 def events(console: RunningConsole, subject: str) -> list[tuple[str, str]]:
     """Return person and action of the audit events about a subject, newest first."""
-    rows = get(console, "chief", f"deeds?subject={subject.replace(' ', '+')}")["rows"]
+    rows = console.audit_events("chief", target=subject)
     return [(row["email"].partition("@")[0], row["action"]) for row in rows]
 
 
