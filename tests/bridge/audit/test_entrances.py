@@ -135,6 +135,7 @@ WITHOUT = {
     "cli audit head": "reads hashes",
     "cli merges list": "identifiers without names",
     "cli channels": "no patient data",
+    "cli first-steps": "states of the installation, without content",
     "cli console list": "no patient data",
 }
 
