@@ -22,7 +22,8 @@ from bridge.admin.definitions.drafts import (
 from bridge.admin.errors import InvalidContent, NoSuchItem
 from bridge.store.database import Database
 from config import Settings
-from mappings.authoring.edits import Change, edit_rule, rule_parts, rule_words
+from mappings.authoring.edits import Change, edit_rule, rule_parts
+from mappings.authoring.rule_words import rule_words
 from mappings.authoring.text_edits import EditRefused, TextEdit, apply_edits
 from mappings.language.diagnostics import Sources
 from mappings.language.outline import OutlineRule, OutlineSource, outline

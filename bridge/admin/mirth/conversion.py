@@ -38,7 +38,7 @@ from bridge.admin.mirth.findings import (
 )
 from bridge.admin.mirth.reader import Element, read_channels
 from bridge.admin.mirth.steps import Steps, list_step, step_kind, transformer_steps
-from mappings.authoring.edits import written as as_yaml
+from mappings.authoring.yaml_writing import written as as_yaml
 from mappings.language.diagnostics import Sources
 from mappings.language.outline import outline
 

@@ -7,8 +7,8 @@ from typing import Final
 from bridge.admin.mirth.filters import FilterResult
 from bridge.admin.mirth.findings import Findings, printable
 from bridge.admin.mirth.steps import SECTIONS, ProposedRule
-from mappings.authoring.edits import Tree
-from mappings.authoring.edits import written as as_yaml
+from mappings.authoring.yaml_writing import Tree
+from mappings.authoring.yaml_writing import written as as_yaml
 from mappings.compiler import check_sources
 from mappings.language.diagnostics import Issue, IssueSeverity, Sources
 

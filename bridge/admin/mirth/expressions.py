@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from mappings.authoring.edits import Tree
+from mappings.authoring.yaml_writing import Tree
 
 MAX_CHARACTERS: Final = 2000
 """Longer expressions are not parsed."""

@@ -13,8 +13,8 @@ from typing import Final
 from bridge.admin.mirth.expressions import Place, constant, parse
 from bridge.admin.mirth.findings import Findings, quoted
 from bridge.admin.mirth.reader import Element
-from mappings.authoring.edits import Tree
-from mappings.authoring.edits import written as as_yaml
+from mappings.authoring.yaml_writing import Tree
+from mappings.authoring.yaml_writing import written as as_yaml
 
 _CONDITIONS: Final = ("NOT_EQUAL", "EQUALS", "EXISTS", "NOT_EXIST", "CONTAINS", "NOT_CONTAIN")
 """The conditions by their numbers before version 3.5."""

@@ -20,10 +20,10 @@ from mappings.authoring.edits import (
     SetSource,
     Together,
     edit_rule,
-    plain,
     rule_parts,
 )
 from mappings.authoring.text_edits import EditRefused, apply_edits
+from mappings.authoring.yaml_writing import plain
 from mappings.compiler import check_sources
 from mappings.language.definition_files import parse_yaml
 from mappings.language.diagnostics import Diagnostics

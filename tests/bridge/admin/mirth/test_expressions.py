@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.admin.mirth.expressions import Constant, Place, Variable, parse
-from mappings.authoring.edits import Tree
+from mappings.authoring.yaml_writing import Tree
 from mappings.language.accessors import compile_path
 from mappings.language.diagnostics import Diagnostics, YamlNode
 

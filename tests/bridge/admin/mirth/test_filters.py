@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bridge.admin.mirth.filters import FilterResult, read_filter
 from bridge.admin.mirth.findings import Findings, Outcome
 from bridge.admin.mirth.reader import read_channels
-from mappings.authoring.edits import written
+from mappings.authoring.yaml_writing import written
 from mappings.inbound.order_mapping import EXCLUDED_BY_ONLY
 from tests.bridge.admin.mirth.exports import channel, place, rule
 from tests.mappings.definitions import DEFAULTS, message, overlaid
