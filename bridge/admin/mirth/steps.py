@@ -15,7 +15,8 @@ from bridge.admin.mirth.expressions import Constant, Expression, Place, Variable
 from bridge.admin.mirth.filters import condition_of, old_data
 from bridge.admin.mirth.findings import Findings, quoted
 from bridge.admin.mirth.reader import Element
-from mappings.authoring.yaml_writing import AddSource, Position, Tree, changed, plain
+from mappings.authoring.edits import AddSource, Position, changed
+from mappings.authoring.yaml_writing import Tree, plain
 from mappings.authoring.yaml_writing import written as as_yaml
 from mappings.language.outline import Outline
 
