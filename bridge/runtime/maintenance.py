@@ -96,7 +96,7 @@ class NumberIndex:
         if read < size:
             read += self._indexer.index_older_batch(size - read)
         seconds = time.monotonic() - began
-        before, now = self._last_sample, ArrivalSample(time.monotonic(), self._indexer.newest())
+        before, now = self._last_sample, ArrivalSample(time.monotonic(), self._indexer.newest)
         self._last_sample, self._rate = now, arrival_rate(before, now) if before else 0.0
         return pause_seconds(self._rate, seconds, full=read >= size)
 

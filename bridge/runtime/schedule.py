@@ -66,7 +66,7 @@ class Job(Enum):
     ENGINE_CHECKPOINTS = ("engine checkpoints", 0.5, 5.0, False, False)
     LOG_CHECKPOINTS = ("log checkpoints", 0.5, 5.0, False, False)
     ENGINE_TIDYING = ("engine tidying", 600.0, 2.0, True, False)
-    AUDIT_RELAY = ("audit relay", 1.0, 5.0, False, False)
+    AUDIT_RELAY = ("audit relay", 2.0, 5.0, False, False)
     BACKGROUND_JOBS = ("background jobs", 1.0, 5.0, False, False)
     NUMBER_INDEX = ("index of numbers", 1.0, 2.0, False, True)
     UNKNOWN_CODES = ("unknown codes", 5.0, 2.0, False, False)

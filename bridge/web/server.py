@@ -9,7 +9,7 @@ import logging
 import resource
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,16 +26,33 @@ BACKLOG = 128
 """Connections that wait to be accepted. The loop may accept all of them before it closes those
 beyond the limit, so that this many more file descriptors are needed."""
 DRAIN_SECONDS = 10
+_DATE_SECONDS = 1.0  # between two changes of the Date header
 _UNLIMITED = 10**6  # seconds
 
 DEFAULT_LIMITS = HttpLimits()
 
 
 class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._exit = asyncio.Event()
+
     @contextmanager
     @override
     def capture_signals(self) -> Iterator[None]:
         yield  # the process has its own handlers
+
+    @override
+    async def main_loop(self) -> None:
+        # uvicorn's own loop wakes up ten times a second
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._exit.wait(), _DATE_SECONDS)
+
+    def exit(self) -> None:
+        """Accept no more requests."""
+        self.should_exit = True
+        self._exit.set()
 
 
 def http_config(application: Any, connections: HttpConnections) -> uvicorn.Config:
@@ -86,7 +103,7 @@ class WebServer:
 
     async def stop(self) -> None:
         """Accept no more requests; finish those in progress."""
-        self._server.should_exit = True
+        self._server.exit()
         if self._task is not None:
             await self._task
         self._connections.stop()

@@ -10,7 +10,7 @@ SHARE: Final = 0.5
 BUSY_SHARE: Final = 0.05
 """The share while messages arrive at `BUSY_RATE` a second or faster."""
 MAX_PAUSE: Final = 10.0
-IDLE_PAUSE: Final = 1.0
+IDLE_PAUSE: Final = 2.0
 
 
 def pause_seconds(rate: float, took: float) -> float:

@@ -43,6 +43,7 @@ AT_ONCE: Final = 4
 """Jobs that one process holds."""
 _RENEW_SECONDS: Final = 10.0
 _CLAIM_SECONDS: Final = 1.0
+_ABANDONED_SECONDS: Final = 15.0
 
 
 @dataclass(slots=True)
@@ -61,6 +62,7 @@ class BackgroundJobs:
         self._context = context
         self._held: deque[_Held] = deque()
         self._claimed_at = -_CLAIM_SECONDS
+        self._abandoned_at = -_ABANDONED_SECONDS
         self._sample: ArrivalSample | None = None
         self._rate = 0.0
 
@@ -87,7 +89,9 @@ class BackgroundJobs:
         if len(self._held) >= AT_ONCE or now - self._claimed_at < _CLAIM_SECONDS:
             return
         database, moment = self._context.database, self._context.clock()
-        jobs.stop_abandoned(database, moment)
+        if now - self._abandoned_at >= _ABANDONED_SECONDS:
+            jobs.stop_abandoned(database, moment)
+            self._abandoned_at = now
         ids = [held.job.id for held in self._held]
         job = jobs.claim(database, self._context.owner, list(WORKS), ids, moment)
         if job is None:

@@ -213,7 +213,7 @@ PAUSE_FACTOR = 1.0
 BUSY_BATCH, FULL_BATCH = 20, 50  # messages
 MIN_PAUSE = 0.1  # seconds
 MAX_PAUSE = 30.0  # seconds; so messages are indexed under constant load too
-IDLE_PAUSE = 1.0  # seconds, after all messages were indexed
+IDLE_PAUSE = 2.0  # seconds, after all messages were indexed
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,15 +288,19 @@ class MessageIndexer:
         self._position: int | None = None
         self._missing: dict[int, int] = {}
         """Missing ids, and since when (ms)."""
+        self._older_done = False
+        self.newest = 0
+        """The id of the newest message at the last batch; 0 if there was none."""
 
-    def newest(self) -> int:
-        """Return the id of the newest message; 0 if there is none."""
+    def _read_newest(self) -> int:
         with self._database.read() as connection:
             return connection.execute(select(func.max(MESSAGE.c.id))).scalar() or 0
 
     def index_batch(self, limit: int = FULL_BATCH) -> int:
         """Index at most `limit` new messages and the missing ones; return how many."""
-        now, position = self._clock(), self._load_position()
+        now, position, self.newest = self._clock(), self._load_position(), self._read_newest()
+        if self.newest <= position and not self._missing:
+            return 0
         new = _ROWS.where(MESSAGE.c.id > position).order_by(MESSAGE.c.id).limit(limit)
         late = _ROWS.where(MESSAGE.c.id.in_(list(self._missing)))
         found = self._read(new) | (self._read(late) if self._missing else {})
@@ -312,9 +316,12 @@ class MessageIndexer:
 
         The newest first. New messages go before: call it when there are none.
         """
+        if self._older_done:
+            return 0
         with self._database.read() as connection:
             last = connection.scalar(_OLDER_UP_TO)
-        if last is None:
+        if last is None:  # a migration sets it, before the service starts
+            self._older_done = True
             return 0
         older = _ROWS.where(MESSAGE.c.id <= last).order_by(MESSAGE.c.id.desc()).limit(limit)
         found = self._read(older)

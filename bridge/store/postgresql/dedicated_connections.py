@@ -13,6 +13,7 @@ On SQLite there are no other nodes: every lock is held, and there are no notific
 """
 
 import logging
+import select
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -344,7 +345,10 @@ class NotificationListener:
         driver.autocommit = True
         driver.execute(f"LISTEN {self._channel}")
         self._callback()  # notifications before LISTEN are lost
+        socket = select.poll()  # with a timeout, `notifies` wakes up ten times a second
+        socket.register(driver.fileno(), select.POLLIN)
         while not self._stopped.is_set():
-            for notify in driver.notifies(timeout=STOP_CHECK_SECONDS):
+            socket.poll(STOP_CHECK_SECONDS * 1000)
+            for notify in driver.notifies(timeout=0):
                 if notify.payload != self._database.notification_id:
                     self._callback()

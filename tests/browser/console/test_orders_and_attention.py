@@ -44,7 +44,7 @@ def test_an_order_says_its_state_and_shows_its_steps(
         assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     steps.get_by_role("link", name="Accepted by ris").click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Delivery")
+    expect(page.get_by_role("heading", level=1)).to_have_text("final to ris")
 
 
 def test_an_order_waits_for_a_reader(service: ServiceHarness, page: Page) -> None:
