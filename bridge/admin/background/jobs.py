@@ -303,9 +303,7 @@ def claim(
     return _job(row)
 
 
-_OPEN: Final = (
-    select(_JOB.id).where(_JOB.state.in_(OPEN_STATES), _JOB.account_id != "").limit(1)
-)
+_OPEN: Final = select(_JOB.id).where(_JOB.state.in_(OPEN_STATES), _JOB.account_id != "").limit(1)
 
 
 def _claimable(
