@@ -42,7 +42,7 @@ PATIENTS = [
     ("ROSSI^ANNA", "19711103", "F"),
     ("NOVÁKOVÁ^ZOË", "19860227", "F"),
     ("O'BRIEN^SEÁN", "19430901", "M"),
-    ("山田^太郎", "19650517", "M"),
+    ("ΠΑΠΑΔΟΠΟΥΛΟΣ^ΓΙΩΡΓΟΣ", "19650517", "M"),
     ("GARCÍA LÓPEZ^INÉS", "19920322", "F"),
     ("KOWALSKI^PIOTR", "19770610", "M"),
     ("LINDQVIST^EBBA", "20041218", "F"),
@@ -236,7 +236,10 @@ def _open(page: Page, clinic: Clinic, path: str) -> None:
     page.route("**/console/api/live", lambda route: route.abort())
     enter(page, clinic.console, MARA, path)
     page.wait_for_load_state("networkidle")
+    page.unroute("**/console/api/live")
     page.locator("[aria-busy=true]").first.wait_for(state="detached")
+    if page.locator("nav").count():  # a drawer on a phone
+        page.locator("nav .badge.red").first.wait_for(state="attached")  # the first hint
 
 
 def main() -> None:
