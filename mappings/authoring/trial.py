@@ -2,21 +2,19 @@
 Trial of a definition: what an inbound one makes of a message, and what an outbound one renders for
 an order with a sample report. And the comparison of two versions of a definition.
 
-A trial has the events, the issues, and the fields that rules read. A definition uses a value of a
-message if the result for a variant, a copy in which the value is removed or changed, differs;
-`sort_parts` examines the repetitions and components of fields. `find_dependencies` finds the
-fields, tags and report content that messages to receivers use in the same way, also uses in tags,
-echoes and conditions.
+A trial has the events, the issues, and the fields that rules read. `value_uses` finds the tags and
+the report content that messages to receivers use: without such a value, or with another one, a
+message differs.
 
 `bridge mapping try` and the console use it. Results contain patient data and must not be logged;
 sample results are never sent.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 from typing_extensions import override
@@ -33,154 +31,16 @@ from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultContext, ResultEvent, ResultOrder, Signer
 
 HEADER = "MSH"
-MAX_PARTS = 300
-"""Limit of the separators in the fields of a message that are examined."""
 _PREFIX = "7"  # in front of a value, it makes another value
-
-MAX_SECONDS = 2.0
-"""Time limit for the parts of a message, because messages may be large and a user waits."""
 
 Late = Callable[[], bool]
 """True if a time limit has expired."""
-Differs = Callable[[bytes], bool]
-"""True if the result for a variant differs from that for the message."""
-
-
-def never() -> bool:
-    """Return False: there is no time limit."""
-    return False
 
 
 def deadline(seconds: float) -> Late:
     """Start a time limit; return a function that is True once it has expired."""
     until = time.monotonic() + seconds
     return lambda: time.monotonic() > until
-
-
-@dataclass(frozen=True, slots=True)
-class FieldVariants:
-    """
-    A field with a value, and its variants; `place` has the number of the segment: `OBR[2]-4`.
-
-    A variant is created on access, because messages may be large.
-    """
-
-    place: str
-    text: str
-    _lines: Sequence[str]
-    _values: Sequence[str]
-    _at: tuple[int, int]  # line and field
-    _message: Message
-
-    def with_text(self, text: str) -> bytes:
-        """Return the message with another text in this field."""
-        line, index = self._at
-        values = [*self._values[:index], text, *self._values[index + 1 :]]
-        written = self._message.delimiters.field.join(values)
-        whole = "\r".join([*self._lines[:line], written, *self._lines[line + 1 :], ""])
-        return whole.encode(self._message.encoding, "replace")
-
-    def variants(self) -> Iterator[bytes]:
-        """
-        Yield the message without this field, and with another value in it.
-
-        The changed value shows that the first of two fields with equal values is used.
-        """
-        yield self.with_text("")
-        yield self.with_text(f"{_PREFIX}{self.text}")
-
-
-def fields_of(message: Message) -> Iterator[FieldVariants]:
-    """Yield each field with a value, except those of the header, which select the definition."""
-    lines = [line.text() for line in message.segments]
-    for at, (segment, number) in enumerate(zip(message.segments, message.numbers, strict=True)):
-        if segment.id == HEADER:
-            continue
-        name = segment.id if number == 1 else f"{segment.id}[{number}]"
-        values = lines[at].split(message.delimiters.field)
-        for index in range(1, len(values)):
-            if values[index]:
-                yield FieldVariants(
-                    f"{name}-{index}", values[index], lines, values, (at, index), message
-                )
-
-
-class _FieldParts:
-    """The repetitions and components of a field, sorted by use."""
-
-    def __init__(
-        self, field: FieldVariants, message: Message, differs: Differs, late: Late
-    ) -> None:
-        self._field = field
-        self._repeat = message.delimiters.repetition
-        self._join = message.delimiters.component
-        self._texts = field.text.split(self._repeat) if self._repeat else [field.text]
-        self._differs = differs
-        self._late = late
-        self.used: list[str] = []
-        self.unused: list[str] = []
-
-    def sort(self) -> None:
-        """Fill `used` and `unused`."""
-        for at, text in enumerate(self._texts):
-            if text:
-                self._sort_repetition(at, text.split(self._join) if self._join else [text])
-
-    def _sort_repetition(self, at: int, parts: Sequence[str]) -> None:
-        place = f"{self._field.place}[{at + 1}]"
-        if len(self._texts) > 1:
-            other = self._join.join(f"{_PREFIX}{part}" for part in parts)
-            has_effect = self._has_effect(at, "", other)
-            if len(parts) == 1 or not has_effect:
-                (self.used if has_effect else self.unused).append(place)
-                return
-        if len(parts) == 1:
-            return
-        for nth, part in enumerate(parts):
-            if part:
-                without, other = (
-                    self._join.join([*parts[:nth], text, *parts[nth + 1 :]])
-                    for text in ("", f"{_PREFIX}{part}")
-                )
-                has_effect = self._has_effect(at, without, other)
-                name = f"{place if at else self._field.place}.{nth + 1}"
-                (self.used if has_effect else self.unused).append(name)
-
-    def _has_effect(self, at: int, *others: str) -> bool:
-        for other in others:
-            text = self._repeat.join([*self._texts[:at], other, *self._texts[at + 1 :]])
-            if not self._late() and self._differs(self._field.with_text(text)):
-                return True
-        return False
-
-
-def sort_parts(
-    message: Message, places: Collection[str], differs: Differs, late: Late | None = None
-) -> tuple[list[str], list[str]]:
-    """
-    Return the repetitions and components of fields that are used, and those that are not.
-
-    `PID-3[2]` is a repetition, `PID-3[2].1` a component of it; components of the first repetition
-    are named `PID-3.1`. Components of an unused repetition are not listed. A field is examined as a
-    whole or not at all. Fields that are not reached before the time limit are skipped.
-    """
-    late = late or deadline(MAX_SECONDS)
-    used: list[str] = []
-    unused: list[str] = []
-    left = MAX_PARTS
-    marks = [mark for mark in (message.delimiters.repetition, message.delimiters.component) if mark]
-    for field in fields_of(message):
-        separators = sum(field.text.count(mark) for mark in marks)
-        if field.place not in places or separators > left:
-            continue
-        left -= separators
-        parts = _FieldParts(field, message, differs, late)
-        parts.sort()
-        if late():
-            break
-        used += parts.used
-        unused += parts.unused
-    return used, unused
 
 
 _MAX_FIELDS = 10_000
@@ -194,14 +54,9 @@ class Trial:
     lanes: tuple[str, ...]
     events: tuple[dict[str, Any], ...]
     used: tuple[str, ...]
-    """
-    Fields with a value that a rule read, such as `OBR[2]-4`, in the order of the message.
-
-    If requested, they are followed by the repetitions and components that have an effect on the
-    events.
-    """
+    """Fields with a value that a rule read, such as `OBR[2]-4`, in the order of the message."""
     unused: tuple[str, ...]
-    """Fields with a value that no rule read, and parts of used fields that have no effect."""
+    """Fields with a value that no rule read."""
     parked: bool = False
     """
     Whether a hook or pattern failed that no identifier needs.
@@ -253,15 +108,11 @@ def try_message(
     raw: bytes,
     defaults: ListenerDefaults,
     charset: str = "utf-8",
-    *,
-    components: bool = False,
 ) -> Trial:
     """
     Process a message as the listener does; raises nothing for malformed messages.
 
-    `charset` is the codec if MSH-18 is empty. `components`: also examine repetitions and components
-    of used fields. This maps the message once or twice for each of them, and is skipped for
-    definitions with hooks.
+    `charset` is the codec if MSH-18 is empty.
     """
     try:
         message = Message.parse(raw, fallback=charset)
@@ -287,13 +138,6 @@ def try_message(
         issues = (*issues, Issue("", "parked", "the message is acknowledged, and parked"))
     issues += tuple(code.issue for code in dict.fromkeys(unmapped))
     used, unused = _fields(tracked)
-    if components and accepted and not mapping.needs_thread:
-        whole = [replace(event, echo=()) for event in events]
-        known = (message.encoding, defaults)
-        used_parts, unused_parts = sort_parts(
-            message, frozenset(used), lambda raw: _mapped(mapping, raw, *known) != whole
-        )
-        used, unused = (*used, *used_parts), (*unused, *unused_parts)
     shown = tuple(_as_json(event) for event in events) if accepted else ()
     return Trial(accepted, issues, pre_check.lanes, shown, used, unused, parked)
 
@@ -334,17 +178,6 @@ def _fields(message: _TrackedMessage) -> tuple[tuple[str, ...], tuple[str, ...]]
                 if len(places) < _MAX_FIELDS:
                     places.append(place)
     return tuple(used), tuple(unused)
-
-
-def _mapped(
-    mapping: InboundMapping, raw: bytes, charset: str, defaults: ListenerDefaults
-) -> list[OrderEvent] | None:
-    """Map a variant, without the echo; None if it is refused."""
-    try:
-        message = Message.parse(raw, fallback=charset)
-        return [replace(event, echo=()) for event in mapping.apply(message, defaults)]
-    except (MessageRefusal, RuleFailed):
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,9 +321,6 @@ def _header(written: bytes | None) -> str:
 
 
 _OTHER_YEAR = 1904  # a leap year, so that 29 February exists
-MAX_FIELDS = 500
-"""Limit of the fields of a message that are tried. Further fields are not reported."""
-
 Rendered = TypeVar("Rendered")
 Value = TypeVar("Value")
 
@@ -504,55 +334,6 @@ class ValueUse:
     used: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Dependencies:
-    """
-    The dependencies of a definition.
-
-    `used` and `unused` are fields of the message, followed by parts of used fields. `facts` are the
-    tags, Metadata keys and report content that the definition may write.
-    """
-
-    used: tuple[str, ...] = ()
-    unused: tuple[str, ...] = ()
-    facts: tuple[ValueUse, ...] = ()
-
-
-def find_dependencies(
-    mapping: OutboundMapping,
-    reader: InboundMapping,
-    raw: bytes,
-    defaults: ListenerDefaults,
-    charset: str,
-    late: Late = never,
-) -> Dependencies:
-    """Return what the sample results of a message depend on; empty if there are none."""
-    try:
-        whole = render_samples(mapping, reader, raw, defaults, charset)
-        message = Message.parse(raw, fallback=charset)
-    except (MappingError, MessageRefusal):
-        return Dependencies()
-    if not whole:
-        return Dependencies()
-
-    def differs(variant: bytes) -> bool:
-        render = partial(render_samples, mapping, reader, variant, defaults, message.encoding)
-        return _rendered_or_none(render) != whole
-
-    used: list[str] = []
-    unused: list[str] = []
-    for field in islice(fields_of(message), MAX_FIELDS):
-        if late():
-            break
-        has_effect = any(differs(changed) for changed in field.variants())
-        (used if has_effect else unused).append(field.place)
-    used_parts, unused_parts = sort_parts(message, frozenset(used), differs)
-    contexts = sample_contexts(mapping, reader, raw, defaults, charset)
-    return Dependencies(
-        (*used, *used_parts), (*unused, *unused_parts), _value_uses(mapping, contexts)
-    )
-
-
 def _rendered_or_none(render: Callable[[], Rendered]) -> Rendered | None:
     try:
         return render()
@@ -560,10 +341,12 @@ def _rendered_or_none(render: Callable[[], Rendered]) -> Rendered | None:
         return None
 
 
-def _value_uses(
-    mapping: OutboundMapping, contexts: Sequence[ResultContext]
-) -> tuple[ValueUse, ...]:
-    """Return each tag, Metadata key and content value once; used if any order uses it."""
+def value_uses(mapping: OutboundMapping, contexts: Sequence[ResultContext]) -> tuple[ValueUse, ...]:
+    """
+    Return each tag, Metadata key and content value once; used if any order uses it.
+
+    Raises MappingError.
+    """
     found: dict[str, ValueUse] = {}
     for context in contexts:
         whole = mapping.render(context)

@@ -213,9 +213,7 @@ def try_definition(request: TrialRequest) -> Sequence[InboundTrial] | Sequence[O
         validator = partial(validate, profile=profile)
     trials = []
     for sample in samples:
-        trial = try_message(
-            mapping, sample.payload, sample.defaults, sample.charset, components=True
-        )
+        trial = try_message(mapping, sample.payload, sample.defaults, sample.charset)
         findings = None if validator is None else list(validator(sample.payload))
         trials.append(InboundTrial(sample.label, trial, findings))
     return trials

@@ -93,7 +93,7 @@ class ResultPreview:
             "definition": self.mapping,
             "payload": base64.b64encode(self.payload).decode(),
             "delivery": self.delivery_id,
-            **{key: [] for key in ("segments", "lanes", "events", "used", "unused", "facts")},
+            **{key: [] for key in ("segments", "lanes", "events", "facts")},
         }
 
 

@@ -1,9 +1,9 @@
 """
 Trials, comparisons and inference of definitions, for the console and `bridge mapping`.
 
-A trial returns the fields of the message, so that the page can mark used and unused ones. Without
-the permission to read bodies, a comparison returns field names and counts only. Each request of the
-console is limited in time. `left` in the result counts the messages that it did not reach.
+Without the permission to read bodies, a comparison returns field names and counts only. Each
+request of the console is limited in time. `left` in the result counts the messages that it did not
+reach.
 
 The results that an outbound definition writes depend on the orders of a message. The version with
 which a stored message was stored reads its orders. The orders of another message are read by the
@@ -60,16 +60,14 @@ from config.settings import FILE_NAME
 from mappings.authoring.inference import infer_definition
 from mappings.authoring.trial import (
     FieldDifference,
-    Late,
     Trial,
     compare,
     compare_results,
     deadline,
-    find_dependencies,
-    never,
     render_samples,
     sample_contexts,
     try_message,
+    value_uses,
 )
 from mappings.compiler import Compiled, load
 from mappings.hl7.batch import messages_in
@@ -336,18 +334,12 @@ def sample_json(sample: MessageSample) -> Mapping[str, Any]:
     }
 
 
-def run_trial(
-    mapping: Compiled, sample: MessageSample, reader: OrderReader, late: Late = never
-) -> Mapping[str, Any]:
-    """
-    Try a definition on a message until `late` returns True.
-
-    Errors of the message become issues of the result.
-    """
+def run_trial(mapping: Compiled, sample: MessageSample, reader: OrderReader) -> Mapping[str, Any]:
+    """Try a definition on a message. Errors of the message become issues of the result."""
     shown = {"segments": _segments(sample)}
     if isinstance(mapping, OutboundMapping):
-        return {**shown, **_outbound_result(mapping, sample, reader, late)}
-    result = try_message(mapping, sample.payload, sample.defaults, sample.charset, components=True)
+        return {**shown, **_outbound_result(mapping, sample, reader)}
+    result = try_message(mapping, sample.payload, sample.defaults, sample.charset)
     return {
         **shown,
         **_mapped(result),
@@ -359,9 +351,9 @@ def run_trial(
 
 
 def _outbound_result(
-    mapping: OutboundMapping, sample: MessageSample, find_reader: OrderReader, late: Late
+    mapping: OutboundMapping, sample: MessageSample, find_reader: OrderReader
 ) -> Mapping[str, Any]:
-    facts: dict[str, Any] = {key: [] for key in ("lanes", "events", "used", "unused", "facts")}
+    facts: dict[str, Any] = {key: [] for key in ("lanes", "events", "facts")}
     written: list[str] = []
     issues: list[dict[str, Any]] = []
     try:
@@ -373,7 +365,7 @@ def _outbound_result(
             written = [message.decode().replace("\r", "\n") for message in rendered]
             unmapped = [code for context in contexts for code in context.unmapped_codes or ()]
             issues += [issue_json(code.issue) for code in dict.fromkeys(unmapped)]
-            facts |= asdict(find_dependencies(mapping, reader, *source, late))
+            facts["facts"] = [asdict(use) for use in value_uses(mapping, contexts)]
     except MappingError as error:
         text = {"message": str(error), "path": "", "severity": "error", "code": "rule"}
         issues.append({**text, "file": "", "line": 0, "column": 0})
@@ -402,8 +394,6 @@ def _mapped(trial: Trial) -> dict[str, Any]:
     return {
         "accepted": trial.accepted,
         "events": list(trial.events),
-        "used": list(trial.used),
-        "unused": list(trial.unused),
     }
 
 
@@ -592,7 +582,7 @@ class DefinitionTrials:
             if late():
                 break
             sample = self._sample(name, message)
-            result = dict(run_trial(definition, sample, reader, late))
+            result = dict(run_trial(definition, sample, reader))
             if isinstance(definition, InboundMapping):
                 result["changed"] = changed_targets(before, definition, sample)
                 if number == traced:

@@ -69,13 +69,11 @@ def test_charset_of_pasted_messages(console: Console) -> None:
     assert trial["events"][0]["clinical_info"]["PatientName"] == "Šimák^Zoë"
 
 
-def test_used_and_unused_fields(console: Console) -> None:
+def test_a_trial_has_the_fields_of_the_message(console: Console) -> None:
     (trial,) = try_messages(console[1], "ris-c", *messages_in_text(ODD.format(2)))["trials"]
     (event,) = trial["events"]
     assert (event["mrn"], event["accession"]) == ("S2", "A2")
     assert event["clinical_info"]["Metadata"]["ReadingRoom"] == "Room 2"
-    assert {"PID-2", "OBR-3", "ZRM-2"} <= set(trial["used"])
-    assert "MSH-7" in trial["unused"]
     pid = next(segment for segment in trial["segments"] if segment["place"] == "PID")
     assert pid["fields"][:5] == ["1", "S2", "", "", "Šimák%Zoë"]
 

@@ -2,9 +2,8 @@
 
 import json
 
-from mappings.authoring.trial import MAX_PARTS, sort_parts, try_message
+from mappings.authoring.trial import try_message
 from mappings.compiler import DEFINITIONS, load
-from mappings.hl7.message import Message
 from mappings.inbound.definition import InboundMapping
 from tests.mappings.definitions import DEFAULTS, MSH, PID, overlaid
 
@@ -21,44 +20,6 @@ def test_used_and_unused() -> None:
     assert {"PID-3", "PID-5", "OBR-4", "OBR[2]-4"} <= set(trial.used)
     assert {"MSH-10", "PID-1", "OBR[2]-1"} <= set(trial.unused)
     assert not set(trial.used) & set(trial.unused)
-
-
-def test_components_of_used_fields_that_change_nothing() -> None:
-    """Components that have no effect are listed as unused."""
-    pid = "PID|1||M1^9^M10^NORTH^MR~X2^^^Y^ZZ||Doe^Jane^^^^^L^A||19800102|F"
-    raw = f"{MSH}\r{pid}\rORC|NW|P1^NS\rOBR|1|P1^NS||X^Test^L^Y^Other".encode()
-    mine = overlaid("tags: {StudyDescription: OBR-4.2, ProcedureCode: OBR-4.1}")
-    trial = try_message(mine, raw, DEFAULTS, components=True)
-    assert {"PID-3", "PID-5", "OBR-4"} <= set(trial.used)
-    idle = {place for place in trial.unused if "." in place}
-    assert {"PID-3.2", "PID-3.3", "PID-5.7", "PID-5.8", "OBR-4.3", "OBR-4.5"} <= idle
-    assert not {"PID-3.1", "PID-5.1", "PID-5.2", "OBR-4.1", "OBR-4.2"} & idle
-    assert not any("." in place for place in try_message(mine, raw, DEFAULTS).unused)
-
-
-def test_repetitions_and_components_are_sorted() -> None:
-    """The repetition that a rule selects is used; the others are unused as a whole."""
-    pid = "PID|1||X2^^^Y^ZZ~M1^^^NORTH^MR||Doe^Jane||19800102|F|||||5551~5552"
-    raw = f"{MSH}\r{pid}\rORC|NW|P1\rOBR|1|P1||X^Test".encode()
-    number = "{from: 'PID-3[CX-5=MR].1', required: true}"
-    mine = overlaid(f"tags: {{PatientMRN: {number}, Notes: PID-13}}")
-    trial = try_message(mine, raw, DEFAULTS, components=True)
-    assert {"PID-3[2].1", "PID-3[2].5", "PID-5.1", "PID-13[1]"} <= set(trial.used)
-    assert {"PID-3[1]", "PID-3[2].4", "PID-13[2]"} <= set(trial.unused)
-    assert not any(place.startswith("PID-3[1].") for place in (*trial.used, *trial.unused))
-    assert not set(trial.used) & set(trial.unused)
-
-
-def test_a_field_with_too_many_repetitions() -> None:
-    many = "~".join(f"M{number}^X" for number in range(MAX_PARTS))
-    raw = f"{MSH}\rPID|1|A^B|{many}||Doe^Jane\rORC|NW|P1\rOBR|1|P1||X^Test".encode()
-    message = Message.parse(raw)
-    places = ("PID-2", "PID-3", "PID-5")
-    assert sort_parts(message, places, lambda raw: b"|A^" not in raw) == (
-        ["PID-2.1"],
-        ["PID-2.2", "PID-5.1", "PID-5.2"],
-    )
-    assert sort_parts(message, places, lambda raw: True, lambda: True) == ([], [])
 
 
 def test_a_new_rule_uses_its_field() -> None:

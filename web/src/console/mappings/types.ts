@@ -126,9 +126,6 @@ export interface TrialResult {
   accepted: boolean;
   issues: Issue[];
   events: MappedEvent[];
-  /** Fields with a value, and repetitions and components of used fields: PID-3, PID-3[2], PID-3.1. */
-  used: string[];
-  unused: string[];
   /** The order and report fields available to an outbound definition, and whether it uses them. */
   facts: { name: string; text: string; used: boolean }[];
   hl7: string[];
