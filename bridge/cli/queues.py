@@ -39,6 +39,31 @@ from bridge.cli.output import (
 _Listener = Annotated[str | None, typer.Option(help="Only of this listener.")]
 _Destination = Annotated[str | None, typer.Option(help="Only to this destination.")]
 
+_Report = Annotated[
+    str | None, typer.Option("--report", metavar="REPORT_ID", help="Only of this report.")
+]
+_Type = Annotated[str | None, typer.Option("--type", help="Only of this type, such as ORM^O01.")]
+_Absent = Annotated[
+    str | None,
+    typer.Option("--absent", metavar="TAG", help="Only with an order that lacks this tag."),
+]
+
+_Raw = Annotated[
+    bool, typer.Option("--raw", help="ZIP: the messages as received or sent, with patient data.")
+]
+_Csv = Annotated[bool, typer.Option("--csv", help="A table of the columns.")]
+_Deidentify = Annotated[
+    bool, typer.Option("--deidentify", help="ZIP: the messages without patient data.")
+]
+_Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="NAMES",
+        help="Columns of the table, separated by commas; also accession, patient, name,"
+        " tag:Modality, and of messages path:PV1-3.1, which contain patient data.",
+    ),
+]
 _KeepText = Annotated[
     bool, typer.Option("--keep-text", help="De-identify: keep free text. Not safe.")
 ]
@@ -68,12 +93,8 @@ def messages_list(
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only of patients with these whole words.")
     ] = None,
-    message_type: Annotated[
-        str | None, typer.Option("--type", help="Only of this type, such as ORM^O01.")
-    ] = None,
-    absent: Annotated[
-        str | None, typer.Option(metavar="TAG", help="Only with an order that lacks this tag.")
-    ] = None,
+    message_type: _Type = None,
+    absent: _Absent = None,
     since: Since = None,
     before: Before = None,
     limit: Limit = 50,
@@ -150,21 +171,10 @@ def messages_export(
     home: Home,
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A new file.")] = None,
     *,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="ZIP: the messages as received. Contains patient data.")
-    ] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="A table of the columns.")] = False,
-    deidentify: Annotated[
-        bool, typer.Option("--deidentify", help="ZIP: the messages without patient data.")
-    ] = False,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES",
-            help="Columns of the table, separated by commas; also accession, patient, name,"
-            " tag:Modality, path:PV1-3.1, which contain patient data.",
-        ),
-    ] = None,
+    raw: _Raw = False,
+    csv: _Csv = False,
+    deidentify: _Deidentify = False,
+    columns: _Columns = None,
     keep_text: _KeepText = False,
     consistent: _Consistent = False,
     as_examples: Annotated[
@@ -176,12 +186,8 @@ def messages_export(
     ] = None,
     state: State = None,
     listener: _Listener = None,
-    message_type: Annotated[
-        str | None, typer.Option("--type", help="Only of this type, such as ORM^O01.")
-    ] = None,
-    absent: Annotated[
-        str | None, typer.Option(metavar="TAG", help="Only with an order that lacks this tag.")
-    ] = None,
+    message_type: _Type = None,
+    absent: _Absent = None,
     order: Order = None,
     patient: Patient = None,
     since: Since = None,
@@ -257,9 +263,7 @@ def deliveries_list(
         str | None, typer.Option(help="Only in this state: queued, done, parked, …")
     ] = None,
     destination: _Destination = None,
-    report: Annotated[
-        str | None, typer.Option(metavar="REPORT_ID", help="Only of this report.")
-    ] = None,
+    report: _Report = None,
     control_id: ControlId = None,
     patient: Patient = None,
     order: Order = None,
@@ -328,28 +332,15 @@ def deliveries_export(
     home: Home,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
     *,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="ZIP: the messages as sent. Contains patient data.")
-    ] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="A table of the columns.")] = False,
-    deidentify: Annotated[
-        bool, typer.Option("--deidentify", help="ZIP: the messages without patient data.")
-    ] = False,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES",
-            help="Columns of the table, separated by commas; also accession, patient, name,"
-            " tag:Modality, which contain patient data.",
-        ),
-    ] = None,
+    raw: _Raw = False,
+    csv: _Csv = False,
+    deidentify: _Deidentify = False,
+    columns: _Columns = None,
     keep_text: _KeepText = False,
     consistent: _Consistent = False,
     state: State = None,
     destination: _Destination = None,
-    report: Annotated[
-        str | None, typer.Option(metavar="REPORT_ID", help="Only of this report.")
-    ] = None,
+    report: _Report = None,
     since: Since = None,
     until: Until = None,
     code: Code = None,

@@ -13,18 +13,13 @@ from functools import partial
 import structlog
 
 from bridge.admin.audit_events import AuditRelay
+from bridge.admin.background import pace
 from bridge.admin.background.runner import BackgroundJobs
 from bridge.admin.background.work import JobContext
 from bridge.admin.lists.deliveries import add_sites
 from bridge.admin.message_replay import MessageSubjects
 from bridge.admin.retention import prune_home
-from bridge.admin.search.message_index import (
-    ArrivalSample,
-    MessageIndexer,
-    arrival_rate,
-    batch_size,
-    pause_seconds,
-)
+from bridge.admin.search.message_index import BUSY_BATCH, FULL_BATCH, MessageIndexer
 from bridge.executors import Threads
 from bridge.monitoring.alert_settings import make_alert_monitor, own_files_recorder
 from bridge.monitoring.node_files import NodeAddress
@@ -74,8 +69,7 @@ class NumberIndex:
     """
     Indexes control ids, patient ids and order numbers for the console, off the ACK path.
 
-    Reads a batch, then pauses; the pause depends on the rate of arrivals
-    (`bridge.admin.search.message_index`).
+    Reads a batch, then pauses; the pause depends on the rate at which messages arrive.
     """
 
     def __init__(self, database: Database, subjects_of: MessageSubjects, offload: Offload) -> None:
@@ -83,22 +77,22 @@ class NumberIndex:
         self._indexer = MessageIndexer(
             database, subjects_of, now_ms, offload, subjects_of.absent_tags
         )
-        self._last_sample: ArrivalSample | None = None
-        self._rate = 0.0  # messages a second
+        self._arrivals = pace.Arrivals()
 
     async def step(self) -> float:
         """Index a batch; return the seconds until the next one."""
         return await Threads.JOBS.run(self._batch)
 
     def _batch(self) -> float:
-        began, size = time.monotonic(), batch_size(self._rate)
+        began, size = time.monotonic(), BUSY_BATCH if self._arrivals.are_many else FULL_BATCH
         read = self._indexer.index_batch(size)
         if read < size:
             read += self._indexer.index_older_batch(size - read)
-        seconds = time.monotonic() - began
-        before, now = self._last_sample, ArrivalSample(time.monotonic(), self._indexer.newest)
-        self._last_sample, self._rate = now, arrival_rate(before, now) if before else 0.0
-        return pause_seconds(self._rate, seconds, full=read >= size)
+        now = time.monotonic()
+        self._arrivals.measure(self._indexer.newest, now)
+        if read < size and not self._arrivals.are_many:
+            return pace.IDLE_PAUSE
+        return pace.OF_INDEX.pause(now - began, self._arrivals)
 
 
 def housekeeping(process: Process, membership: Membership) -> list[ServicePart]:

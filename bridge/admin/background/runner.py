@@ -23,7 +23,6 @@ from bridge.admin.definitions.shadow import ShadowRun
 from bridge.admin.examination.job import ExaminationWork
 from bridge.admin.lists.definitions import MESSAGES
 from bridge.admin.lists.listing import UNLIMITED, Access
-from bridge.admin.search.message_index import ArrivalSample, arrival_rate
 from bridge.audit.events import code_of
 from bridge.errors import BridgeError
 from bridge.store.errors import StoreError
@@ -63,8 +62,7 @@ class BackgroundJobs:
         self._held: deque[_Held] = deque()
         self._claimed_at = -_CLAIM_SECONDS
         self._abandoned_at = -_ABANDONED_SECONDS
-        self._sample: ArrivalSample | None = None
-        self._rate = 0.0
+        self._arrivals = pace.Arrivals()
 
     def step(self) -> float:
         """Work a slice at one job; return the seconds until the next one. Raises StoreError."""
@@ -75,7 +73,8 @@ class BackgroundJobs:
         held = self._held.popleft()
         if self._slice(held, began):
             self._held.append(held)
-        return pace.pause_seconds(self._measured_rate(), time.monotonic() - began)
+        self._measure_arrivals()
+        return pace.OF_JOBS.pause(time.monotonic() - began, self._arrivals)
 
     def close(self) -> None:
         """Leave the jobs to other processes; what was stored stays."""
@@ -137,14 +136,12 @@ class BackgroundJobs:
             return False
         return not run_step(context, job, held.work, access, began + pace.SLICE)
 
-    def _measured_rate(self) -> float:
-        """Return the messages a second that arrive, measured once a second."""
-        now, before = time.monotonic(), self._sample
-        if before is None or now - before.at >= 1:
+    def _measure_arrivals(self) -> None:
+        """Measure the rate once a second."""
+        now = time.monotonic()
+        if now - self._arrivals.measured_at >= 1:
             with self._context.database.read() as connection:
-                self._sample = ArrivalSample(now, MESSAGES.newest_id(connection))
-            self._rate = arrival_rate(before, self._sample) if before else 0.0
-        return self._rate
+                self._arrivals.measure(MESSAGES.newest_id(connection), now)
 
 
 def make_work(context: JobContext, job: BackgroundJob) -> JobWork:

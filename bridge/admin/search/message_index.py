@@ -207,40 +207,8 @@ def _add_numbers(found: Mapping[NumberKind, set[str]], segment: Segment, *, firs
             found[kind].update(map(str.strip, segment.values(place)))
 
 
-BUSY_RATE = 50.0  # arriving messages per second
-BUSY_PAUSE_FACTOR = 40.0  # times the duration of a batch
-PAUSE_FACTOR = 1.0
-BUSY_BATCH, FULL_BATCH = 20, 50  # messages
-MIN_PAUSE = 0.1  # seconds
-MAX_PAUSE = 30.0  # seconds; so messages are indexed under constant load too
-IDLE_PAUSE = 2.0  # seconds, after all messages were indexed
-
-
-@dataclass(frozen=True, slots=True)
-class ArrivalSample:
-    """The newest message id at one moment; `at` is in seconds of a monotonic clock."""
-
-    at: float
-    newest: int
-
-
-def arrival_rate(before: ArrivalSample, now: ArrivalSample) -> float:
-    """Return the messages per second that arrived between two samples."""
-    return max(0, now.newest - before.newest) / max(now.at - before.at, 0.001)
-
-
-def batch_size(rate: float) -> int:
-    """Return the size of the next batch. An acknowledgment may wait for one batch."""
-    return BUSY_BATCH if rate >= BUSY_RATE else FULL_BATCH
-
-
-def pause_seconds(rate: float, took: float, *, full: bool) -> float:
-    """Return the pause after a batch that took `took` seconds; `full`: more messages wait."""
-    if rate >= BUSY_RATE:
-        return min(MAX_PAUSE, max(MIN_PAUSE, took * BUSY_PAUSE_FACTOR))
-    return min(IDLE_PAUSE, took * PAUSE_FACTOR) if full else IDLE_PAUSE
-
-
+FULL_BATCH = 50  # messages
+BUSY_BATCH = 20  # messages, while many arrive: an acknowledgment may wait for one batch
 MISSING_ID_MS = 10_000  # how long the indexer looks for a missing id
 _MAX_GAP = 1000  # ids; concurrent transactions do not leave longer gaps
 _MAX_MISSING = 5000

@@ -54,14 +54,6 @@ def test_metadata_that_a_destination_leaves_out(send: str, used: bool) -> None:
     assert found["Metadata.Room"].used == used
 
 
-def test_a_value_in_two_orders() -> None:
-    """A value is used if the result of any order has it."""
-    group = b"ORC|NW|P2\rOBR|2|P2||X^Test||||||||||||||A2\r"
-    found = values_of("include: results.yaml\n", RAW + group)
-    assert found["placer"].used
-    assert found["filler"].used  # only the first order has one
-
-
 @pytest.mark.parametrize("raw", [b"no HL7", b"MSH|^~\\&|A|B|||20260101||ADT^A08|1|P|2.5\r"])
 def test_a_message_without_orders(raw: bytes) -> None:
     assert not values_of("include: results.yaml\n", raw)

@@ -9,23 +9,13 @@ from bridge.admin.lists import listing
 from bridge.admin.lists.listing import Access, ListPage, ListRequest
 from bridge.admin.lists.messages import MessageList
 from bridge.admin.search.message_index import (
-    BUSY_BATCH,
-    BUSY_PAUSE_FACTOR,
-    BUSY_RATE,
     FULL_BATCH,
-    IDLE_PAUSE,
-    MAX_PAUSE,
-    MIN_PAUSE,
     MISSING_ID_MS,
-    ArrivalSample,
     MessageIndexer,
     MessageOrigin,
     NumberKind,
-    arrival_rate,
-    batch_size,
     indexed_from,
     number_hash,
-    pause_seconds,
     read_numbers,
 )
 from bridge.queue.listing_rows import MessageRow
@@ -251,31 +241,3 @@ def test_the_kind_is_part_of_the_hash() -> None:
     """Equal digits of different kinds have different hashes; surrounding blanks are ignored."""
     assert len({number_hash(kind, "4711") for kind in NumberKind}) == len(NumberKind)
     assert number_hash(NumberKind.ORDER, " 4711 ") == number_hash(NumberKind.ORDER, "4711")
-
-
-def test_the_rate_is_the_difference_of_two_samples() -> None:
-    """An emptied database has the rate 0."""
-    assert arrival_rate(ArrivalSample(10.0, 100), ArrivalSample(12.0, 300)) == pytest.approx(100.0)
-    assert arrival_rate(ArrivalSample(10.0, 100), ArrivalSample(12.0, 1)) == 0
-
-
-@pytest.mark.parametrize("took", [0.001, 0.05, 0.5, 10.0])
-@pytest.mark.parametrize("full", [True, False])
-def test_the_share_of_time_is_small_while_messages_arrive(took: float, *, full: bool) -> None:
-    """At most a fortieth, but at least one batch in 30 seconds."""
-    wait = pause_seconds(BUSY_RATE, took, full=full)
-    assert MIN_PAUSE <= wait <= MAX_PAUSE
-    assert wait >= min(MAX_PAUSE, took * BUSY_PAUSE_FACTOR)
-
-
-def test_batches_are_small_while_messages_arrive() -> None:
-    """An acknowledgment may wait for one batch, and a pause follows each batch."""
-    assert batch_size(BUSY_RATE) == BUSY_BATCH
-    assert batch_size(BUSY_RATE - 1) == FULL_BATCH
-    assert pause_seconds(BUSY_RATE, 0.0, full=False) == MIN_PAUSE < IDLE_PAUSE
-
-
-def test_the_indexer_catches_up_when_few_messages_arrive() -> None:
-    """It uses half of the time, and looks once per second when all messages are indexed."""
-    assert pause_seconds(0.0, 0.2, full=True) == pytest.approx(0.2)
-    assert pause_seconds(BUSY_RATE - 1, 0.2, full=False) == IDLE_PAUSE
