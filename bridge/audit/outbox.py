@@ -141,7 +141,7 @@ def add(connection: Connection, event: AuditEvent, at: int) -> None:
 
 def pending(database: Database) -> int:
     """Return how many events wait for `relay`."""
-    with database.read() as connection:
+    with database.read_committed() as connection:
         return int(connection.execute(select(func.count(_EVENT.id))).scalar_one())
 
 

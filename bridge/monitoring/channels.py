@@ -140,7 +140,7 @@ def store_loaded(
 
 
 def read_channels(database: Database, kind: ChannelKind) -> dict[str, Channel]:
-    with database.read() as connection:
+    with database.read_committed() as connection:
         rows = connection.execute(select(CHANNELS).where(_CHANNEL.kind == kind.value)).all()
     return {
         row.name: Channel(

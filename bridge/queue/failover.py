@@ -56,7 +56,7 @@ class Failover:
         )
 
     def _failed_owners(self) -> list[str]:
-        with self._database.read() as connection:
+        with self._database.read_committed() as connection:
             owners = set(connection.execute(_CLAIM_OWNERS).scalars()) - self._own_names
             missing = without_heartbeat(connection, owners) if owners else set()
         now = self._clock()

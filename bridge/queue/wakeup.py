@@ -11,7 +11,7 @@ import heapq
 CHANNEL = "bridge_queue"
 """Notification channel of the queues: something may be ready to claim."""
 
-POLL_WITH_NOTIFICATIONS = 2.0
+POLL_WITH_NOTIFICATIONS = 5.0
 """Seconds between polls where notifications arrive."""
 
 POLL_WITHOUT_NOTIFICATIONS = 1.0

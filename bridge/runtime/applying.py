@@ -60,7 +60,7 @@ class Applying:
         """Return the parts in the order of their start."""
         worker, schedule = self._worker, self._process.schedule
         follower = ActivationFollower(
-            self._process.database,
+            self._process.latest_activation,
             self._first.activation,
             self._compiler.compile,
             self._use,

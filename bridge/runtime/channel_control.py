@@ -182,12 +182,27 @@ RETRY_SECONDS = 5.0
 Compiled = TypeVar("Compiled")
 
 
+class LatestActivation:
+    """The number of the last activation; parts of a process that ask together share one read."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._reading: asyncio.Task[int] | None = None
+
+    async def read(self) -> int:
+        """Return the number. On the event loop's thread."""
+        if self._reading is None or self._reading.done():
+            reading = Threads.JOBS.run(latest_activation, self._database)
+            self._reading = asyncio.create_task(reading, name="latest activation")
+        return await asyncio.shield(self._reading)
+
+
 class ActivationFollower(Generic[Compiled]):
     """Looks for new activations; compiles on a thread, applies on the event loop."""
 
     def __init__(
         self,
-        database: Database,
+        latest: LatestActivation,
         known: int,
         compile_all: Callable[[], Compiled],
         use: Callable[[Compiled], Awaitable[None]],
@@ -199,7 +214,7 @@ class ActivationFollower(Generic[Compiled]):
         While `has_failures` returns a true value, the versions are applied again periodically.
         """
         self._log = structlog.get_logger("mappings")
-        self._database = database
+        self._latest = latest
         self._compile = compile_all
         self._use = use
         self._known = known
@@ -211,7 +226,7 @@ class ActivationFollower(Generic[Compiled]):
         return schedule.periodic(job, self._check)
 
     async def _check(self) -> None:
-        latest = await Threads.JOBS.run(latest_activation, self._database)
+        latest = await self._latest.read()
         now = asyncio.get_running_loop().time()
         again = bool(self._has_failures()) and now >= self._again_at
         if latest == self._known and not again:
@@ -232,5 +247,5 @@ class ActivationFollower(Generic[Compiled]):
 
 def latest_activation(database: Database) -> int:
     """Return the number of the last activation; a compilation after this call includes it."""
-    with database.read() as connection:
+    with database.read_committed() as connection:
         return mapping_versions.latest_activation_id(connection)

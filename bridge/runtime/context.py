@@ -1,7 +1,7 @@
 """What the parts of a process share, and the parts that both processes have."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from bridge.metrics import Metrics
 from bridge.monitoring.channels import store_handshakes
 from bridge.monitoring.statistics import StatisticsRecorder
 from bridge.monitoring.tracing import Tracer, open_tracer
+from bridge.runtime.channel_control import LatestActivation
 from bridge.runtime.schedule import Job, Schedule, ServicePart, do_nothing, now_ms
 from bridge.store.checkpoints import WalCheckpointer
 from bridge.store.database import Database
@@ -40,6 +41,10 @@ class Process:
     offload: Offload
     tally: UnmappedCodeCounter
     tracer: Tracer | None
+    latest_activation: LatestActivation = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "latest_activation", LatestActivation(self.database))
 
 
 def divide_descriptors(settings: Settings) -> Descriptors:

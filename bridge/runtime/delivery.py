@@ -231,7 +231,11 @@ class Delivery:
     def _activation_follower(self) -> ActivationFollower[ActiveDestinations]:
         couriers = self._couriers
         return ActivationFollower(
-            self._database, self._activation, self._compile, self._use, lambda: couriers.failures
+            self._process.latest_activation,
+            self._activation,
+            self._compile,
+            self._use,
+            lambda: couriers.failures,
         )
 
     def _make_courier(

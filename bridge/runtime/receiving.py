@@ -419,7 +419,7 @@ class Receiving:
         """Return the parts in the order of their start."""
         listeners, control = self._listeners, self._control
         follower = ActivationFollower(
-            self._process.database,
+            self._process.latest_activation,
             self._first.activation,
             self._compiler.compile,
             self._use,

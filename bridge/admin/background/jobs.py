@@ -278,7 +278,7 @@ def claim(
 
     Jobs of commands are never claimed: a command that was killed must not be continued.
     """
-    with database.read() as connection:
+    with database.read_committed() as connection:
         if connection.execute(_OPEN).first() is None:  # nearly always
             return None
     with database.write() as connection:

@@ -261,7 +261,7 @@ class MessageIndexer:
         """The id of the newest message at the last batch; 0 if there was none."""
 
     def _read_newest(self) -> int:
-        with self._database.read() as connection:
+        with self._database.read_committed() as connection:
             return connection.execute(select(func.max(MESSAGE.c.id))).scalar() or 0
 
     def index_batch(self, limit: int = FULL_BATCH) -> int:

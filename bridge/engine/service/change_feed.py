@@ -197,6 +197,8 @@ def read_changes(
     }
     # The newest cursor is read first, so that no later commit is skipped.
     newest = connection.execute(_NEWEST).scalar_one() or 0
+    if newest <= after:
+        return FeedPage((), after)
     query = _changes(of_sites=sites is not None, without=bool(without))
     rows = connection.execute(query, parameters).all()
     passed = max(after, newest) if without else after

@@ -13,6 +13,7 @@ On SQLite there are no other nodes: every lock is held, and there are no notific
 """
 
 import logging
+import os
 import select
 import threading
 import time
@@ -307,8 +308,8 @@ class SessionLocks:
                 self._disconnect(driver)
 
 
-STOP_CHECK_SECONDS = 1.0
-"""Maximum seconds until a listener notices that it is stopped."""
+LISTEN_SECONDS = 30.0
+"""Maximum seconds without a look at the connection; a notification and a stop end the wait."""
 
 RETRY_SECONDS = 1.0
 
@@ -321,17 +322,22 @@ class NotificationListener:
         self._channel = channel
         self._callback = callback
         self._stopped = threading.Event()
+        self._stop, self._to_stop = -1, -1  # a pipe
         self._thread = threading.Thread(target=self._run, name="listener", daemon=True)
 
     def start(self) -> None:
         if self._database.dialect == "postgresql":
+            self._stop, self._to_stop = os.pipe()
             self._thread.start()
 
     def stop(self) -> None:
         """Stop and wait for the thread. Blocking."""
         self._stopped.set()
-        if self._thread.ident is not None:
+        if self._thread.ident is not None and self._stop >= 0:
+            os.close(self._to_stop)  # ends the wait
             self._thread.join()
+            os.close(self._stop)
+            self._stop = -1
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -345,10 +351,11 @@ class NotificationListener:
         driver.autocommit = True
         driver.execute(f"LISTEN {self._channel}")
         self._callback()  # notifications before LISTEN are lost
-        socket = select.poll()  # with a timeout, `notifies` wakes up ten times a second
-        socket.register(driver.fileno(), select.POLLIN)
+        files = select.poll()  # with a timeout, `notifies` wakes up ten times a second
+        files.register(driver.fileno(), select.POLLIN)
+        files.register(self._stop, select.POLLIN)
         while not self._stopped.is_set():
-            socket.poll(STOP_CHECK_SECONDS * 1000)
+            files.poll(LISTEN_SECONDS * 1000)
             for notify in driver.notifies(timeout=0):
                 if notify.payload != self._database.notification_id:
                     self._callback()
