@@ -16,6 +16,7 @@ from tests.benchmarks import (
     console,
     intake,
     latency,
+    presses,
     removal,
     results,
     single,
@@ -34,6 +35,7 @@ PARTS: Mapping[str, Callable[[Path, Options], None]] = {
     "start": start.main,
     "removal": removal.main,
     "console": console.main,
+    "presses": presses.main,
 }
 
 

@@ -15,6 +15,7 @@ from bridge.admin.search.message_index import (
     NumberKind,
     number_hash,
 )
+from bridge.index_key import keyed64
 from bridge.queue.sites import sites_hash
 from bridge.store.database import Database
 from bridge.store.postgresql.partitions import SIZE, create_ahead
@@ -27,6 +28,10 @@ INDEXED: Final = 5000
 """One in so many messages has real index numbers; the others have pseudo-random ones."""
 FREQUENT: Final = "M-FREQUENT"
 """The patient of every thousandth message."""
+WORD: Final = "rossi"
+"""A word of the patient's name of each message in `indexed`."""
+SENDER: Final = "orders|RIS|H"
+"""The sender of the same messages."""
 
 # A permutation of 32 bits above, the running number below: distinct, and spread over all 63.
 _SPREAD = "((({salt} + {n}) * 2654435761 % 4294967296) * 2147483648 + {n})"
@@ -87,16 +92,21 @@ ORDERS: Final = f"""
     INSERT INTO bridge_order (site, mrn, accession, state, placer, filler, tags, echo, report_id,
         first_message, place, last_message)
     {_RANGE}
-    SELECT 'SITE1', 'M' || (n.i / 5), 'A' || n.i, 'open', 'P' || n.i, 'A' || n.i, '{{}}', '{{}}',
-        'r' || n.i, n.i, 0, n.i
+    SELECT 'SITE1', 'M' || (n.i / 5), 'A' || n.i,
+        CASE WHEN n.i % 701 = 0 THEN 'held' WHEN n.i % 211 = 0 THEN 'cancelled' ELSE 'ordered' END,
+        'P' || n.i, 'A' || n.i, '{{}}', '{{}}', 'r' || n.i, n.i * :all / :last_order, 0,
+        n.i * :all / :last_order
     FROM n WHERE n.i % 5 = 0
 """  # noqa: S608  # our own names
 SEEN: Final = f"""
     INSERT INTO known_report (site, accession, mrn, report_id, status, final, addenda, changed_at,
         check_at)
     {_RANGE}
-    SELECT 'SITE1', 'A' || n.i, 'M' || (n.i / 5), 'r' || n.i, 'Signed', 1, 0,
-        :began + n.i * :step, :never
+    SELECT 'SITE1', 'A' || n.i, 'M' || (n.i / 5), 'r' || n.i,
+        CASE WHEN n.i > :last_order - :last_order / 50 THEN 'Ordered'
+             WHEN n.i % 503 = 0 THEN 'Preliminary' WHEN n.i % 1511 = 0 THEN 'Draft'
+             ELSE 'Final' END, 1, 0,
+        :began + n.i * :all / :last_order * :step, :never
     FROM n WHERE n.i % 5 = 0
 """  # noqa: S608  # our own names
 DELIVERIES: Final = f"""
@@ -104,16 +114,19 @@ DELIVERIES: Final = f"""
         release_at, created_at, sent_at, acknowledged_at, state, attempts, settled_at, sites_hash)
     {_RANGE}
     SELECT n.i, 'ris', {spread(8, "n.i")}, 'r' || (n.i * 5), 'r' || (n.i * 5) || '/1', 'final',
-        '{{"orders": [{{"SiteID": "SITE1"}}]}}', 'D' || n.i, 0, :began + n.i * 5 * :step,
-        :began + n.i * 5 * :step, :began + n.i * 5 * :step,
-        CASE WHEN n.i % 20011 = 0 THEN 'parked' ELSE 'done' END, 1, :began + n.i * 5 * :step, :site
-    FROM n WHERE n.i * 5 <= :all
+        '{{"orders": [{{"SiteID": "SITE1"}}]}}', 'D' || n.i, 0,
+        :began + n.i * 5 * :all / :last_order * :step,
+        :began + n.i * 5 * :all / :last_order * :step,
+        :began + n.i * 5 * :all / :last_order * :step,
+        CASE WHEN n.i % 20011 = 0 THEN 'parked' ELSE 'done' END, 1,
+        :began + n.i * 5 * :all / :last_order * :step, :site
+    FROM n WHERE n.i * 5 <= :last_order
 """  # noqa: S608  # our own names
 DELIVERED: Final = f"""
     INSERT INTO delivery_body (delivery_id, payload) {_RANGE}
     SELECT n.i, {{open}}'MSH|^~\\&|B|H|RIS|H|20260101||ORU^R01|D' || n.i || '|P|2.5.1' || :end
        {{close}}
-    FROM n WHERE n.i * 5 <= :all
+    FROM n WHERE n.i * 5 <= :last_order
 """  # noqa: S608  # our own names
 _IDENTITIES: Final = """
     INSERT INTO message_identity (identity, digest, edition, message_id, ack_code)
@@ -125,13 +138,20 @@ _TABLES = (
 )  # fmt: skip
 
 
-def seed(database: Database, count: int, now: int) -> None:
-    """Store `count` messages received until `now` (ms), a million a day, in a new database."""
+def seed(database: Database, count: int, now: int, orders: int = 0) -> None:
+    """
+    Store `count` messages received until `now` (ms), a million a day, in a new database.
+
+    `orders` is the number of orders, each with a report and a result; 0: one for five messages. Of
+    the newest two percent of the orders no report has been opened.
+    """
+    last_order = 5 * orders or count
     step = _DAY // MESSAGES_A_DAY
     values = {
         "began": now - count * step, "step": step, "all": count, "end": "\r", "never": 2**62,
-        "frequent": number_hash(NumberKind.PATIENT, FREQUENT),
-        "site": sites_hash(["SITE1"]), "other": sites_hash(["SITE2"]),
+        "last_order": last_order,
+        "frequent": keyed64(number_hash(NumberKind.PATIENT, FREQUENT)),
+        "site": keyed64(sites_hash(["SITE1"])), "other": keyed64(sites_hash(["SITE2"])),
     }  # fmt: skip
     sqlite = database.dialect == "sqlite"
     bytes_of = ("CAST(", " AS BLOB)") if sqlite else ("convert_to(", ", 'UTF8')")
@@ -139,7 +159,8 @@ def seed(database: Database, count: int, now: int) -> None:
     with _without_indexes(database):
         for statement in (MESSAGES, BODIES, ENTRIES, ORDERS, SEEN, DELIVERIES, DELIVERED):
             words = statement.replace("{open}", bytes_of[0]).replace("{close}", bytes_of[1])
-            _in_chunks(database, words, count, values)
+            of_messages = statement in (MESSAGES, BODIES, ENTRIES)
+            _in_chunks(database, words, count if of_messages else last_order, values)
         _in_chunks(database, NUMBERS, count, values, chunk=count)
     _finish(database, count)
 
@@ -213,10 +234,10 @@ def _finish(database: Database, count: int) -> None:
 
 def _index(connection: Connection, number: int) -> None:
     rows = [
-        {"number": number_hash(kind, value), "message_id": number}
+        {"number": keyed64(number_hash(kind, value)), "message_id": number}
         for kind, value in (
             (NumberKind.CONTROL, f"C{number}"), (NumberKind.PATIENT, f"M{number // 5}"),
-            (NumberKind.ORDER, f"A{number}"),
+            (NumberKind.ORDER, f"A{number}"), (NumberKind.NAME, WORD), (NumberKind.SENDER, SENDER),
         )
     ]  # fmt: skip
     connection.execute(

@@ -29,6 +29,8 @@ from bridge.store.statements import is_postgresql
 
 ID_WINDOW: Final = 20_000
 """The number of ids that a page without a driver examines."""
+JOINED_WINDOW: Final = 5_000
+"""The same, if the row of another table is looked up for each id."""
 BUDGET: Final = 5_000
 """The number of rows that a page looks up by the ids of a driver."""
 ABSENT_WINDOW: Final = 250_000
@@ -449,7 +451,7 @@ class ListDefinition(ABC, Generic[Row]):
         """Return the last id that a page of fewer than `limit` rows has examined; None: all."""
         driver, bounds = search.driver, search.bounds
         if driver is None:
-            return _edge(bounds, ID_WINDOW, descending=descending)
+            return _edge(bounds, self._window, descending=descending)
         if search.probes or driver.reads_all or limit >= BUDGET:
             order, extreme = ("DESC", "min") if descending else ("ASC", "max")
             ids = _union(driver, order, postgresql=search.parameters.postgresql)
@@ -505,12 +507,17 @@ class ListDefinition(ABC, Generic[Row]):
     def _values(self, search: _Search, *, descending: bool = True) -> dict[str, Any]:
         """Return the parameters; the bounds are those of the window that one page examines."""
         low, high = search.bounds.low, search.bounds.high
-        window = ID_WINDOW if search.driver is None else search.driver.window
+        window = self._window if search.driver is None else search.driver.window
         if window is not None and descending:
             low = max(low, high - window)
         elif window is not None:
             high = min(high, low + window)
         return {**search.parameters.values, "low": low, "high": high}
+
+    @property
+    def _window(self) -> int:
+        """The number of ids that a page without a driver examines."""
+        return min(ID_WINDOW, JOINED_WINDOW) if self.joins else ID_WINDOW
 
     def _converted(
         self, connection: Connection, found: Iterable[Mapping[Any, Any]], access: Access

@@ -109,6 +109,7 @@ _WAITING: Final[Mapping[str, str]] = {
 The conditions of the filter `waiting`; `long`: for a reader or a reviewer since `LONG_WAIT`,
 `receiver`: a result was not accepted.
 """
+WAITING_CHOICES: Final = tuple(_WAITING)
 _MAX_DELIVERIES: Final = 2_000
 """Deliveries that the sentences of a page are made of, the newest."""
 
@@ -192,7 +193,7 @@ class OrderList(ListDefinition[OrderRow]):
         if access.sites is not None:
             found.append(Criterion(parameters.among("m.site", sorted(access.sites))))
         if "waiting" in filters:
-            found.append(self._waiting(connection, choices_of(filters, "waiting", _WAITING)))
+            found.append(self._waiting(connection, choices_of(filters, "waiting", WAITING_CHOICES)))
         for name, place in _UNINDEXED.items():
             if name in filters:
                 found.append(Criterion(parameters.among(place, texts_of(filters, name))))
