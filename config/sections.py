@@ -461,7 +461,7 @@ class Alerts(Section):
     refused: int = Field(50, ge=0, description="messages that a listener refused within an hour")
     rejecting: int = Field(3, ge=0, description="refusals of a destination in a row")
     quiet: int = Field(
-        12, ge=0, description="messages that a silent listener usually receives meanwhile"
+        12, ge=0, description="messages that a listener usually receives in the time of its silence"
     )
     growing: int = Field(50, ge=0, description="entries in a queue that does not get shorter")
     disk_free: Bytes = Field(2**30, description="free space on the disk of HOME, at least")

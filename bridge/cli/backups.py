@@ -23,8 +23,8 @@ def backup(
     """
     Back up the databases and the data directory into one verified file.
 
-    The service may run meanwhile. The file contains patient data, and secrets unless they are left
-    out; only its owner can read it.
+    The service may run at the same time. The file contains patient data, and secrets unless they
+    are left out; only its owner can read it.
     """
     from bridge.admin.backup.backup import back_up
 

@@ -490,7 +490,7 @@ class ChannelStatisticsRecord(Record, table=True):
 
 
 class ReportEventRecord(Record, table=True):
-    """A change of a report's state, as the report service told it."""
+    """A change of a report's state, as the report service reported it."""
 
     __tablename__ = "report_event"
     __table_args__ = (

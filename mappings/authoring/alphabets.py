@@ -50,7 +50,7 @@ class Codec:
         return text.encode(self.name, self._errors)
 
     def blank(self, character: str) -> str:
-        """Return the character that stands for any letter or digit of a removed text."""
+        """Return the character that replaces any letter or digit of a removed text."""
         if character.isdecimal():
             return chr(ord(character) - int(character))
         if kind_of(character) != "letter":
@@ -67,7 +67,7 @@ def alphabet(character: str, codec: str) -> str:
     """
     Return letters that can replace a letter: of its script, case, and number of bytes in a codec.
 
-    The first one stands for a removed letter. The letters of both cases have the same order.
+    The first one replaces a removed letter. The letters of both cases have the same order.
     """
     if character.isascii():
         return "X" if character.isupper() else "x"

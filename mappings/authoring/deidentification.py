@@ -20,7 +20,7 @@ The data type of a component decides what happens to it:
   reads
 
 Codes, procedures and kept text are searched for the names (three letters or more) and numbers (four
-digits or more) that other fields of the message have. A name that stands only in one of them is not
+digits or more) that other fields of the message have. A name that occurs only in one of them is not
 found.
 """
 
@@ -257,7 +257,7 @@ class Deidentifier:
     """
     De-identifies messages with one key.
 
-    Whoever has the key can find short numbers by trying all of them: create it for one export.
+    A person who has the key can find short numbers by trying all: create it for one export.
     """
 
     def __init__(self, key: bytes, options: Options | None = None) -> None:
@@ -625,7 +625,7 @@ class _Form(Enum):
     MARKUP = auto()
     """Delimiters, line ends, highlighting."""
     VALUE = auto()
-    """A sequence that stands for text."""
+    """An escape sequence for text."""
 
 
 def _escapes(text: str, mark: str) -> Iterator[tuple[str, _Form]]:

@@ -317,7 +317,7 @@ class YamlWriter:
         indent = " " * (node.column - 1)
         last = max(entries.values(), key=lambda below: below.span[1])
         at = self._end_of_line(max(last.span[1], last.key_start))
-        # A new part of the file is written in lines; a rule stands on one line.
+        # A new part of the file is written in lines; a rule is on one line.
         parts = _NESTED.get(key, 0) if not node.path else _NESTED.get(f"{node.path}.{key}", 0)
         lines = _lines({key: value}, indent, parts)
         blank = self._line_end if not node.path else ""

@@ -173,8 +173,8 @@ def _events_of(
     """
     Return the event of each group; the first one of a merge of several numbers.
 
-    A patient with several MRG has several groups at one place. If their events cannot be told
-    apart, they have none here.
+    A patient with several MRG has several groups at one place. If their events cannot be
+    distinguished, they have none here.
     """
     by_place: dict[str, list[OrderEvent]] = {}
     for event in events:

@@ -122,7 +122,7 @@ def _to_last(node: YamlNode, below: Iterable[YamlNode]) -> YamlNode:
     Return a block collection that ends with its last entry.
 
     The end of the YAML library is that of the comments and blank lines after it. An entry with an
-    alias stands elsewhere.
+    alias is elsewhere.
     """
     start, end = node.span
     inside = [one for one in below if start <= one.span[0] and one.span[1] <= end]

@@ -50,7 +50,7 @@ class OutlineSource:
 
 @dataclass(frozen=True, slots=True)
 class OutlineRule:
-    """The rule of a target. `inherited`: it stands in an included file."""
+    """The rule of a target. `inherited`: it is in an included file."""
 
     target: str
     file: str

@@ -192,7 +192,7 @@ def _trimmed(piece: Piece, text: str) -> Piece:
 
 
 def _within(piece: Piece, text: str, marks: Delimiters) -> str:
-    """Return the numbers of a place inside its field, without those that say nothing."""
+    """Return the numbers of a place inside its field, without those that make no difference."""
     several = bool(marks.repetition) and marks.repetition in text
     repetition = f"[{piece.repetition}]" if piece.repetition and several else ""
     if piece.repetition and several:

@@ -99,7 +99,7 @@ def test_the_lock_bears_no_address() -> None:
 
 
 def test_the_lock_has_the_compiler_of_every_machine() -> None:
-    """The bundler's binaries of Linux, macOS and Windows are all pinned, whoever made the lock."""
+    """The bundler's binaries of Linux, macOS and Windows are all pinned."""
     packages = json.loads((WEB / "package-lock.json").read_text("utf-8"))["packages"]
     systems = {system for package in packages.values() for system in package.get("os", [])}
 

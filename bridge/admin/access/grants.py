@@ -215,7 +215,7 @@ def _require_savable(
 ) -> None:
     """Raise GrantRefused unless `grant` may replace the `stored` one."""
     if stored != before:
-        detail = "another administrator has changed this role meanwhile: load it again"
+        detail = "another administrator has changed this role: load it again"
         raise GrantRefused("changed_meanwhile", detail, 409)
     if grant.role is not ConsoleRole.SYSTEM_ADMINISTRATOR and not force:
         _require_another(connection, before)

@@ -49,7 +49,9 @@ class VersionConflict(BridgeError):
     def __init__(self, name: str, version: str) -> None:
         self.name = name
         self.version = version
-        super().__init__(f"mapping {name}: version {version} was activated meanwhile")
+        super().__init__(
+            f"mapping {name}: version {version} has been activated since you loaded it"
+        )
 
 
 class NoPreviousVersion(BridgeError):

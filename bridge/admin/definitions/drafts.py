@@ -77,7 +77,7 @@ class DraftConflict(BridgeError):
     """The author saved another revision in another window."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"the draft of mapping {name} was saved in another window meanwhile")
+        super().__init__(f"the draft of mapping {name} was saved in another window")
 
 
 @dataclass(frozen=True, slots=True)

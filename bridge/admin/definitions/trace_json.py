@@ -1,6 +1,6 @@
 """
 The trace of one message in JSON: for each order or patient, which rule gave which value, and where
-the value stands in the message.
+the value is in the message.
 
 The trace contains patient data: show it to users who may read content only, and do not log it.
 """

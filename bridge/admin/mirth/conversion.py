@@ -58,7 +58,7 @@ _MAX_NAME: Final = 48
 
 @dataclass(frozen=True, slots=True)
 class ConvertedChannel:
-    """A channel of the export: its name, version, line, and what stands for it."""
+    """A channel of the export: its name, version, line, and the names of the converted parts."""
 
     name: str
     version: str

@@ -45,7 +45,7 @@ async def _start(context: ConsoleContext, user: ConsoleUser) -> dict[str, int] |
         return None
     try:
         return {"left": await context.first_steps.left()}
-    except (EngineUnreachable, EngineRefusal):  # the pages say so themselves
+    except (EngineUnreachable, EngineRefusal):  # the pages show this error themselves
         return None
 
 

@@ -1,4 +1,4 @@
-"""The trace of a message: which rule gave which value, and where it stands in the message."""
+"""The trace of a message: which rule gave which value, and its place in the message."""
 
 from collections.abc import Mapping
 from functools import partial

@@ -225,8 +225,8 @@ async def _undo_merge(worklist: WorklistClient, context: JobContext, event: Orde
     if freed is None:
         named = {(event.site, event.mrn), (event.site, event.prior_mrn)}
         has_orders = any(order.patient in named for order in context.index.values())
-        concerns = bool(context.job.pointers) or (has_orders and not event.is_mutual)
-        context.notes.append(IDENTIFIER_MOVED if concerns else "no_merge_to_undo")
+        is_affected = bool(context.job.pointers) or (has_orders and not event.is_mutual)
+        context.notes.append(IDENTIFIER_MOVED if is_affected else "no_merge_to_undo")
         return
     await worklist.client.undo_merge(freed.site, freed.mrn, freed.prior_mrn)
     context.undone_merges.append((freed.site, freed.prior_mrn))

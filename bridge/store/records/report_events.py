@@ -1,4 +1,4 @@
-"""The states of reports over time, as the change feed or the status poll told them."""
+"""The states of reports over time, as the change feed or the status poll reported them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass

@@ -140,7 +140,7 @@ def test_who_may_not_connect_may_not_examine(service: ServiceHarness, page: Page
 
 
 def test_a_refused_address(service: ServiceHarness, page: Page) -> None:
-    """The answer of the service stands at the form, which keeps what was typed."""
+    """The answer of the service is at the form, which keeps what was typed."""
     enter(page, service, CHIEF, "examine?destination=")
     page.get_by_label("Host and port").fill("169.254.169.254:80")
     page.get_by_label("Who at the partner agreed").fill("nobody")

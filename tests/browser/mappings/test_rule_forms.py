@@ -14,7 +14,7 @@ from tests.eventually import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-ORDERS = "include: orders.yaml   # all but what stands below\n"
+ORDERS = "include: orders.yaml   # all but the rules below\n"
 MINE = f"""{ORDERS}
 tags:
   # where the modality is
@@ -146,7 +146,7 @@ def test_the_form_of_a_rule(console: MappingConsole, page: Page) -> None:
     form.get_by_role("button", name="Remove the rule").click()
     expect(text(page)).not_to_contain_text("Modality: ")
     expect(text(page)).to_contain_text("# where the modality is")
-    expect(form).to_contain_text("The rule stands in orders.yaml")
+    expect(form).to_contain_text("The rule is in orders.yaml")
     for _ in range(6):
         page.get_by_role("button", name="Undo (Ctrl+Z)").click()
     expect(text(page)).to_contain_text("  Modality: [OBR-44.1, OBR-24]   # both")
@@ -218,7 +218,7 @@ def test_a_field_of_a_result_leads_to_its_rule(
     composed.first.click()
     rules = page.get_by_role("region", name="Rules of the field")
     form = rules.get_by_role("group", name="Rule of visit/PV1-2")
-    expect(form).to_contain_text("The rule stands in include/segments.yaml")
+    expect(form).to_contain_text("The rule is in include/segments.yaml")
     form.get_by_label("Add a source").fill("I")
     form.get_by_label("Place in the list").select_option("Only")
     form.get_by_role("button", name="Add", exact=True).click()

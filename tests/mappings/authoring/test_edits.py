@@ -44,7 +44,7 @@ def edited(text: str, target: str, *changes: Change) -> str:
 
 
 def rule(text: str, target: str, *changes: Change) -> str:
-    """Return what stands behind `tags:` after changes of a definition with one tag."""
+    """Return the text after `tags:` after changes of a definition with one tag."""
     head = "include: orders.yaml\ntags:\n"
     found = edited(head + text, target, *changes)
     assert found.startswith(head)

@@ -210,14 +210,14 @@ export function connect(
         // A page of the host, until it loads a link: nobody is expected to answer.
         if (framed && !link && showsHost(target, origin)) return;
         const problem = new ConnectionProblem("no_page", NO_PAGE);
-        for (const each of [...waiting]) each.failed(problem);
+        for (const call of [...waiting]) call.failed(problem);
       },
     );
   }
 
   function found(): void {
     if (search) search.outcome = "found";
-    for (const each of [...waiting]) each.found?.();
+    for (const call of [...waiting]) call.found?.();
   }
 
   function next(kind: string, { timeout }: NextOptions = {}): Promise<never> {

@@ -547,8 +547,8 @@ class _GroupContent:
         if known[sentence] > 1:
             number = f"{head} #{known[sentence]}".strip()
             sentence = ", ".join(filter(None, (number, values)))
-        told = dict.fromkeys(filter(None, (site, *value_sites, finding, self.tracking)))
-        return MeasurementGroup(_ended(sentence), tuple(told))
+        named = dict.fromkeys(filter(None, (site, *value_sites, finding, self.tracking)))
+        return MeasurementGroup(_ended(sentence), tuple(named))
 
     def _texts(self, site: str) -> list[str]:
         """Return the values; a long and a short axis become `8.2 x 6.1 mm`."""

@@ -1,4 +1,4 @@
-// The answers of the console's endpoints that the new pages read. Times are milliseconds since the
+// The answers of the console's endpoints. Times are milliseconds since the
 // epoch. Members with `?` are left out without the permission. The OpenAPI of the console decides.
 
 export interface Me {
@@ -312,7 +312,7 @@ export interface Node {
   text: string;
   /** A value of a table, decoded. */
   meaning: string;
-  /** Where it stands in the raw text, in UTF-16 units. */
+  /** Its place in the raw text, in UTF-16 units. */
   start: number;
   end: number;
   children: Node[];

@@ -49,7 +49,7 @@ const escape = (value: string) => value.replace(/[\\,]/g, "\\$&");
 const split = (text: string) =>
   (text.match(/(?:\\.|[^\\,])+/g) ?? []).map((value) => value.replace(/\\(.)/g, "$1"));
 
-/** The part of a filter that may stand in an address and in a saved view. */
+/** The part of a filter that an address and a saved view may have. */
 export function publicPart(filter: Filter, fields: readonly FilterField[]): Filter {
   return Object.fromEntries(Object.entries(filter).filter(([name]) => !isPrivate(fields, name)));
 }

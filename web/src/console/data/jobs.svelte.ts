@@ -34,7 +34,7 @@ let known = $state.raw<readonly BackgroundJob[]>([]);
 let loaded = $state(false);
 let watching = false;
 
-const told = (): readonly BackgroundJob[] => live.heads?.jobs ?? [];
+const announced = (): readonly BackgroundJob[] => live.heads?.jobs ?? [];
 function take(changed: readonly BackgroundJob[]): void {
   const before = new Map(known.map((job) => [job.id, job]));
   for (const job of changed) {
@@ -64,8 +64,10 @@ async function watch(): Promise<void> {
   try {
     for (;;) {
       await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
-      take(told());
-      const silent = known.filter((job) => isOpen(job) && !told().some(({ id }) => id === job.id));
+      take(announced());
+      const silent = known.filter(
+        (job) => isOpen(job) && !announced().some(({ id }) => id === job.id),
+      );
       if (!known.some(isOpen) || session.ended) return;
       if (silent.length === 0 || document.hidden) continue;
       const answers = await Promise.allSettled(
@@ -81,7 +83,7 @@ async function watch(): Promise<void> {
 export const jobs = {
   /** The jobs that are known, newest first. */
   get list(): readonly BackgroundJob[] {
-    const now = new Map(told().map((job) => [job.id, job]));
+    const now = new Map(announced().map((job) => [job.id, job]));
     const others = known.filter((job) => !now.has(job.id));
     return [...now.values(), ...others].sort((one, other) => other.id - one.id);
   },
@@ -100,7 +102,7 @@ export const jobs = {
     take(found.rows);
     void watch();
   },
-  /** Starts a job; undefined: it was refused, and the person was told. */
+  /** Starts a job; undefined: it was refused, and the person is notified. */
   async start(request: JobRequest): Promise<BackgroundJob | undefined> {
     const job = await attempt(() => api.post<BackgroundJob>(PATH, { options: {}, ...request }));
     if (!job) return undefined;

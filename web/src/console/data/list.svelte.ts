@@ -228,7 +228,7 @@ export class List<Row extends { id: number }> implements ListSource<Row> {
       [this.state, this.problem] = ["failed", problemOf(error)];
     }
   }
-  /** Too many rows to be sorted come in the order of time, whatever was asked. */
+  /** Too many rows to be sorted come in the order of time. */
   #takeOrder(page: ListPage<Row>): void {
     this.sortable = page.sortable ? [TIME, ...(this.#options.sorts ?? [])] : [TIME];
     this.indexedFrom = page.indexed_from ?? null;

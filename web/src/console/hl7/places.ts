@@ -1,4 +1,4 @@
-// The places of a message: which node a place names, what is inside what, and where it stands in the text.
+// The places of a message: which node a place names, what is inside what, and its range in the text.
 import type { Node, Place } from "../data/api-types";
 import type { TreeNode } from "../ui/tree/tree";
 

@@ -12,11 +12,11 @@ export const session = {
   },
   resume(): void {
     ended = false;
-    for (const each of listeners) each();
+    for (const listener of listeners) listener();
   },
   /** Calls the listener at each new sign-in; returns the function that unsubscribes it. */
   onResume(listener: () => void): () => void {
     listeners = [...listeners, listener];
-    return () => (listeners = listeners.filter((each) => each !== listener));
+    return () => (listeners = listeners.filter((other) => other !== listener));
   },
 };

@@ -40,7 +40,7 @@ function scoreWord(text: string, word: string): number {
   return at === 0 ? 8 : isSubsequence(text, word) ? 1 : 0;
 }
 
-/** True if the letters of the word stand in this order, beginning at the start of a word. */
+/** True if the letters of the word are in this order, beginning at the start of a word. */
 function isSubsequence(text: string, word: string): boolean {
   if (word.length < 2) return false;
   let at = -1;

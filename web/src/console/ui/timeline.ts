@@ -17,7 +17,7 @@ export interface Row {
   step: Step;
   /** Milliseconds after the row before; null for the first. */
   after: number | null;
-  /** The steps that this row stands for. */
+  /** The steps of this row. */
   folded: readonly Step[];
 }
 

@@ -39,7 +39,7 @@ it("keeps the next user while the previous one is added", async () => {
   expect(kept).toEqual(["bo@site.test", ""]);
 });
 
-it("keeps another group that was opened meanwhile", async () => {
+it("keeps another group that was opened during the save", async () => {
   const group = { name: "CT", tags: ["ct"], members: ["ada"], reviewers: null, configured: true };
   const { api, arrive } = service(() => [group]);
   render(Groups, { api, siteId: "SITE1" });

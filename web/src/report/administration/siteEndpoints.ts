@@ -9,5 +9,5 @@ export const siteAddress = (siteId: string, part = ""): string =>
 export const linesOf = (text: string): string[] =>
   text
     .split("\n")
-    .map((each) => each.trim())
+    .map((line) => line.trim())
     .filter(Boolean);

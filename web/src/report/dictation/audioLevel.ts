@@ -9,7 +9,7 @@ export interface Meter {
 /** Returns the root of the mean square of samples around 128, spread so that speech fills the meter. */
 export function loudness(samples: Uint8Array): number {
   let sum = 0;
-  for (const each of samples) sum += ((each - 128) / 128) ** 2;
+  for (const sample of samples) sum += ((sample - 128) / 128) ** 2;
   return Math.min(1, Math.sqrt(sum / Math.max(1, samples.length)) * 3);
 }
 

@@ -61,7 +61,7 @@ export class Recorder {
     try {
       const offer = await this.#options.api.get<Offer>("/reporting/api/session/dictation");
       const stream = await this.#open();
-      if (this.#aborted()) return stream.getTracks().forEach((each) => each.stop());
+      if (this.#aborted()) return stream.getTracks().forEach((track) => track.stop());
       this.#stream = stream;
       this.#begin(offer, stream);
     } catch (error) {
@@ -78,7 +78,7 @@ export class Recorder {
     const { media, microphones } = this.#options;
     if (!media) throw new Refusal("no_microphone");
     const found = await microphones.list().catch(() => []);
-    const active = found.find((each) => each.isActive);
+    const active = found.find((device) => device.isActive);
     const audio = { ...(active ? { deviceId: { ideal: active.deviceId } } : {}), channelCount: 1 };
     try {
       return await media.getUserMedia({ audio });

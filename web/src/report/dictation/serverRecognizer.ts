@@ -56,7 +56,7 @@ export function serverRecognizer(api: Api, level: () => number): Recognizer {
   }
 
   function record(hearing: Hearing): MediaRecorder {
-    const mimeType = KINDS.find((each) => MediaRecorder.isTypeSupported(each));
+    const mimeType = KINDS.find((kind) => MediaRecorder.isTypeSupported(kind));
     const made = new MediaRecorder(hearing.stream, mimeType ? { mimeType } : {});
     const parts: Blob[] = [];
     let spoke = false;

@@ -61,9 +61,9 @@ describe("the written form of recognized words", () => {
   it("has a full stop, a line and a paragraph in every language", () => {
     expect([...SPOKEN_LANGUAGES].sort()).toEqual([...CODES].sort());
     for (const code of CODES) {
-      const all = commandsOf(code).map((each) => each.written);
+      const all = commandsOf(code).map((command) => command.written);
       expect(all).toEqual(expect.arrayContaining(["\n", "\n\n"]));
-      expect(all.some((each) => each === "." || each === "。")).toBe(true);
+      expect(all.some((mark) => mark === "." || mark === "。")).toBe(true);
     }
   });
 });

@@ -24,7 +24,7 @@ function pieces(heard: string, language: string, spaced: boolean): Piece[] {
   const leading = leadingWords(language).join("|");
   const nounless = leading ? `(?<!(?<![\\p{L}\\p{N}])(?:${leading})\\s+)` : "";
   const byLength = [...commands].sort((a, b) => b.spoken.length - a.spoken.length);
-  const alternatives = byLength.map((each) => escaped(each.spoken).replaceAll(" ", "\\s+"));
+  const alternatives = byLength.map((command) => escaped(command.spoken).replaceAll(" ", "\\s+"));
   const edge = spaced ? [`(?<![\\p{L}\\p{N}])${nounless}`, "(?![\\p{L}\\p{N}])"] : ["", ""];
   const pattern = new RegExp(`${edge[0]}(${alternatives.join("|")})${edge[1]}[.,]?`, "giu");
   const found: Piece[] = [];
@@ -34,7 +34,7 @@ function pieces(heard: string, language: string, spaced: boolean): Piece[] {
   let at = 0;
   for (const match of heard.matchAll(pattern)) {
     const spoken = (match[1] ?? "").toLocaleLowerCase().replace(/\s+/g, " ");
-    const command = byLength.find((each) => each.spoken.toLocaleLowerCase() === spoken);
+    const command = byLength.find((one) => one.spoken.toLocaleLowerCase() === spoken);
     if (!command) continue;
     words(heard.slice(at, match.index));
     const { written, glue = "left" } = command;

@@ -14,7 +14,7 @@ export function beforeLeaving(stage: (typeof STAGES)[number], duty: Duty): () =>
 }
 
 async function carryOut(stage: (typeof STAGES)[number]): Promise<void> {
-  const now = [...duties].filter(([, each]) => each === stage);
+  const now = [...duties].filter(([, due]) => due === stage);
   await Promise.all(now.map(([duty]) => duty()));
 }
 
@@ -35,4 +35,4 @@ export function holdsText(wouldLose: () => boolean): () => void {
 }
 
 /** Whether closing the page would lose text: it is unsaved, and the browser cannot keep it. */
-export const textWouldBeLost = (): boolean => [...holders].some((each) => each());
+export const textWouldBeLost = (): boolean => [...holders].some((holder) => holder());

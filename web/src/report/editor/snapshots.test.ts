@@ -52,9 +52,9 @@ const open = (document: object) =>
 
 describe("the engine's responses", () => {
   it("pass the editor unchanged and have the engine's plain text", () => {
-    for (const each of [read.draft, read.signed]) {
-      const document = each.document as ReportDocument;
-      expect(plainText(document)).toBe(each.content);
+    for (const part of [read.draft, read.signed]) {
+      const document = part.document as ReportDocument;
+      expect(plainText(document)).toBe(part.content);
       const editor = open(document);
       expect(canonical(fromEditor(editor.state.doc))).toBe(canonical(document));
       editor.destroy();
@@ -63,7 +63,7 @@ describe("the engine's responses", () => {
 
   it("have findings whose positions the editor finds", () => {
     const editor = open(read.draft.document);
-    expect(read.checks.findings.map((each) => each.check)).toEqual([
+    expect(read.checks.findings.map((finding) => finding.check)).toEqual([
       "emptyField",
       "laterality",
       "suggestion",
@@ -78,18 +78,18 @@ describe("the engine's responses", () => {
   it("have the status of the report and the permitted actions", () => {
     expect([read.draft.status, read.signed.status]).toEqual(["Preliminary", "Addendum"]);
     expect(read.draft.can).toEqual(["edit", "sign", "prelim"]);
-    expect(read.signed.addenda.map((each) => each.state)).toEqual(["signed", "draft"]);
+    expect(read.signed.addenda.map((addendum) => addendum.state)).toEqual(["signed", "draft"]);
     expect(read.signed.html).toContain("<h3>Findings</h3>");
     expect(read.presence.version).toBe(read.draft.version);
   });
 
   it("have the contents of the panels", () => {
-    expect(read.priors.priors.map((each) => each.date)).toEqual(["2025-01-10"]);
+    expect(read.priors.priors.map((prior) => prior.date)).toEqual(["2025-01-10"]);
     expect(plainText(read.prior.document as ReportDocument)).toBe("Earlier.");
-    expect(read.history.prelims.map((each) => each.tag)).toEqual(["R"]);
-    expect(files.files.map((each) => each.kind)).toEqual(["keyImage"]);
-    expect(read.templates.templates.map((each) => each.number)).toEqual([1]);
-    expect(read.macros.macros.map((each) => each.trigger)).toEqual([".n"]);
+    expect(read.history.prelims.map((prelim) => prelim.tag)).toEqual(["R"]);
+    expect(files.files.map((file) => file.kind)).toEqual(["keyImage"]);
+    expect(read.templates.templates.map((template) => template.number)).toEqual([1]);
+    expect(read.macros.macros.map((macro) => macro.trigger)).toEqual([".n"]);
     expect(read.billing.cpt?.Code).toBe("73560");
     expect(read.shares.shares).toHaveLength(1);
   });

@@ -26,7 +26,7 @@ it("lists microphones; the selected one is active", async () => {
     { deviceId: "b", label: "Hand", isActive: false },
   ]);
   await microphones.choose("b");
-  expect((await microphones.list()).map((each) => each.isActive)).toEqual([false, true]);
+  expect((await microphones.list()).map((device) => device.isActive)).toEqual([false, true]);
   await expect(microphones.choose("z")).rejects.toMatchObject({ code: "unknown_device" });
 });
 

@@ -31,29 +31,29 @@ export function createMicrophones({ media, storage }: MicrophoneSources): Microp
   async function inputs(): Promise<MediaDeviceInfo[]> {
     if (!media?.enumerateDevices) return [];
     const all = await media.enumerateDevices();
-    return all.filter((each) => each.kind === "audioinput");
+    return all.filter((device) => device.kind === "audioinput");
   }
 
   /** Browsers name devices only after permission: requests it, and closes the stream at once. */
   async function named(): Promise<MediaDeviceInfo[]> {
     const found = await inputs();
-    if (found.every((each) => each.label && each.deviceId)) return found;
+    if (found.every((device) => device.label && device.deviceId)) return found;
     try {
       const stream = await media?.getUserMedia({ audio: true });
       stream?.getTracks().forEach((track) => track.stop());
     } catch {
-      return found.filter((each) => each.deviceId);
+      return found.filter((device) => device.deviceId);
     }
     return inputs();
   }
 
   async function list(): Promise<MicrophoneDevice[]> {
     const found = await named();
-    const active = found.find((each) => each.deviceId === chosen) ?? found[0];
-    return found.map((each) => ({
-      deviceId: each.deviceId,
-      label: each.label,
-      isActive: each === active,
+    const active = found.find((device) => device.deviceId === chosen) ?? found[0];
+    return found.map((device) => ({
+      deviceId: device.deviceId,
+      label: device.label,
+      isActive: device === active,
     }));
   }
 
@@ -61,7 +61,7 @@ export function createMicrophones({ media, storage }: MicrophoneSources): Microp
     list,
     async choose(deviceId) {
       const found = await named();
-      if (!found.some((each) => each.deviceId === deviceId)) {
+      if (!found.some((device) => device.deviceId === deviceId)) {
         throw new MicrophoneProblem("no such microphone");
       }
       chosen = deviceId;

@@ -50,7 +50,7 @@ export class Account {
   }
 
   get site(): SiteMembership | undefined {
-    return this.profile?.sites.find((each) => each.SiteID === this.siteId);
+    return this.profile?.sites.find((site) => site.SiteID === this.siteId);
   }
 
   get administrates(): boolean {
@@ -85,7 +85,7 @@ export class Account {
 
   #take(profile: Profile): void {
     this.profile = profile;
-    const known = profile.sites.map((each) => each.SiteID);
+    const known = profile.sites.map((site) => site.SiteID);
     if (known.includes(this.siteId)) return;
     const kept = localStorage.getItem(SITE_KEY) ?? "";
     this.siteId = known.includes(kept) ? kept : (known[0] ?? "");

@@ -4,7 +4,7 @@ export const PLACES = ["worklist", "settings", "administration"] as const;
 export type Place = (typeof PLACES)[number];
 
 const placeOf = (path: string): Place =>
-  PLACES.find((each) => path === `/reporting/${each}`) ?? "worklist";
+  PLACES.find((name) => path === `/reporting/${name}`) ?? "worklist";
 
 let current = $state<Place>(placeOf(location.pathname));
 

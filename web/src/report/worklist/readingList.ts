@@ -71,7 +71,7 @@ export async function nextOf(
   const at = indexOfNext(items, list, offset);
   const row = items[at];
   if (!row) return null;
-  const following = items.slice(at + 1, at + 1 + AROUND).map((each) => each.reportId);
+  const following = items.slice(at + 1, at + 1 + AROUND).map((item) => item.reportId);
   return { ...list, reportId: row.reportId, index: offset + at, following };
 }
 
@@ -79,8 +79,8 @@ export async function nextOf(
 function indexOfNext(rows: readonly Row[], list: ReadingList, offset: number): number {
   const places = new Map(rows.map((row, index) => [row.reportId, index]));
   const here = places.get(list.reportId);
-  for (const each of list.following) {
-    const found = places.get(each);
+  for (const id of list.following) {
+    const found = places.get(id);
     if (found !== undefined) return found;
   }
   return here === undefined ? list.index - offset : here + 1;

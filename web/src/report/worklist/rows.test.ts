@@ -37,7 +37,7 @@ function engine(total: number) {
       });
     });
   const answer = async () => {
-    for (const each of waiting.splice(0)) each();
+    for (const call of waiting.splice(0)) call();
     await new Promise((resolve) => setTimeout(resolve));
   };
   return {
@@ -67,7 +67,10 @@ describe("the row cache", () => {
     void cache.want(90, 110);
     await answer();
 
-    expect(requests.map((each) => /offset=(\d+)/.exec(each)?.[1])).toEqual(["0", String(PAGE)]);
+    expect(requests.map((request) => /offset=(\d+)/.exec(request)?.[1])).toEqual([
+      "0",
+      String(PAGE),
+    ]);
     expect(cache.at(105)?.reportId).toBe("R105");
     expect(cache.at(205)).toBeUndefined();
     expect(cache.total).toBe(1000);

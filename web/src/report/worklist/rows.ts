@@ -72,7 +72,7 @@ const KEPT_PAGES = 40;
 export function addressOf(base: string, query: Query, offset: number, limit: number): string {
   const parts = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
-    if (Array.isArray(value)) for (const each of value) parts.append(name, String(each));
+    if (Array.isArray(value)) for (const item of value) parts.append(name, String(item));
     else if (value !== "") parts.append(name, String(value));
   }
   parts.append("offset", String(offset));

@@ -13,7 +13,7 @@ vi.stubGlobal(
   },
 );
 
-it("follows changes from the cursor of the shown rows, also if another view was selected meanwhile", async () => {
+it("follows changes from the cursor of the shown rows, also if another view was selected", async () => {
   const rows: (() => void)[] = [];
   const followed: string[] = [];
   const api = createApi({ token: null }, (input) => {
@@ -55,7 +55,7 @@ it("leaves a site's own filters behind when another site is chosen", async () =>
   await waitFor(() => expect(asked.at(-1)?.get("location")).toBe("NORTH"));
   account.siteId = "SITE2";
   await waitFor(() => expect(asked.at(-1)?.get("SiteID")).toBe("SITE2"));
-  expect(asked.filter((each) => each.get("SiteID") === "SITE2" && each.get("location"))).toEqual(
+  expect(asked.filter((query) => query.get("SiteID") === "SITE2" && query.get("location"))).toEqual(
     [],
   );
 });

@@ -19,7 +19,7 @@ describe("serialized calls", () => {
   it("wait for the previous response, in order", async () => {
     const { calls, answers, call } = slow();
     const choose = serialize(call);
-    const answered = ["de-DE", "pt-BR", "es-ES"].map((each) => choose(each));
+    const answered = ["de-DE", "pt-BR", "es-ES"].map((language) => choose(language));
     expect(calls).toEqual(["de-DE"]);
     answers[0]?.("well");
     await answered[0];
@@ -44,7 +44,7 @@ describe("serialized calls", () => {
 });
 
 describe("coalesced calls", () => {
-  it("run one at a time, and once more for all callers that arrive meanwhile", async () => {
+  it("run one at a time, and once more for all callers that arrive during the run", async () => {
     const { calls, answers, call } = slow();
     const look = coalesce(() => call(`look ${calls.length}`));
     const first = look();

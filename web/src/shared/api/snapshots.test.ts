@@ -28,7 +28,7 @@ describe("the engine's responses", () => {
     const begun: Partial<Written<Pick<Boot, "mode" | "session" | "locale" | "hostOrigins">>> = boot;
     const shown: Written<Pick<Page, "reportId" | "status" | "version" | "can" | "now">> = page;
 
-    expect(stretch.items.map((each) => each.status)).toEqual(["Ordered", "Preliminary", "Final"]);
+    expect(stretch.items.map((item) => item.status)).toEqual(["Ordered", "Preliminary", "Final"]);
     expect(profile.sites[0]?.role).toBe("administrator");
     expect(changed.reportIds).toHaveLength(3);
     expect(begun.mode).toBe("report");

@@ -26,11 +26,11 @@ const names = (texts: FlatCatalogue) => [...new Set(Object.keys(texts).map(nameO
 const counted = Object.keys(english)
   .filter((key) => key.endsWith(".other"))
   .map(nameOf);
-const places = (text: string) => [...text.matchAll(/\{(\w+)\}/g)].map((each) => each[1]).sort();
+const places = (text: string) => [...text.matchAll(/\{(\w+)\}/g)].map((place) => place[1]).sort();
 
 const sources = readdirSync(join(WEB, "src"), { recursive: true, encoding: "utf8" })
-  .filter((each) => /\.(?:ts|svelte)$/.test(each) && !each.includes(".test."))
-  .map((each) => [each, readFileSync(join(WEB, "src", each), "utf8")] as const);
+  .filter((file) => /\.(?:ts|svelte)$/.test(file) && !file.includes(".test."))
+  .map((file) => [file, readFileSync(join(WEB, "src", file), "utf8")] as const);
 
 it("each of the 17 codes has a catalogue, and there are no other files", () => {
   expect(readdirSync(LOCALES).sort()).toEqual(CODES.map((code) => `${code}.json`).sort());
@@ -70,7 +70,7 @@ it("other languages are translated", () => {
 it("every key in the source exists in its catalogue", () => {
   const inConsole = (file: string) => file.startsWith("console");
   const used = sources.flatMap(([file, text]) =>
-    [...text.matchAll(/\bt\(\s*["']([a-z_]+\.\w+)["']/g)].map((each) => [file, each[1]] as const),
+    [...text.matchAll(/\bt\(\s*["']([a-z_]+\.\w+)["']/g)].map((found) => [file, found[1]] as const),
   );
   expect(used.filter(([file]) => !inConsole(file)).length).toBeGreaterThan(200);
   expect(used.filter(([file]) => inConsole(file)).length).toBeGreaterThan(200);
@@ -92,17 +92,17 @@ const LETTERS = /\p{L}{2,}/u;
 
 /** Returns the literal texts in a component's markup. */
 function literals(node: unknown, found: string[] = []): string[] {
-  if (Array.isArray(node)) node.forEach((each) => literals(each, found));
+  if (Array.isArray(node)) node.forEach((child) => literals(child, found));
   else if (node && typeof node === "object") {
     const { type, name, data, value } = node as Node;
     if (type === "Script" || type === "StyleSheet") return found;
     if (type === "Text" && LETTERS.test(data ?? "")) found.push((data ?? "").trim());
     if (type === "Attribute" && !TEXT_ATTRIBUTES.includes(name ?? "")) {
       // Classes, ids and types are not shown to users.
-      const parts = [value].flat().filter((each) => (each as Node | null)?.type !== "Text");
+      const parts = [value].flat().filter((part) => (part as Node | null)?.type !== "Text");
       return literals(parts, found);
     }
-    for (const each of Object.values(node)) literals(each, found);
+    for (const child of Object.values(node)) literals(child, found);
   }
   return found;
 }

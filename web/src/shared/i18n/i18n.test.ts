@@ -29,7 +29,7 @@ describe("the texts", () => {
     expect(formatAge("065Y", "zh-CN")).toBe("65岁");
     expect(formatAge("005D", "ko-KR")).toBe("5일");
     expect(formatAge("065Y", "fr-FR")).toBe("65\u00a0ans");
-    for (const code of CODES.filter((each) => !each.startsWith("en"))) {
+    for (const code of CODES.filter((code) => !code.startsWith("en"))) {
       for (const age of ["065Y", "007M", "003W", "012D"]) {
         expect([code, formatAge(age, code)]).not.toEqual([code, formatAge(age, "en-US")]);
       }

@@ -27,7 +27,7 @@ function rank(name: string, language: string): number {
 }
 
 function nameOf(group: string): string {
-  const parts = group.split("^").map((each) => (each.split("&")[0] ?? "").trim());
+  const parts = group.split("^").map((part) => (part.split("&")[0] ?? "").trim());
   // A text with an ampersand and no components is one name.
   if (parts.length < 2) return group.trim();
   const [family = "", given = "", middle = "", fourth = "", fifth = "", ...more] = parts;

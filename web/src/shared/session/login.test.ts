@@ -12,7 +12,7 @@ function page() {
     },
     addEventListener: (_: string, listener: (typeof shown)[0]) => shown.push(listener),
   } as unknown as Window;
-  return { window, visited, again: () => shown.forEach((each) => each({ persisted: true })) };
+  return { window, visited, again: () => shown.forEach((handler) => handler({ persisted: true })) };
 }
 
 const REFUSED = new ApiProblem(401, "SignedOut", "");
@@ -35,7 +35,7 @@ describe("the redirect to the login page", () => {
 });
 
 describe("signing out", () => {
-  it("opens the login page, regardless of requests that are refused meanwhile", async () => {
+  it("opens the login page, regardless of requests that are refused", async () => {
     const { window, visited } = page();
     await signOut(window, async () => leadToLogin(window));
     leadToLogin(window);

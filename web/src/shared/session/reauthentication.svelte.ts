@@ -14,7 +14,7 @@ export const reauthentication = {
     open = false;
     const requests = waiting;
     waiting = [];
-    for (const each of requests) each(confirmed);
+    for (const request of requests) request(confirmed);
   },
 };
 

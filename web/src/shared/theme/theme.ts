@@ -12,5 +12,5 @@ export function applyTheme(theme: Theme, document: Document): void {
 /** The theme of the page. */
 export function themeOf(document: Document): Theme {
   const worn = document.documentElement.dataset["theme"];
-  return THEMES.find((each) => each === worn) ?? "system";
+  return THEMES.find((theme) => theme === worn) ?? "system";
 }

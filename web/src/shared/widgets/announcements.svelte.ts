@@ -16,10 +16,10 @@ export const announcements = {
   },
   add(text: string, kind: Announcement["kind"] = "good"): void {
     const id = next++;
-    list = [...list.filter((each) => each.text !== text), { id, text, kind }];
+    list = [...list.filter((announcement) => announcement.text !== text), { id, text, kind }];
     if (kind === "good") setTimeout(() => announcements.dismiss(id), SHOWN_MS);
   },
   dismiss(id: number): void {
-    list = list.filter((each) => each.id !== id);
+    list = list.filter((announcement) => announcement.id !== id);
   },
 };

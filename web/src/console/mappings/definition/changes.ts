@@ -3,7 +3,7 @@ import { difference } from "../../ui/difference";
 import type { OutlineRule } from "../rules/rules";
 import type { Files } from "../types";
 
-/** What a rule says, and where it stands. */
+/** What a rule says, and its place. */
 export type WordedRule = Pick<OutlineRule, "target" | "words" | "within">;
 interface WordedRules {
   readonly rules: readonly WordedRule[];
@@ -24,7 +24,7 @@ export interface FileChange {
   removed: number;
 }
 
-/** Rules of one target, such as two rows of order control, are told apart by their order. */
+/** Rules of one target, such as two rows of order control, differ by their order. */
 function byKey(rules: readonly WordedRule[]): Map<string, WordedRule> {
   const found = new Map<string, WordedRule>();
   for (const rule of rules) {

@@ -102,7 +102,7 @@ export class DefinitionDraft {
   }
 
   get errors(): number {
-    return this.issues.filter((each) => each.severity === "error").length;
+    return this.issues.filter((issue) => issue.severity === "error").length;
   }
 
   /** The files of the definition; its own comes first. */
@@ -127,7 +127,7 @@ export class DefinitionDraft {
       .flatMap(({ place, fields }) =>
         fields.map((text, index) => ({ place: `${place}-${index + 1}`, text })),
       )
-      .filter((each) => each.text)
+      .filter((field) => field.text)
       .slice(0, MAX_PATHS);
   }
 

@@ -61,7 +61,7 @@ it("is saved before a rollback; without saving there is no rollback", async () =
   await changed;
   expect(action).not.toHaveBeenCalled();
   expect(draft.textOf("orders.yaml")).toBe("ab");
-  expect(requests.filter((each) => each === "GET ")).toHaveLength(1);
+  expect(requests.filter((request) => request === "GET ")).toHaveLength(1);
 });
 
 it("is compared with the version selected last, even if another one arrives later", async () => {

@@ -31,7 +31,7 @@ export function contextAt(text: string, position: number): Context {
   const lineAt = before.lastIndexOf("\n", (start ?? position) - 1) + 1;
   const line = read(before.slice(lineAt));
   const parents = parentsOf(before.slice(0, lineAt), line);
-  const own = line.steps.map((each) => each.step);
+  const own = line.steps.map((step) => step.step);
   const at = lineAt + line.restAt;
   if (start === null) return block([...parents, ...own], line, at);
   return flow([...parents, ...own], before.slice(start), start);
@@ -51,38 +51,38 @@ function flow(path: KeyStep[], text: string, start: number): Context {
   let from = start;
   let quote = "";
   for (let at = 0; at < text.length; at++) {
-    const each = text[at] as string;
+    const character = text[at] as string;
     const top = open.at(-1);
     if (quote) {
-      if (each === quote) quote = "";
-      word += each;
-    } else if ((each === '"' || each === "'") && word === "") {
-      quote = each;
-      word = each;
-    } else if (each === "{" || each === "[") {
-      open.push({ kind: each, step: each === "[" ? 0 : null, count: 0 });
+      if (character === quote) quote = "";
+      word += character;
+    } else if ((character === '"' || character === "'") && word === "") {
+      quote = character;
+      word = character;
+    } else if (character === "{" || character === "[") {
+      open.push({ kind: character, step: character === "[" ? 0 : null, count: 0 });
       word = "";
       from = start + at + 1;
-    } else if (each === "}" || each === "]") {
+    } else if (character === "}" || character === "]") {
       open.pop();
       word = "";
       from = start + at + 1;
-    } else if (top && each === ",") {
+    } else if (top && character === ",") {
       top.count += 1;
       top.step = top.kind === "[" ? top.count : null;
       word = "";
       from = start + at + 1;
-    } else if (top?.kind === "{" && each === ":" && /\s|^$/.test(text[at + 1] ?? "")) {
+    } else if (top?.kind === "{" && character === ":" && /\s|^$/.test(text[at + 1] ?? "")) {
       top.step = bare(word.trim());
       word = "";
       from = start + at + 1;
-    } else if (/\s/.test(each) && word === "") {
+    } else if (/\s/.test(character) && word === "") {
       from = start + at + 1;
     } else {
-      word += each;
+      word += character;
     }
   }
-  const inner = open.flatMap((each) => (each.step === null ? [] : [each.step]));
+  const inner = open.flatMap((level) => (level.step === null ? [] : [level.step]));
   const top = open.at(-1);
   const expects = top?.kind === "[" ? "either" : top?.step === null ? "key" : "value";
   return { path: [...path, ...inner], expects, word, from };
@@ -95,24 +95,24 @@ function flowStart(text: string): number | null {
   let quote = "";
   let fresh = true;
   for (let at = 0; at < text.length; at++) {
-    const each = text[at] as string;
+    const character = text[at] as string;
     if (quote) {
-      if (each === quote) quote = "";
-    } else if (each === "#" && (at === 0 || /\s/.test(text[at - 1] as string))) {
+      if (character === quote) quote = "";
+    } else if (character === "#" && (at === 0 || /\s/.test(text[at - 1] as string))) {
       const end = text.indexOf("\n", at);
       if (end < 0) break;
       at = end;
       fresh = true;
       continue;
-    } else if ((each === '"' || each === "'") && fresh) {
-      quote = each;
-    } else if ((each === "{" || each === "[") && fresh) {
+    } else if ((character === '"' || character === "'") && fresh) {
+      quote = character;
+    } else if ((character === "{" || character === "[") && fresh) {
       if (depth++ === 0) start = at;
       continue;
-    } else if ((each === "}" || each === "]") && depth > 0) {
+    } else if ((character === "}" || character === "]") && depth > 0) {
       if (--depth === 0) start = null;
     }
-    fresh = /[\s,]/.test(each);
+    fresh = /[\s,]/.test(character);
   }
   return start;
 }
@@ -142,9 +142,9 @@ function parentsOf(text: string, line: Line): KeyStep[] {
   const found: KeyStep[] = [];
   let limit = line.indent;
   let item = line.steps[0]?.step === 0;
-  for (const each of text.split("\n").reverse()) {
-    if (!each.trim() || each.trimStart().startsWith("#")) continue;
-    const above = read(each);
+  for (const row of text.split("\n").reverse()) {
+    if (!row.trim() || row.trimStart().startsWith("#")) continue;
+    const above = read(row);
     const last = above.steps.at(-1);
     if (typeof last?.step === "string" && above.rest && !above.rest.startsWith("#")) {
       // A key with a value on its line has no children; its list item may have some.

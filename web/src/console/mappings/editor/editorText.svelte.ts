@@ -180,7 +180,7 @@ function inverse(text: string, edits: readonly Edit[]): Edit[] {
   });
 }
 
-/** The one edit that makes `text` of `old`; the caret stands behind what was inserted. */
+/** The one edit that makes `text` of `old`; the caret is behind the inserted text. */
 function difference(old: string, text: string, caret: number): Edit {
   let rest = text.length - caret;
   if (rest > old.length || !old.endsWith(text.slice(caret))) {

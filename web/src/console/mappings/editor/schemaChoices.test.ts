@@ -7,7 +7,7 @@ const published = JSON.parse(
   readFileSync("../docs/reference/mapping.schema.json", "utf8"),
 ) as Schema;
 const labels = (path: (string | number)[], kind = "orders") =>
-  choicesAt(published, path, kind).map((each) => each.label);
+  choicesAt(published, path, kind).map((choice) => choice.label);
 
 describe("the choices of the published schema", () => {
   it("names the members of a kind, and not those of another", () => {

@@ -9,7 +9,7 @@ export interface OutlineRule {
   target: string;
   file: string;
   line: number;
-  /** It stands in an included file: a change writes it into the definition's own file. */
+  /** It is in an included file: a change writes it into the definition's own file. */
   inherited: boolean;
   /** Of a written field: the loops and conditions around its segment. */
   within: readonly string[];

@@ -26,7 +26,7 @@ export function valueText(field: FieldSpec, value: Value): string {
   return field.kind === "choice" ? choiceLabel(field.name, String(value)) : String(value);
 }
 
-/** The address stands in the head of the page. */
+/** The address is in the head of the page. */
 const IN_THE_HEAD = ["name", "bind", "address"];
 
 /** A table of settings as names and values; what is left out has its default. */

@@ -1,4 +1,4 @@
-// What was typed into settings and not saved, kept in this tab: another page may be visited meanwhile.
+// What was typed into settings and not saved, kept in this tab: another page may be visited.
 import type { Transport, Values } from "./settingsTable";
 
 export interface SettingsDraft {

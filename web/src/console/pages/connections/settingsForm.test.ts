@@ -58,7 +58,7 @@ it("lists what changes, and resets a setting to its default", async () => {
   expect(screen.getByText("30s").tagName).toBe("INS");
 });
 
-it("keeps what was typed when another page was visited meanwhile", async () => {
+it("keeps what was typed when another page was visited", async () => {
   service();
   const first = shown("pacs");
   await fireEvent.input(screen.getByLabelText("Host and port"), {

@@ -13,7 +13,7 @@ async function act(id: number, action: "retry" | "skip"): Promise<boolean> {
   if (done) toast({ text: t(`delivery_list.${action}_done`, { id }), tone: "ok" });
   return done ?? false;
 }
-/** Sends a delivery now, or again; false: it was refused, and the person was told. */
+/** Sends a delivery now, or again; false: it was refused, and the person is notified. */
 export const retry = (id: number): Promise<boolean> => act(id, "retry");
 /** Skips a delivery; the later ones of its report continue. */
 export const skip = (id: number): Promise<boolean> => act(id, "skip");

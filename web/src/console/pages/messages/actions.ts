@@ -10,7 +10,7 @@ export const mayReplay = ({ state }: { state: string }): boolean =>
 export const mayCancel = ({ state }: { state: string }): boolean =>
   ["queued", "parked"].includes(state);
 
-/** Queues a message again; false: it was refused, and the person was told. */
+/** Queues a message again; false: it was refused, and the person is notified. */
 export async function replay(id: number): Promise<boolean> {
   const done = await attempt(() => api.post<{ later: number }>(path(id, "replay")));
   if (!done) return false;

@@ -4,8 +4,8 @@ import { diffLines, diffWords, type Piece } from "./diff";
 
 const side = (pieces: readonly Piece[], left: "added" | "removed") =>
   pieces
-    .filter((each) => each.kind !== left)
-    .map((each) => each.text)
+    .filter((piece) => piece.kind !== left)
+    .map((piece) => piece.text)
     .join("");
 
 describe("the difference of two texts", () => {
@@ -34,7 +34,7 @@ describe("the difference of two texts", () => {
   it("finds the fewest edits of a known pair", () => {
     // The example of Myers' paper with five edits; each letter is a separate word.
     const pieces = diffWords("甲乙丙甲乙乙甲", "丙乙甲乙甲丙");
-    const changed = pieces.filter((each) => each.kind !== "same").map((each) => each.text);
+    const changed = pieces.filter((piece) => piece.kind !== "same").map((piece) => piece.text);
     expect(changed.join("")).toHaveLength(5);
     expect(diffWords("abc", "abc")).toEqual([{ kind: "same", text: "abc" }]);
     expect(diffWords("", "")).toEqual([]);
@@ -47,9 +47,9 @@ describe("the difference of two texts", () => {
     );
     expect(pairs).toHaveLength(3);
     expect(pairs[0]?.before).toEqual(pairs[0]?.after);
-    const changed = pairs.find((each) => each.before?.some((piece) => piece.kind === "removed"));
+    const changed = pairs.find((pair) => pair.before?.some((piece) => piece.kind === "removed"));
     expect(changed?.after?.map((piece) => piece.text).join("")).toBe("Heart big.");
-    expect(pairs.map((each) => [each.before === null, each.after === null])).toContainEqual([
+    expect(pairs.map((pair) => [pair.before === null, pair.after === null])).toContainEqual([
       true,
       false,
     ]);

@@ -3,9 +3,9 @@ import { fromText, type ReportDocument } from "../text/document";
 import type { Piece } from "./diff";
 import { diffReports } from "./sections";
 
-const read = (pieces: Piece[] | null) => pieces?.map((each) => each.text).join("") ?? null;
+const read = (pieces: Piece[] | null) => pieces?.map((piece) => piece.text).join("") ?? null;
 const differs = (pieces: Piece[] | null) =>
-  pieces === null || pieces.some((each) => each.kind !== "same");
+  pieces === null || pieces.some((piece) => piece.kind !== "same");
 const table = (before: ReportDocument, after: ReportDocument) =>
   diffReports(before, after).map((pair) => [
     read(pair.before),
@@ -52,8 +52,8 @@ describe("two reports side by side", () => {
     const before = fromText("Above.\nFINDINGS\nA\nFINDINGS\nB\nEND OF REPORT\n\nLast: 4 mm.");
     const after = fromText("findings:\nA2\nOther:\nEnd of report:\nlast");
     const rows = table(before, after);
-    const left = rows.map(([one]) => one).filter((each) => each !== null);
-    const right = rows.map(([, other]) => other).filter((each) => each !== null);
+    const left = rows.map(([one]) => one).filter((row) => row !== null);
+    const right = rows.map(([, other]) => other).filter((row) => row !== null);
     expect([...left].sort()).toEqual(
       ["Above.", "FINDINGS", "A", "FINDINGS", "B", "END OF REPORT", "", "Last: 4 mm."].sort(),
     );

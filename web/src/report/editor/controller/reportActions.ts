@@ -54,7 +54,7 @@ function ask(
   confirm: boolean,
   sign: () => Promise<void>,
 ): void {
-  const known = found.some((each) => /suggest/i.test(each.check));
+  const known = found.some((one) => /suggest/i.test(one.check));
   const findings = known ? found : [...found, ...unaccepted(part)];
   if (!findings.length && !confirm) return;
   controller.question = { part, findings, sign };
@@ -120,7 +120,7 @@ export async function signAddendum(
     );
   }
   await controller.perform(() => {
-    const draft = controller.page?.addenda.findLast((each) => each.state === "draft");
+    const draft = controller.page?.addenda.findLast((addendum) => addendum.state === "draft");
     return controller.endpoints.signAddendum(draft?.version ?? 0);
   });
   controller.question = null;

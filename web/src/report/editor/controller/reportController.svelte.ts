@@ -95,17 +95,17 @@ export class ReportController {
   }
 
   get unsaved(): boolean {
-    return [this.report, this.addendum].some((each) => each?.unsaved);
+    return [this.report, this.addendum].some((part) => part?.unsaved);
   }
 
   get #sending(): boolean {
-    return [this.report, this.addendum].some((each) => each?.saver.saving.phase === "saving");
+    return [this.report, this.addendum].some((part) => part?.saver.saving.phase === "saving");
   }
 
   /** Whether text cannot be saved at present. */
   get failing(): boolean {
-    return [this.report, this.addendum].some((each) => {
-      const { trouble = "", phase = "" } = each?.saver.saving ?? {};
+    return [this.report, this.addendum].some((part) => {
+      const { trouble = "", phase = "" } = part?.saver.saving ?? {};
       return trouble !== "" || phase === "refused";
     });
   }
@@ -156,7 +156,7 @@ export class ReportController {
   }
 
   #applyAddendum(page: Page): void {
-    const draft = page.addenda.findLast((each) => each.state === "draft");
+    const draft = page.addenda.findLast((addendum) => addendum.state === "draft");
     const name = draft ? `addendum:${draft.number}` : "";
     if (draft && this.addendum?.name === name) this.addendum.take(draft.document);
     else {
@@ -177,7 +177,7 @@ export class ReportController {
   }
 
   #draft() {
-    return this.page?.addenda.findLast((each) => each.state === "draft");
+    return this.page?.addenda.findLast((addendum) => addendum.state === "draft");
   }
 
   /** Reloads the state when no save is running. */
@@ -322,7 +322,7 @@ export class ReportController {
       const document =
         part === this.report
           ? page.document
-          : page.addenda.findLast((each) => each.state === "draft")?.document;
+          : page.addenda.findLast((addendum) => addendum.state === "draft")?.document;
       const own = document !== undefined && (part?.isStored(document) ?? false);
       this.apply(page);
       if (document && canonical(document) === canonical(content)) return;

@@ -20,13 +20,13 @@ function engine(holding: string[], responses: Record<string, unknown> = {}) {
     if (!holding.includes(path)) return Promise.resolve(answer());
     return new Promise((resolve) => held.push((status) => resolve(answer(status))));
   });
-  const count = (path: string) => requests.filter((each) => each === path).length;
+  const count = (path: string) => requests.filter((request) => request === path).length;
   return { controller: new ReportController(createEndpoints(api)), page, requests, held, count };
 }
 
 const turn = () => new Promise((resolve) => setTimeout(resolve, 5));
 
-it("is loaded after a pending save if a change arrives meanwhile", async () => {
+it("is loaded after a pending save if a change arrives during it", async () => {
   const { controller, page, held, count } = engine(["save"]);
   await controller.open();
   controller.report?.saver.edited();

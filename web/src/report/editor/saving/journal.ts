@@ -50,7 +50,7 @@ export async function openJournal(
     const { subtle } = scope.crypto;
     if (!subtle || !scope.indexedDB) return null;
     const database = await openDatabase(scope.indexedDB);
-    const bytes = Uint8Array.from(atob(key), (each) => each.charCodeAt(0));
+    const bytes = Uint8Array.from(atob(key), (character) => character.charCodeAt(0));
     const secret = await subtle.importKey("raw", bytes, "AES-GCM", false, ["encrypt", "decrypt"]);
     await forgetOld(database, Date.now() - FORGOTTEN_AFTER);
     const windows = openWindows(scope.navigator?.locks, scope.crypto);
@@ -71,7 +71,7 @@ let present: Windows | null = null;
 function openWindows(locks: LockManager | undefined, crypto: Crypto): Windows {
   if (present) return present;
   const bytes = crypto.getRandomValues(new Uint8Array(12));
-  const own = Array.from(bytes, (each) => each.toString(16).padStart(2, "0")).join("");
+  const own = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
   const nameOf = (window: string) => `${NAME}${WINDOW}${window}`;
   // The lock is held until the window closes, even if it crashes.
   void locks?.request(nameOf(own), () => new Promise(() => undefined)).catch(() => undefined);
@@ -79,7 +79,7 @@ function openWindows(locks: LockManager | undefined, crypto: Crypto): Windows {
     own,
     async areOpen() {
       const held = (await locks?.query())?.held ?? [];
-      return new Set(held.map((each) => (each.name ?? "").slice(nameOf("").length)));
+      return new Set(held.map((one) => (one.name ?? "").slice(nameOf("").length)));
     },
   });
 }

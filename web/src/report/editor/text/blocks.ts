@@ -43,8 +43,8 @@ export function kindAt(state: EditorState): LineKind {
 export function toggleKind(state: EditorState, kind: LineKind): Transaction {
   const range = blockRange(state);
   const lines = linesOf(state, range);
-  const chosen = lines.filter((each) => each.selected);
-  const wanted = chosen.every((each) => each.kind === kind) ? "paragraph" : kind;
+  const chosen = lines.filter((line) => line.selected);
+  const wanted = chosen.every((one) => one.kind === kind) ? "paragraph" : kind;
   return withKind(state, range, lines, wanted);
 }
 
@@ -76,9 +76,9 @@ function withKind(
   kind: LineKind,
 ): Transaction {
   const wanted = range.inCell && kind === "section" ? "paragraph" : kind;
-  const changed = lines.map((each) => {
-    if (!each.selected) return each;
-    return { ...each, kind: wanted, level: isList(wanted) && isList(each.kind) ? each.level : 0 };
+  const changed = lines.map((line) => {
+    if (!line.selected) return line;
+    return { ...line, kind: wanted, level: isList(wanted) && isList(line.kind) ? line.level : 0 };
   });
   return replaceLines(state, range, lines, changed);
 }
@@ -141,7 +141,7 @@ function replaceLines(
   const tr = state.tr.replaceWith(range.from, range.to, blocks);
   const starts = startsOf(blocks, range.from);
   const place = (position: number): number => {
-    const index = before.findLastIndex((each) => each.start <= position);
+    const index = before.findLastIndex((one) => one.start <= position);
     return (starts[index] ?? range.from) + position - (before[index]?.start ?? position);
   };
   const { $anchor, $head } = state.selection;

@@ -42,7 +42,7 @@ export interface Stop extends Range {
 /** Returns the brackets of a document, and the fields with unchanged default text. */
 export function allStops(doc: Inner): Stop[] {
   const size = doc.content.size;
-  const open = bracketsBetween(doc, 0, size).map((each) => ({ ...each, open: true }));
+  const open = bracketsBetween(doc, 0, size).map((bracket) => ({ ...bracket, open: true }));
   const defaults = defaultsBetween(doc, 0, size).map(({ from, to }) => ({ from, to, open: false }));
   return [...open, ...defaults].sort((one, other) => one.from - other.from);
 }
@@ -94,18 +94,18 @@ export function neighbour(
   selection: Range,
   direction: 1 | -1,
 ): Stop | undefined {
-  const open = stops.filter((each) => each.open);
+  const open = stops.filter((stop) => stop.open);
   if (direction === 1) {
-    const here = (each: Range) => each.from === selection.from && each.to === selection.to;
-    return stops.find((each) => each.from >= selection.from && !here(each)) ?? open[0];
+    const here = (range: Range) => range.from === selection.from && range.to === selection.to;
+    return stops.find((stop) => stop.from >= selection.from && !here(stop)) ?? open[0];
   }
-  return stops.findLast((each) => each.to <= selection.from) ?? open.at(-1);
+  return stops.findLast((stop) => stop.to <= selection.from) ?? open.at(-1);
 }
 
 /** Returns the choices of a label such as `one / two / three`; at least two. */
 export function choices(label: string): string[] {
   const parts = label.replace(/^\[|\]$/g, "").split(/\s+\/\s+|\|/);
-  const named = parts.map((each) => each.trim()).filter(Boolean);
+  const named = parts.map((part) => part.trim()).filter(Boolean);
   return named.length > 1 ? named : [];
 }
 
@@ -117,6 +117,6 @@ export function choicesAt(doc: Inner, { from, to }: Range): string[] {
   const start = $from.start();
   const text = block.textBetween(from - start, to - start);
   if (/^\[[^[\]]*\]$/.test(text)) return choices(text);
-  const field = fieldsIn(block, start).find((each) => each.from === from && each.to === to);
+  const field = fieldsIn(block, start).find((field) => field.from === from && field.to === to);
   return field ? choices(field.label) : [];
 }

@@ -21,7 +21,7 @@ let fields = 0;
 
 /** Returns the editor's JSON of a document. */
 export function toEditor(document: ReportDocument): JSONContent {
-  const blocks = document.content.map(blockNode).filter((each) => each !== null);
+  const blocks = document.content.map(blockNode).filter((node) => node !== null);
   return { type: "doc", content: blocks.length ? blocks : [{ type: "paragraph" }] };
 }
 
@@ -38,7 +38,7 @@ function listNode(list: List): JSONContent | null {
   if (!list.items.length) return null;
   const items = list.items.map((item) => {
     const { text, sublists } = itemParts(item);
-    const below = sublists.map(listNode).filter((each) => each !== null);
+    const below = sublists.map(listNode).filter((list) => list !== null);
     return { type: "listItem", content: [line("paragraph", runNodes(text)), ...below] };
   });
   return { type: list.ordered ? "orderedList" : "bulletList", content: items };
@@ -52,7 +52,7 @@ function tableNode(table: Table): JSONContent | null {
 }
 
 function cellNode({ type, content }: TableCell): JSONContent {
-  const blocks = content.map(blockNode).filter((each) => each !== null);
+  const blocks = content.map(blockNode).filter((node) => node !== null);
   return { type, content: blocks.length ? blocks : [line("paragraph", [])] };
 }
 

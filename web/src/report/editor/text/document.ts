@@ -82,8 +82,8 @@ export function inlineText(content: readonly Inline[]): string {
 
 /** Returns the text of a list item, and its sublists. */
 export function itemParts(item: ListItem): { text: Inline[]; sublists: List[] } {
-  const text = item.filter((each): each is Inline => each.type !== "list");
-  return { text, sublists: item.filter((each): each is List => each.type === "list") };
+  const text = item.filter((part): part is Inline => part.type !== "list");
+  return { text, sublists: item.filter((part): part is List => part.type === "list") };
 }
 
 /** Returns the rows of a table at equal length; none if there are no cells. */
@@ -106,7 +106,7 @@ export function blockLines(block: Block): string[] {
   return block.items.flatMap((item, index) => {
     const { text, sublists } = itemParts(item);
     const line = (block.ordered ? `${index + 1}. ` : "- ") + inlineText(text);
-    return [line, ...sublists.flatMap(blockLines).map((each) => `  ${each}`)];
+    return [line, ...sublists.flatMap(blockLines).map((line) => `  ${line}`)];
   });
 }
 

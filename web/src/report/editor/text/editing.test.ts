@@ -223,10 +223,10 @@ describe("brackets", () => {
       }),
     );
     const named = (kind: string) =>
-      Array.from(here.view.dom.querySelectorAll(kind), (each) => [
-        each.textContent,
-        each.getAttribute("title"),
-        each.getAttribute("role"),
+      Array.from(here.view.dom.querySelectorAll(kind), (element) => [
+        element.textContent,
+        element.getAttribute("title"),
+        element.getAttribute("role"),
       ]);
     expect(named(".bracket").map(([shown]) => shown)).toEqual([
       ...["[Unremarkable.]", "\uff3b結節を記述\uff3d", "[Unremarkable.]", "[Describe.]"],
@@ -294,7 +294,7 @@ describe("macros", () => {
 });
 
 describe("lines", () => {
-  const kinds = (of: Editor) => fromEditor(of.state.doc).content.map((each) => each.type);
+  const kinds = (of: Editor) => fromEditor(of.state.doc).content.map((block) => block.type);
 
   it("change to headings, lists and back, and keep text and caret", () => {
     const here = open(fromText("one\ntwo\nthree"));
@@ -471,13 +471,13 @@ describe("inserted content", () => {
 
 /** Types characters as the browser reports them. */
 function type(of: Editor, words: string): void {
-  for (const each of words) {
-    if (each === " " && press(of, " ")) continue;
+  for (const word of words) {
+    if (word === " " && press(of, " ")) continue;
     const { from, to } = of.state.selection;
     const handled = of.view.someProp("handleTextInput", (handle) =>
-      handle(of.view, from, to, each, () => of.state.tr),
+      handle(of.view, from, to, word, () => of.state.tr),
     );
-    if (!handled) of.view.dispatch(of.state.tr.insertText(each, from, to));
+    if (!handled) of.view.dispatch(of.state.tr.insertText(word, from, to));
   }
 }
 

@@ -10,12 +10,12 @@ import { bracketsBetween, defaultsBetween, type Range } from "./brackets";
 const KEY = new PluginKey<DecorationSet>("brackets");
 
 function shown(doc: Inner, from: number, to: number): Decoration[] {
-  const requests = bracketsBetween(doc, from, to).map((each) => {
-    const label = doc.textBetween(each.from + 1, each.to - 1).trim();
-    return named(each, "bracket", t("editor.request", { label }));
+  const requests = bracketsBetween(doc, from, to).map((bracket) => {
+    const label = doc.textBetween(bracket.from + 1, bracket.to - 1).trim();
+    return named(bracket, "bracket", t("editor.request", { label }));
   });
-  const defaults = defaultsBetween(doc, from, to).map((each) =>
-    named(each, "default-text", t("editor.default_text", { label: each.label })),
+  const defaults = defaultsBetween(doc, from, to).map((field) =>
+    named(field, "default-text", t("editor.default_text", { label: field.label })),
   );
   return [...requests, ...defaults];
 }

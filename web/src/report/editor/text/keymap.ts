@@ -52,7 +52,7 @@ function deleteForward(editor: Editor): boolean {
   if (!selection.empty || $from.parentOffset < $from.parent.content.size) return false;
   const below = Selection.findFrom(tr.doc.resolve($from.after()), 1, true);
   if (!below || cellOf(below) !== cellOf(selection)) return false;
-  if (![selection, below].some((each) => each.$from.node(-1)?.type.name === "listItem"))
+  if (![selection, below].some((point) => point.$from.node(-1)?.type.name === "listItem"))
     return false;
   return apply(editor, tr.delete($from.pos, below.from).scrollIntoView());
 }

@@ -29,7 +29,7 @@ export function listsFromParagraphs(body: HTMLElement): void {
   const close = (): void => {
     const first = run[0];
     if (first) first.element.before(...listsOf(run, 0));
-    for (const each of run) each.element.remove();
+    for (const line of run) line.element.remove();
     run = [];
   };
   for (const element of body.querySelectorAll("p, div, h1, h2, h3, h4, h5, h6, li")) {
@@ -57,12 +57,12 @@ function itemAt(element: Element): Item | null {
 /** Removes the bullet or number that Word wrote into a paragraph, and returns it. */
 function takeMarker(element: Element): string {
   const ignored = [...element.querySelectorAll(`[${STYLE}]`)].filter(
-    (each) => styleOf(each, "mso-list") === "ignore",
+    (one) => styleOf(one, "mso-list") === "ignore",
   );
   if (ignored.length) {
-    for (const each of ignored) each.remove();
+    for (const one of ignored) one.remove();
     return ignored
-      .map((each) => each.textContent)
+      .map((one) => one.textContent)
       .join("")
       .trim();
   }
@@ -107,7 +107,8 @@ function unwrapWebLists(body: HTMLElement): void {
   for (const item of body.querySelectorAll("li[data-aria-level]")) {
     const list = item.parentElement;
     if (!list || list.childElementCount !== 1 || list.closest("li")) continue;
-    for (const each of item.querySelectorAll("p, div")) each.replaceWith(...each.childNodes);
+    for (const element of item.querySelectorAll("p, div"))
+      element.replaceWith(...element.childNodes);
     const line = item.ownerDocument.createElement("p");
     const ordered = list.matches("ol");
     const level = Number(item.getAttribute("data-aria-level")) || 1;

@@ -26,7 +26,7 @@ const lines = (html: string) => plainText(pasted(html)).split("\n");
 const marks = (html: string) => {
   const [first] = pasted(html).content;
   if (first?.type !== "paragraph") throw new Error("no paragraph");
-  return first.content.map((each) => [each.type === "text" ? each.text : "", each]);
+  return first.content.map((node) => [node.type === "text" ? node.text : "", node]);
 };
 
 /** A list paragraph in the clipboard format of Word for Windows. */
@@ -197,7 +197,7 @@ describe("lines", () => {
 
   it("of deep lists stay within the engine's limit", () => {
     const deep = "<ul><li>x".repeat(12) + "</li></ul>".repeat(12);
-    const depth = Math.max(...lines(deep).map((each) => each.indexOf("-") / 2 + 1));
+    const depth = Math.max(...lines(deep).map((line) => line.indexOf("-") / 2 + 1));
     expect([depth, lines(deep).length]).toEqual([9, 12]);
   });
 });

@@ -14,18 +14,18 @@ const INSIDE_ITEM = `p, div, blockquote, pre, table, tr, td, th, section, articl
 export function cleanPasted(html: string): string {
   const { body } = new DOMParser().parseFromString(withoutStyles(html), "text/html");
   const all = (selector: string) => [...body.querySelectorAll(selector)];
-  for (const each of all(`${DROPPED}, .Apple-interchange-newline`)) each.remove();
+  for (const element of all(`${DROPPED}, .Apple-interchange-newline`)) element.remove();
   listsFromParagraphs(body);
   emphasisFromStyles(body);
   scriptsAsText(body);
-  for (const each of all("p")) emptyIfBlank(each);
-  for (const each of all("ul > ul, ul > ol, ol > ul, ol > ol")) intoItemBefore(each);
-  for (const each of all("li")) flattenItem(each);
-  for (const each of all("ol[start]").reverse()) keepNumbers(each as HTMLOListElement);
-  for (const each of all("table").reverse()) tidyTable(each as HTMLTableElement);
+  for (const element of all("p")) emptyIfBlank(element);
+  for (const list of all("ul > ul, ul > ol, ol > ul, ol > ol")) intoItemBefore(list);
+  for (const item of all("li")) flattenItem(item);
+  for (const list of all("ol[start]").reverse()) keepNumbers(list as HTMLOListElement);
+  for (const table of all("table").reverse()) tidyTable(table as HTMLTableElement);
   if (body.querySelector(":scope > br")) wrapText(body);
-  for (const each of all("br").reverse()) splitAt(each);
-  for (const each of all(`[${STYLE}]`)) each.removeAttribute(STYLE);
+  for (const element of all("br").reverse()) splitAt(element);
+  for (const element of all(`[${STYLE}]`)) element.removeAttribute(STYLE);
   return body.innerHTML;
 }
 
@@ -51,13 +51,14 @@ function withoutStyles(html: string): string {
 
 /** Google Docs wraps everything in a `<b>` that is not bold, and marks bold text by styles. */
 function emphasisFromStyles(body: HTMLElement): void {
-  for (const each of body.querySelectorAll("b, strong, i, em, u")) {
-    if (isPlain(each)) each.replaceWith(...each.childNodes);
+  for (const element of body.querySelectorAll("b, strong, i, em, u")) {
+    if (isPlain(element)) element.replaceWith(...element.childNodes);
   }
-  for (const each of body.querySelectorAll(`span[${STYLE}]`)) {
-    if (isBold(styleOf(each, "font-weight"))) wrapContent(each, "strong");
-    if (styleOf(each, "font-style") === "italic") wrapContent(each, "em");
-    if (decoration(each).includes("underline") && !each.closest("a")) wrapContent(each, "u");
+  for (const element of body.querySelectorAll(`span[${STYLE}]`)) {
+    if (isBold(styleOf(element, "font-weight"))) wrapContent(element, "strong");
+    if (styleOf(element, "font-style") === "italic") wrapContent(element, "em");
+    if (decoration(element).includes("underline") && !element.closest("a"))
+      wrapContent(element, "u");
   }
 }
 
@@ -103,17 +104,17 @@ function intoItemBefore(list: Element): void {
 /** An item is one line followed by its sublists; levels beyond the limit move up. */
 function flattenItem(item: Element): void {
   const sublists = [...item.querySelectorAll("ul, ol")].filter(
-    (each) => each.parentElement?.closest("li") === item,
+    (list) => list.parentElement?.closest("li") === item,
   );
-  for (const each of sublists) each.remove();
+  for (const sublist of sublists) sublist.remove();
   for (const block of item.querySelectorAll(INSIDE_ITEM)) {
     const before = block.previousSibling ? [" "] : [];
     const after = block.nextSibling ? [" "] : [];
     block.replaceWith(...before, ...block.childNodes, ...after);
   }
-  for (const each of item.querySelectorAll("br")) each.replaceWith(" ");
+  for (const element of item.querySelectorAll("br")) element.replaceWith(" ");
   if (depthOf(item) < MAX_LIST_DEPTH) item.append(...sublists);
-  else item.after(...sublists.flatMap((each) => [...each.children]));
+  else item.after(...sublists.flatMap((sublist) => [...sublist.children]));
 }
 
 function depthOf(item: Element): number {
@@ -127,9 +128,9 @@ function keepNumbers(list: HTMLOListElement): void {
   if (list.start === 1 || list.closest("li")) return;
   let number = list.start;
   for (const item of [...list.children]) {
-    const sublists = [...item.children].filter((each) => each.matches("ul, ol"));
+    const sublists = [...item.children].filter((child) => child.matches("ul, ol"));
     const line = list.ownerDocument.createElement("p");
-    for (const each of sublists) each.remove();
+    for (const sublist of sublists) sublist.remove();
     line.append(`${number}. `, ...item.childNodes);
     list.before(line, ...sublists);
     number += 1;
@@ -180,7 +181,7 @@ function gridOf(table: HTMLTableElement): HTMLTableCellElement[][] {
     }
   });
   return grid.map((row) =>
-    Array.from(row, (each) => each ?? table.ownerDocument.createElement("td")),
+    Array.from(row, (cell) => cell ?? table.ownerDocument.createElement("td")),
   );
 }
 
@@ -189,7 +190,7 @@ const isFilled = (element: Element): boolean => /[^\s\u00a0]/.test(element.textC
 /** A cell holds paragraphs and lists. */
 function tidyCell(cell: HTMLTableCellElement): HTMLTableCellElement {
   const header = cell.nodeName === "TH" || cell.closest("thead") !== null;
-  for (const each of cell.querySelectorAll(HEADINGS)) each.replaceWith(renamed(each, "p"));
+  for (const element of cell.querySelectorAll(HEADINGS)) element.replaceWith(renamed(element, "p"));
   wrapText(cell);
   const tidy = cell.ownerDocument.createElement(header ? "th" : "td");
   tidy.append(...cell.childNodes);
@@ -199,7 +200,7 @@ function tidyCell(cell: HTMLTableCellElement): HTMLTableCellElement {
 /** A row outside a table becomes one line with all its cells. */
 function linesOfRow(row: HTMLTableCellElement[]): Node[] {
   if (row.length === 1) return [...(row[0]?.childNodes ?? [])];
-  const text = row.map((each) => each.textContent.trim()).filter(Boolean);
+  const text = row.map((cell) => cell.textContent.trim()).filter(Boolean);
   const line = row[0]?.ownerDocument.createElement("p");
   line?.append(text.join(" | "));
   return line ? [line] : [];

@@ -2,7 +2,7 @@
 // `10<sup>9</sup>/l` must not become `109/l`.
 
 const pairs = (plain: string, raised: string): Map<string, string> =>
-  new Map([...plain].map((each, index) => [each, [...raised][index] as string]));
+  new Map([...plain].map((character, index) => [character, [...raised][index] as string]));
 
 const RAISED = pairs("0123456789+-−–=()ni", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁻⁼⁽⁾ⁿⁱ");
 const LOWERED = pairs("0123456789+-−–=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₋₌₍₎");
@@ -27,6 +27,6 @@ export function subscript(text: string): string {
 }
 
 function translated(text: string, table: ReadonlyMap<string, string>): string | null {
-  const found = [...text].map((each) => table.get(each));
-  return found.every((each) => each !== undefined) ? found.join("") : null;
+  const found = [...text].map((character) => table.get(character));
+  return found.every((one) => one !== undefined) ? found.join("") : null;
 }

@@ -25,9 +25,9 @@ function open(document_: ReportDocument): Editor {
 }
 
 const blocks = (of: Editor) => fromEditor(of.state.doc).content;
-const kinds = (of: Editor) => blocks(of).map((each) => each.type);
+const kinds = (of: Editor) => blocks(of).map((block) => block.type);
 function size(of: Editor): number[] {
-  const table = blocks(of).find((each) => each.type === "table");
+  const table = blocks(of).find((block) => block.type === "table");
   if (table?.type !== "table") return [];
   const grid = tableGrid(table);
   return [grid.length, grid[0]?.length ?? 0];

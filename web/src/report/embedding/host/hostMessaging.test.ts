@@ -39,9 +39,9 @@ describe("events", () => {
     const { bus, posted } = framed();
     bus.emit("report_signed", {});
     bus.emit("report_transfer_proceeded", {});
-    expect(posted.map((each) => each.message["type"])).toEqual(["report_transfer_proceeded"]);
+    expect(posted.map((one) => one.message["type"])).toEqual(["report_transfer_proceeded"]);
     ready(bus);
-    expect(posted.map((each) => each.message["type"]).slice(1)).toEqual([
+    expect(posted.map((one) => one.message["type"]).slice(1)).toEqual([
       "report_ready",
       "report_signed",
     ]);

@@ -116,7 +116,7 @@ export function createHostBus(options: BusOptions): HostBus {
     const actions = waiting;
     [held, waiting] = [[], []];
     for (const [event, payload] of events) send(event, payload);
-    for (const each of actions) dispatch(each.action, each.message);
+    for (const action of actions) dispatch(action.action, action.message);
   }
 
   function receive(message: unknown, answer?: MessagePort): void {
@@ -205,5 +205,5 @@ function readMessage(message: unknown): Record<string, unknown> | null {
 /** Makes an id without crypto.randomUUID, which plain HTTP hosts do not have. */
 function messageId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
-  return Array.from(bytes, (each) => each.toString(16).padStart(2, "0")).join("");
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
