@@ -298,7 +298,7 @@ class BrowserSessionRow(Record, table=True):
 
     pk: int | None = key()
     secret_hash: str = Field(unique=True)
-    site_id: str = Field(foreign_key="engine_site.site_id")
+    site_id: str | None = Field(default=None, foreign_key="engine_site.site_id")
     account_id: int = foreign_key_to("engine_account.id")
     link_pk: int | None = foreign_key_to("engine_link.pk", required=False)
     identity_link_pk: int | None = Field(default=None, sa_type=BIG_KEY, index=True)

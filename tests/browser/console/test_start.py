@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.acceptance.house import House
+from tests.acceptance.house import House, bridge
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, Sink, sink
 from tests.browser.axe import violations
@@ -148,6 +148,41 @@ def test_every_step_is_done_on_the_page(empty: Installation, page: Page) -> None
     expect(page).to_have_url(f"{empty.house.url}/reporting/worklist")
     page.goto(f"{empty.house.url}/console/")
     expect(page).to_have_url(f"{empty.house.url}/reporting/worklist")
+
+
+@pytest.fixture
+def siteless(tmp_path: Path) -> Iterator[Installation]:
+    """What `bridge init` makes, and one account with a role in the console: the README's steps."""
+    with sink() as ris:
+        house = House(tmp_path / "home")
+        bridge("init", str(house.home))
+        house.configure()
+        role = ("--role", "system-administrator", "--bodies", "--pending")
+        link = house.bridge("console", "grant", CHIEF, *role).split()[-1]
+        house.start()
+        try:
+            open_link(link, house.url, PASSWORD)
+            yield Installation(house, ris)
+        finally:
+            house.stop()
+            house.kill()
+
+
+def test_the_first_site_is_created_on_the_page(siteless: Installation, page: Page) -> None:
+    """An account on no site signs in, creates the first one, and its first order is applied."""
+    sign_in(page, siteless, CHIEF, "/")
+    expect(page).to_have_url(f"{siteless.house.url}/console/start")
+    expect(page.get_by_text("0 of 4 done")).to_be_visible()
+    assert violations(page) == []
+    site, sender = step(page, "Create a site"), step(page, "Connect a sender")
+    expect(site.get_by_label("SiteID")).to_have_value("SITE1")
+    site.get_by_label("Name").fill("General hospital")
+    site.get_by_label("Time zone").fill("Europe/Berlin")
+    site.get_by_label("Time zone").press("Enter")
+    expect(site).to_contain_text("SITE1 (General hospital, Europe/Berlin)")
+    sender.get_by_role("button", name="Send a sample order").click()
+    expect(sender.get_by_role("link", name="See what was understood")).to_be_visible()
+    expect(page.get_by_text("2 of 4 done")).to_be_visible()
 
 
 def test_a_site_and_a_receiver_are_added_in_place(empty: Installation, page: Page) -> None:

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, select, true
+from sqlalchemy import ColumnElement, Connection, select, true
 
 from bridge.contract.errors import ErrorCode
 from bridge.engine.errors import EngineError
 from bridge.engine.links import RandomBytes
 from bridge.engine.rules.site_roles import SiteRole
 from bridge.engine.rules.timestamps import iso
+from bridge.engine.service.accounts import second_factor as factors
 from bridge.engine.service.accounts import sessions, users
 from bridge.engine.service.accounts.passwords import mark_enrolled, still_has, store_hash
 from bridge.engine.service.accounts.sessions import (
@@ -74,7 +75,7 @@ def sign_in(
     Begin a session for an account and return its secret.
 
     Raise `wrong_password` if the password was changed or the account disabled after the password
-    was verified, and `forbidden` if the account is on no site.
+    was verified, and `forbidden` if the account is on no site and has no role in the console.
     """
     account = proof.account
     if proof.password_hash is None:
@@ -84,10 +85,10 @@ def sign_in(
     elif not still_has(connection, account.id, proof.password_hash):
         raise EngineError(ErrorCode.WRONG_PASSWORD)
     home_site = users.home_site_of(connection, account.id)
-    if home_site is None:
+    if home_site is None and not factors.is_required(connection, account.id):
         raise EngineError(ErrorCode.FORBIDDEN)
     details = {"kind": _KIND, "authenticated_at": now, "second_factor": proof.second_factor}
-    new = NewSession(home_site, account.id, details=details)
+    new = NewSession(home_site or "", account.id, details=details)
     return begin_session(connection, random_bytes, new, now, life)
 
 
@@ -131,12 +132,14 @@ def profile(connection: Connection, browser_user: BrowserUser) -> dict[str, Any]
     """
     Return an account as its owner sees it, with the sites that the session is valid for.
 
-    Name, signature and settings are those of the account's home site.
+    Name, signature and settings are those of the account's home site; an account on no site has
+    none.
     """
     account_id = browser_user.account_id
     row = connection.execute(select(ACCOUNTS).where(ACCOUNTS.c.id == account_id)).one()
     home = _home_membership(connection, browser_user)
-    at_home = preferences_of(connection, home.site_id)
+    at_home = preferences_of(connection, home.site_id) if home.site_id else None
+    compare = at_home is not None and bool(at_home.AutoComparePrior)
     sites = connection.execute(
         select(SITES.c.site_id, SITES.c.name, SITES.c.time_zone, MEMBERSHIPS.c.role)
         .join_from(MEMBERSHIPS, SITES, MEMBERSHIPS.c.site_id == SITES.c.site_id)
@@ -153,7 +156,7 @@ def profile(connection: Connection, browser_user: BrowserUser) -> dict[str, Any]
         "signature": home.signature,
         "password": row.password_hash is not None,
         **{name: home.settings.get(name, "") for name in CHOICES},
-        "AutoComparePrior": home.settings.get("AutoComparePrior", bool(at_home.AutoComparePrior)),
+        "AutoComparePrior": home.settings.get("AutoComparePrior", compare),
         "sites": [
             {
                 "SiteID": site.site_id,
@@ -199,14 +202,27 @@ def rename(connection: Connection, browser_user: BrowserUser, name: str) -> None
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Home:
+    """How the home site knows a user; an account on no site has the defaults."""
+
+    site_id: str = ""
+    name: str = ""
+    signature: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
 def _home_membership(
     connection: Connection, browser_user: BrowserUser, *, lock: bool = False
-) -> Row[Any]:
+) -> _Home:
     home = browser_user.site_id or users.home_site_of(connection, browser_user.account_id)
+    if home is None:
+        return _Home()
     query = select(MEMBERSHIPS).where(
         MEMBERSHIPS.c.account_id == browser_user.account_id, MEMBERSHIPS.c.site_id == home
     )
-    return connection.execute(query.with_for_update(key_share=True) if lock else query).one()
+    row = connection.execute(query.with_for_update(key_share=True) if lock else query).one()
+    return _Home(row.site_id, row.name, row.signature, row.settings)
 
 
 def change_password(

@@ -109,6 +109,12 @@ def require(connection: Connection, account_id: int, *, required: bool) -> None:
     connection.execute(update(ACCOUNTS).where(own).values(second_factor_required=required))
 
 
+def is_required(connection: Connection, account_id: int) -> bool:
+    """True if the account must have a second factor: it has a role in the console."""
+    own = (ACCOUNTS.c.id == account_id) & ACCOUNTS.c.second_factor_required
+    return connection.execute(select(ACCOUNTS.c.id).where(own)).first() is not None
+
+
 def reseal(connection: Connection, keys: KeyRing) -> tuple[int, int]:
     """Move secrets to the newest key; return the numbers of moved and unreadable ones."""
     moved = unreadable = 0

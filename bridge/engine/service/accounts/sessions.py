@@ -7,6 +7,9 @@ when its account is disabled or leaves the site, and when a token is revoked tha
 the link that identified its user. `_VALID` defines this rule. Permissions are checked where a
 session is used.
 
+An account with a role in the console may sign in without being on a site, for example to create the
+first one. Its session has no site then.
+
 Revocation ends the sessions, tokens, links and shares of an account, on all sites or on one. Open
 pages and event streams check their session at each change and heartbeat.
 """
@@ -39,10 +42,14 @@ _ACCOUNT_SESSION = SESSIONS.c.details["kind"].as_string() == "account"
 _VALID = (
     SESSIONS.c.ended_at.is_(None)
     & exists().where(ACCOUNTS.c.id == SESSIONS.c.account_id, ACCOUNTS.c.disabled_at.is_(None))
-    & exists().where(
-        MEMBERSHIPS.c.account_id == SESSIONS.c.account_id,
-        MEMBERSHIPS.c.left_at.is_(None),
-        or_(_ACCOUNT_SESSION, MEMBERSHIPS.c.site_id == SESSIONS.c.site_id),
+    & or_(
+        exists().where(
+            MEMBERSHIPS.c.account_id == SESSIONS.c.account_id,
+            MEMBERSHIPS.c.left_at.is_(None),
+            or_(_ACCOUNT_SESSION, MEMBERSHIPS.c.site_id == SESSIONS.c.site_id),
+        ),
+        _ACCOUNT_SESSION
+        & exists().where(ACCOUNTS.c.id == SESSIONS.c.account_id, ACCOUNTS.c.second_factor_required),
     )
     & ~exists().where(
         LINKS.c.pk.in_([SESSIONS.c.link_pk, SESSIONS.c.identity_link_pk]),
@@ -52,7 +59,7 @@ _VALID = (
 )
 """
 The condition for a valid session, except its times. An account session is valid for all sites of
-the account.
+the account, and without one while the account has a role in the console.
 """
 
 
@@ -61,7 +68,8 @@ class NewSession:
     """
     A session to begin; `details` are stored as JSON, for example the report's id and languages.
 
-    `identity_link_pk` is the link of the session that identified the user, if another one did.
+    `site_id` is empty for an account on no site. `identity_link_pk` is the link of the session that
+    identified the user, if another one did.
     """
 
     site_id: str
@@ -137,7 +145,7 @@ def begin_session(
     connection.execute(
         insert(SESSIONS).values(
             secret_hash=secret_hash(secret),
-            site_id=new.site_id,
+            site_id=new.site_id or None,
             account_id=new.account_id,
             link_pk=new.link_pk,
             identity_link_pk=new.identity_link_pk,
@@ -158,16 +166,16 @@ def find_session(
     """Return the valid session of a secret, or None."""
     row = connection.execute(
         select(SESSIONS, SITES.c.settings)
-        .join_from(SESSIONS, SITES, SESSIONS.c.site_id == SITES.c.site_id)
+        .outerjoin_from(SESSIONS, SITES, SESSIONS.c.site_id == SITES.c.site_id)
         .where(SESSIONS.c.secret_hash == secret_hash(secret), SESSIONS.c.expires_at > now, _VALID)
     ).first()
     if row is None:
         return None
-    if row.last_seen_at <= now - idle_seconds(row.settings, life) * 1000:
+    if row.last_seen_at <= now - idle_seconds(row.settings or {}, life) * 1000:
         return None
     return BrowserSession(
         row.pk,
-        row.site_id,
+        row.site_id or "",
         row.account_id,
         bool(row.framed),
         row.details,
@@ -183,12 +191,12 @@ def ends_at(
     """Return when a session ends by idle time, and its absolute end; (0, 0) if it has ended."""
     row = connection.execute(
         select(SESSIONS.c.last_seen_at, SESSIONS.c.expires_at, SITES.c.settings)
-        .join_from(SESSIONS, SITES, SESSIONS.c.site_id == SITES.c.site_id)
+        .outerjoin_from(SESSIONS, SITES, SESSIONS.c.site_id == SITES.c.site_id)
         .where(SESSIONS.c.pk == session.pk, _VALID)
     ).first()
     if row is None:
         return 0, 0
-    return row.last_seen_at + idle_seconds(row.settings, life) * 1000, row.expires_at
+    return row.last_seen_at + idle_seconds(row.settings or {}, life) * 1000, row.expires_at
 
 
 def idle_seconds(settings: Mapping[str, Any], life: AccessLifetimes) -> int:

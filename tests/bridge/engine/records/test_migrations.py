@@ -66,3 +66,36 @@ def test_memberships_get_the_data_of_their_account(empty: Database) -> None:
     known = [(row.site_id, row.name, row.signature, row.settings, row.left_at) for row in rows]
     settings = {"AppLanguage": "ja-JP"}
     assert known == [(site, "Ada", "data:", settings, None) for site in ("A", "B")]
+
+
+_SESSION_BEFORE = (
+    _SITE.format("A"),
+    (
+        "INSERT INTO engine_account (id, email, second_factor_required, created_at) "
+        "VALUES (7, 'ada@a.test', false, 1)"
+    ),
+    (
+        "INSERT INTO engine_browser_session (pk, secret_hash, site_id, account_id, framed, "
+        "details, created_at, last_seen_at, expires_at) "
+        "VALUES (3, 'h', 'A', 7, false, '{}', 1, 1, 2)"
+    ),
+    (
+        "INSERT INTO engine_window (session_pk, site_id, account_id, report_id, persistent, "
+        "stream, seen_at) VALUES (3, 'A', 7, 'r', false, 's', 1)"
+    ),
+)
+
+
+def test_sessions_and_their_windows_stay(empty: Database) -> None:
+    """Migration 0016 permits sessions without a site, and keeps sessions and open windows."""
+    upgrade(empty, PACKAGE, TABLE, "0015")
+    with empty.write() as connection:
+        for statement in _SESSION_BEFORE:
+            connection.execute(text(statement))
+    upgrade(empty, PACKAGE, TABLE)
+
+    with empty.write() as connection:
+        windows = "SELECT secret_hash, report_id FROM engine_window, engine_browser_session"
+        found = connection.execute(text(f"{windows} WHERE pk = session_pk")).all()
+        assert [tuple(row) for row in found] == [("h", "r")]
+        connection.execute(text("UPDATE engine_browser_session SET site_id = NULL"))

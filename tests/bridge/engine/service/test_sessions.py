@@ -10,7 +10,13 @@ from sqlmodel import Session, select
 
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import AccessToken, Enrolment, IssuedLink, Site
-from bridge.engine.service.accounts import passwords, sessions, users
+from bridge.engine.service.accounts import passwords, second_factor, sessions, users
+from bridge.engine.service.accounts.own_account import (
+    SignInProof,
+    account_json,
+    sign_in,
+    signed_in,
+)
 from bridge.engine.service.accounts.sessions import NewSession
 from bridge.engine.service.accounts.tokens import MAX_TOKENS, create_token, revoke_token
 from bridge.engine.service.sites import site_settings
@@ -147,3 +153,24 @@ def test_passwords_are_argon2id_hashes(tmp_path: Path) -> None:
 
     assert stored.startswith(LEAST)
     assert "correct horse" not in stored
+
+
+def test_an_account_without_a_site_has_a_session_while_it_has_a_role(
+    harness: ServiceHarness,
+) -> None:
+    """It creates the first site in the console; its session ends with its role."""
+    with harness.database.write() as connection:
+        account = users.create_account(connection, "new@site1.test", harness.now)
+        proof = SignInProof(account)
+        with pytest.raises(EngineError, match="may not do this"):
+            sign_in(connection, proof, secrets.token_bytes, harness.now, LIFE)
+        second_factor.require(connection, account.id, required=True)
+        secret = sign_in(connection, proof, secrets.token_bytes, harness.now, LIFE)
+        signed = signed_in(connection, secret, harness.now, LIFE)
+        assert signed is not None
+        shown = account_json(connection, signed)
+        assert (shown["email"], shown["name"], shown["sites"]) == ("new@site1.test", "", [])
+    assert is_valid(harness, secret)
+    with harness.database.write() as connection:
+        second_factor.require(connection, account.id, required=False)
+    assert not is_valid(harness, secret)
