@@ -4,15 +4,21 @@ Examples: messages without patient data that a definition must go on reading as 
 An example is a de-identified message with what the definition made of it. `bridge mapping check`
 and the editor report each example with another result. An author accepts the new result, or
 corrects the definition.
+
+An interface package has the examples of its definitions, with the results that they had where it
+was exported. Examples that exist already are not imported again.
 """
 
+import codecs
 import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
+from pydantic import Base64Bytes, BaseModel, ConfigDict, Field, TypeAdapter, field_validator
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from bridge.admin.errors import InvalidContent, NoSuchItem
@@ -69,15 +75,110 @@ class Example:
         return mapped_texts(mapping, self.payload, defaults, expected["charset"])
 
 
+class PackagedExample(BaseModel):
+    """An example in an interface package; `now` in ms, `payload` in base64."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    label: str = Field(max_length=200)
+    listener: str = Field(max_length=200)
+    site: str
+    time_zone: str
+    charset: str
+    now: int = Field(ge=0, lt=2**42)
+    payload: Base64Bytes
+    result: dict[str, str]
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        if value:
+            ZoneInfo(value)
+        return value
+
+    @field_validator("charset")
+    @classmethod
+    def _known_charset(cls, value: str) -> str:
+        codecs.lookup(value)
+        return value
+
+    @property
+    def origin(self) -> tuple[bytes, str, str, str]:
+        """What makes it another example: the message, and what its listener adds."""
+        return self.payload, self.site, self.time_zone, self.charset
+
+
+_PACKAGED: Final = TypeAdapter(list[PackagedExample])
+MAX_PACKAGED_BYTES: Final = 4 * 2**20
+"""Bytes of all examples in a package, which can be read again; the newest ones are taken."""
+
+
+def as_packaged(database: Database, name: str, room: int = MAX_PACKAGED_BYTES) -> str:
+    """Return the examples of a definition for an interface package; empty if it has none."""
+    chosen: list[str] = []
+    for example in reversed(all_of(database, name)):
+        text = _packaged(example).model_dump_json()
+        room -= len(text.encode()) + 2
+        if room < 0:
+            break
+        chosen.append(text)
+    lines = ",\n".join(reversed(chosen))
+    return f"[{lines}]\n" if chosen else ""
+
+
+def _packaged(example: Example) -> PackagedExample:
+    return PackagedExample.model_construct(
+        label=example.label, listener=example.listener, payload=example.payload, **example.expected
+    )
+
+
+def read_packaged(text: str) -> list[PackagedExample]:
+    """Read the examples of a package. Raises InvalidContent."""
+    try:
+        return _PACKAGED.validate_json(text)
+    except (ValueError, LookupError) as error:
+        raise InvalidContent("the examples of the package cannot be read") from error
+
+
+def missing(
+    database: Database, name: str, packaged: Sequence[PackagedExample]
+) -> list[PackagedExample]:
+    """Return the examples that a definition does not have. Raises InvalidContent for too many."""
+    known = {_packaged(example).origin for example in all_of(database, name)}
+    new = list({example.origin: example for example in packaged}.values())
+    new = [example for example in new if example.origin not in known]
+    with database.read() as connection:
+        _require_room(connection, name, [example.payload for example in new])
+    return new
+
+
+def add_packaged(
+    connection: Connection, name: str, new: Sequence[PackagedExample], by: str, now: int
+) -> None:
+    rows = [
+        {
+            "name": name,
+            "label": example.label,
+            "listener": example.listener,
+            "payload": example.payload,
+            "expected": json.dumps(example.model_dump(include=set(_EXPECTED)), ensure_ascii=False),
+            "added_at": now,
+            "added_by": by,
+        }
+        for example in new
+    ]
+    if rows:
+        connection.execute(insert(MAPPING_EXAMPLES), rows)
+
+
+_EXPECTED: Final = ("site", "time_zone", "now", "charset", "result")
+
+
 def add(
     connection: Connection, mapping: InboundMapping, new: Sequence[NewExample], by: str, now: int
 ) -> None:
     """Add examples with the result of a definition. Raises InvalidContent if there are too many."""
-    count, size = _amount(connection, mapping.name)
-    size += sum(len(example.payload) for example in new)
-    if count + len(new) > MAX_EXAMPLES or size > MAX_BYTES:
-        limit = f"{MAX_EXAMPLES} examples, {MAX_BYTES >> 20} MiB"
-        raise InvalidContent(f"a definition has at most {limit}: remove some first")
+    _require_room(connection, mapping.name, [example.payload for example in new])
     rows = [
         {
             "name": mapping.name,
@@ -92,6 +193,14 @@ def add(
     ]
     if rows:
         connection.execute(insert(MAPPING_EXAMPLES), rows)
+
+
+def _require_room(connection: Connection, name: str, payloads: Sequence[bytes]) -> None:
+    count, size = _amount(connection, name)
+    size += sum(map(len, payloads))
+    if count + len(payloads) > MAX_EXAMPLES or size > MAX_BYTES:
+        limit = f"{MAX_EXAMPLES} examples, {MAX_BYTES >> 20} MiB"
+        raise InvalidContent(f"a definition has at most {limit}: remove some first")
 
 
 def _amount(connection: Connection, name: str) -> tuple[int, int]:

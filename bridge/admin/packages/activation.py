@@ -27,10 +27,12 @@ from bridge.admin.definitions.activation import Author, activate
 from bridge.admin.definitions.drafts import as_operator_errors
 from bridge.admin.errors import ChangeConflict, InvalidState, NoSuchItem
 from bridge.admin.packages.folder import (
+    EXAMPLES,
     FILE,
     MAPPINGS,
     ChangeKind,
     Confirmation,
+    Examples,
     FileChange,
     Files,
     NoSuchInterface,
@@ -42,12 +44,14 @@ from bridge.admin.packages.folder import (
     definitions_of,
     describe_changes,
     mappings_of,
+    new_examples,
     packaged_settings,
     plan_connections,
     read_package,
     require_files,
     require_permitted_changes,
     results,
+    store_examples,
 )
 from bridge.audit.events import operator
 from bridge.store.database import Database
@@ -72,7 +76,7 @@ class ActivationPlan:
     whether it replaces another version. `files` are those that differ from the active ones. `text`
     is interface.toml, `records` are its connections, and `sources` those of the definitions to
     activate.
-    `begun_on` has the versions that were active when the plan was made.
+    `begun_on` has the versions that were active when the plan was made. `examples` are new.
     """
 
     connections: tuple[PlannedConnection, ...]
@@ -82,6 +86,7 @@ class ActivationPlan:
     records: tuple[MappingVersion, ...]
     sources: Mapping[str, Sources]
     begun_on: Mapping[str, str]
+    examples: Examples
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -90,7 +95,7 @@ class ActivationPlan:
 
     def changes(self) -> list[str]:
         """Return the lines of the difference."""
-        return list(describe_changes(self.connections, self.files))
+        return list(describe_changes(self.connections, self.files, self.examples))
 
     @property
     def text_before(self) -> str:
@@ -115,6 +120,7 @@ class ActivationPlan:
         parts += [
             part or "" for file in self.files for part in (file.name, file.before, file.after)
         ]
+        parts += [example.model_dump_json() for new in self.examples.values() for example in new]
         return sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -172,6 +178,7 @@ def plan_activation(
         records,
         changed_sources,
         begun_on,
+        new_examples(database, files),
     )
 
 
@@ -204,6 +211,7 @@ def activate_package(
         activate(
             settings, database, definitions, author, begun_on=plan.begun_on, records=plan.records
         )
+    store_examples(database, plan.examples, author.actor, author.at)
 
 
 def activate_folder(
@@ -228,7 +236,7 @@ def activate_folder(
             return None
         with audited(home, database, "import", ("interface", folder.name)):
             activate_package(settings, database, plan, author, replace=replace)
-    return results(plan.connections, plan.files)
+    return results(plan.connections, plan.files, plan.examples)
 
 
 def _changed_definitions(
@@ -249,6 +257,7 @@ def _changed_definitions(
 _PACKAGE_FILE: Final = re.compile(
     rf"{re.escape(FILE)}|{MAPPINGS}/([A-Za-z0-9_-]{{1,64}}\.(yaml|py)"
     r"|codes/[A-Za-z0-9_-]{1,64}\.csv|include/[A-Za-z0-9_-]{1,64}\.yaml)"
+    rf"|{EXAMPLES}/[A-Za-z0-9_-]{{1,64}}\.json"
 )
 _TIMESTAMP = (1980, 1, 1, 0, 0, 0)
 
@@ -285,7 +294,7 @@ def unpack_zip(data: bytes) -> Files:
 def _common_folder(names: Sequence[str]) -> str:
     """Return the folder that contains all files, empty if there is none; check all names."""
     first = names[0].partition("/")[0] if names else ""
-    folder = f"{first}/" if first != MAPPINGS and f"{first}/{FILE}" in names else ""
+    folder = f"{first}/" if first not in {MAPPINGS, EXAMPLES} and f"{first}/{FILE}" in names else ""
     unknown = [name for name in names if not _PACKAGE_FILE.fullmatch(name.removeprefix(folder))]
     if unknown:
         raise NotImported(f"{len(unknown)} files of the ZIP do not belong to an interface package")
@@ -352,6 +361,7 @@ class InterfacePackages:
                 {"name": file.name, "before": file.before, "after": file.after}
                 for file in plan.files
             ],
+            "examples": {name: len(new) for name, new in plan.examples.items()},
         }
 
     def import_zip(self, package: PackageImport) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@ Interface packages as folders: export one, and import one into the files of the 
 
     interface.toml   the [[listener]] and [[destination]] tables, as in bridge.toml
     mappings/…       the active definitions with their included files and code tables
+    examples/…       the examples of these definitions, NAME.json: messages without patient data
 
 A package contains no secrets. The settings in it name the files that must exist.
 
@@ -15,6 +16,7 @@ disabled: its stored messages are still processed.
 """
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -33,6 +35,10 @@ from bridge.active_settings import (
 )
 from bridge.admin.audit_events import audited
 from bridge.admin.checks.connection_checks import used_definitions
+from bridge.admin.definitions import examples
+from bridge.admin.definitions.examples import PackagedExample
+from bridge.admin.errors import InvalidContent
+from bridge.audit.events import operator
 from bridge.audit.outbox import describe
 from bridge.delivery import destination_settings
 from bridge.errors import BridgeError
@@ -114,6 +120,10 @@ class FileChange:
     name: str
     before: str | None
     after: str
+
+
+Examples = Mapping[str, Sequence[PackagedExample]]
+"""The examples that an import adds, by definition."""
 
 
 def plan_connections(
@@ -198,7 +208,9 @@ def require_permitted_changes(
         raise NotImported(f"other files exist: {', '.join(replaced)}; --replace replaces them")
 
 
-def results(planned: Sequence[PlannedConnection], files: Sequence[FileChange]) -> list[str]:
+def results(
+    planned: Sequence[PlannedConnection], files: Sequence[FileChange], added: Examples
+) -> list[str]:
     """Return what an import did, one line each."""
     verbs = {
         ChangeKind.NEW: "added",
@@ -210,13 +222,14 @@ def results(planned: Sequence[PlannedConnection], files: Sequence[FileChange]) -
         for connection in planned
         if connection.change in verbs
     ]
-    return done + [f"{'replaced' if file.before else 'added'} {file.name}" for file in files]
+    done += [f"{'replaced' if file.before else 'added'} {file.name}" for file in files]
+    return done + [f"added {len(new)} examples of {name}" for name, new in added.items()]
 
 
 def describe_changes(
-    planned: Sequence[PlannedConnection], files: Sequence[FileChange]
+    planned: Sequence[PlannedConnection], files: Sequence[FileChange], added: Examples
 ) -> Iterator[str]:
-    """Yield the lines of a difference: connections with their settings, then mapping files."""
+    """Yield the lines of a difference: connections with their settings, files, new examples."""
     for connection in planned:
         yield f"{connection.kind} {connection.name}: {connection.change}"
         for setting in connection.differences if connection.change is not ChangeKind.NEW else ():
@@ -226,8 +239,12 @@ def describe_changes(
         yield f"file {file.name}: {ChangeKind.NEW if file.before is None else ChangeKind.CHANGED}"
         if file.before is not None:
             yield from _file_lines(file)
-    if not files and all(
-        planned_connection.change is ChangeKind.UNCHANGED for planned_connection in planned
+    for name, new in added.items():
+        yield f"examples of {name}: {len(new)} new"
+    if (
+        not files
+        and not added
+        and all(planned_connection.change is ChangeKind.UNCHANGED for planned_connection in planned)
     ):
         yield "nothing changes"
 
@@ -254,6 +271,7 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 FILE: Final = "interface.toml"
 MAPPINGS: Final = "mappings"
+EXAMPLES: Final = "examples"
 KINDS: Final = (ChannelKind.LISTENER, ChannelKind.DESTINATION)
 
 Files = Mapping[str, str]
@@ -285,9 +303,13 @@ def contents(settings: Settings, database: Database, names: Sequence[str]) -> Fi
     tables = _tables(parse_toml(text, settings.home / FILE_NAME), settings, current, names)
     find = active_sources(current, database)
     files = {FILE: "\n".join(as_toml(kind, table) for kind, table in tables)}
+    room = examples.MAX_PACKAGED_BYTES
     for name in definitions_of(current, names):
         _, needed = compile_with_files(find(name), name)
         files |= {f"{MAPPINGS}/{file}": content for file, content in needed.items()}
+        if tested := examples.as_packaged(database, name, room):
+            files[f"{EXAMPLES}/{name}.json"] = tested
+            room -= len(tested.encode())
     return files
 
 
@@ -358,15 +380,16 @@ def _key(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ImportPlan:
-    """The connections and files that an import changes, and the new text of bridge.toml."""
+    """What an import changes: connections, files, examples, and the text of bridge.toml."""
 
     connections: tuple[PlannedConnection, ...]
     files: tuple[FileChange, ...]
     settings: str
+    examples: Examples
 
     def changes(self) -> list[str]:
         """Return the lines of the difference."""
-        return list(describe_changes(self.connections, self.files))
+        return list(describe_changes(self.connections, self.files, self.examples))
 
 
 Confirmation = Callable[[list[str]], bool]
@@ -403,19 +426,23 @@ def import_folder(
             if plan.settings != before:
                 files[home / FILE_NAME] = plan.settings.encode()
             replace_all(files)
-            done = results(plan.connections, plan.files)
+            store_examples(database, plan.examples, operator(), time.time_ns() // 1_000_000)
+            done = results(plan.connections, plan.files, plan.examples)
             describe(before={}, after={"changes": done})
     return done
 
 
 def read_package(folder: Path) -> Files:
     """Read the files of an interface package. Raises NotImported for links, OSError."""
-    for path in (folder / FILE, folder / MAPPINGS, *(folder / MAPPINGS).rglob("*")):
+    parts = (folder / MAPPINGS, folder / EXAMPLES)
+    for path in (folder / FILE, *parts, *(inner for part in parts for inner in part.rglob("*"))):
         if path.is_symlink():
             raise NotImported(f"{path.relative_to(folder)} is a symbolic link")
     files = {
         f"{MAPPINGS}/{name}": sources for name, sources in read_folder(folder / MAPPINGS).items()
     }
+    for path in sorted((folder / EXAMPLES).glob("*.json")):
+        files[f"{EXAMPLES}/{path.name}"] = path.read_text("utf-8")
     return {**files, FILE: (folder / FILE).read_text("utf-8")}
 
 
@@ -439,7 +466,8 @@ def _plan(home: Path, database: Database, files: Files, keep: Sequence[str]) -> 
         [planned_connection.name for planned_connection in planned],
         {**existing, **sources},
     )
-    return ImportPlan(tuple(planned), tuple(changed_files(existing, sources)), text)
+    changed = tuple(changed_files(existing, sources))
+    return ImportPlan(tuple(planned), changed, text, new_examples(database, files))
 
 
 def packaged_settings(settings: Settings, text: str) -> Settings:
@@ -514,7 +542,34 @@ def changed_files(before: Sources, after: Sources) -> Iterator[FileChange]:
 
 
 def mappings_of(files: Files) -> Sources:
-    return {name.removeprefix(f"{MAPPINGS}/"): text for name, text in files.items() if name != FILE}
+    folder = f"{MAPPINGS}/"
+    return {
+        name.removeprefix(folder): text for name, text in files.items() if name.startswith(folder)
+    }
+
+
+def new_examples(database: Database, files: Files) -> Examples:
+    """Return the examples of a package that do not exist yet. Raises NotImported."""
+    found = {}
+    for file, text in files.items():
+        if not file.startswith(f"{EXAMPLES}/"):
+            continue
+        name = file.removeprefix(f"{EXAMPLES}/").removesuffix(".json")
+        if f"{MAPPINGS}/{name}.yaml" not in files:
+            raise NotImported(f"{file} has no definition in the package")
+        try:
+            new = examples.missing(database, name, examples.read_packaged(text))
+        except InvalidContent as error:
+            raise NotImported(f"{file}: {error}") from error
+        if new:
+            found[name] = new
+    return found
+
+
+def store_examples(database: Database, added: Examples, actor: str, now: int) -> None:
+    with database.write() as connection:
+        for name, new in added.items():
+            examples.add_packaged(connection, name, new, actor, now)
 
 
 def require_connections_only(text: str) -> None:

@@ -1,8 +1,10 @@
 """The console shows, imports and refuses interface packages."""
 
+import json
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from bridge.active_settings import (
     make_connection_record,
     make_list_record,
 )
+from bridge.admin.definitions import examples
 from bridge.admin.definitions.activation import Author, activate, activate_files
 from bridge.admin.errors import ChangeConflict, InvalidState, NoSuchItem, OperatorError
 from bridge.admin.packages.activation import InterfacePackages, PackageImport, pack_zip, unpack_zip
@@ -22,6 +25,11 @@ from bridge.store import databases
 from bridge.store.database import Database
 from config import Settings, load
 from config.sections import ChannelKind
+from mappings.compiler import compile_with_files
+from mappings.inbound.definition import InboundMapping
+from mappings.language.diagnostics import Sources
+from mappings.language.scope import ListenerDefaults
+from tests.acceptance.orders import order
 from tests.databases import create_migrated_home
 
 SETTINGS = """
@@ -34,6 +42,18 @@ site = "SITE1"
 name = "back"
 address = "127.0.0.1:9"
 """
+
+
+EXAMPLE = {
+    "label": "",
+    "listener": "",
+    "site": "SITE1",
+    "time_zone": "UTC",
+    "charset": "utf-8",
+    "now": 1,
+    "payload": "TVNI",
+    "result": {},
+}
 
 
 class Home:
@@ -50,9 +70,19 @@ class Home:
     def current(self) -> Settings:
         return current(self.settings, self.database)
 
+    @property
+    def sources(self) -> Sources:
+        """The files of the active definition `ris-u`."""
+        return active_sources(self.settings, self.database)("ris-u")
+
+    @property
+    def mapping(self) -> InboundMapping:
+        compiled, _ = compile_with_files(self.sources, "ris-u")
+        assert isinstance(compiled, InboundMapping)
+        return compiled
+
     def file(self, name: str) -> str:
-        """A file of the active definition `ris-u`."""
-        return active_sources(self.settings, self.database)("ris-u")[name]
+        return self.sources[name]
 
 
 def package(data: bytes, mark: str, *, replace: bool = False) -> PackageImport:
@@ -107,6 +137,48 @@ def test_import(two_homes: tuple[Home, Home]) -> None:
         second.parcels.import_zip(package(data, shown["mark"]))
     with pytest.raises(NoSuchItem):
         first.parcels.export_zip(["unknown"])
+
+
+def test_examples_go_with_their_definition(two_homes: tuple[Home, Home]) -> None:
+    """After the import a check compares them, with the result that they had; each comes once."""
+    first, second = two_homes
+    payload = order(1, name="EXAMPLE^ONE").replace(b"||||||CT|||", b"||||||X|||") + b"NTE|1||\xe4\r"
+    defaults = ListenerDefaults("SITE1", "Europe/Berlin", datetime.fromtimestamp(1_000, UTC))
+    new = examples.NewExample("message 7", "ris-u", payload, "latin-1", defaults)
+    with first.database.write() as connection:
+        examples.add(connection, first.mapping, [new], "ann", 1_000)
+    data = first.parcels.export_zip(["ris-u", "back"])
+    shown = second.parcels.preview(data)
+    assert shown["examples"] == {"ris-u": 1}
+    second.parcels.import_zip(package(data, shown["mark"]))
+    (example,) = examples.all_of(second.database, "ris-u")
+    assert (example.label, example.payload) == ("message 7", payload)
+    assert example.expected == examples.all_of(first.database, "ris-u")[0].expected
+    assert examples.issues_of(second.database, second.mapping) == []
+    assert second.parcels.export_zip(["ris-u", "back"]) == data
+    assert second.parcels.preview(data)["examples"] == {}
+    changed = {**second.sources, "codes/ours.csv": "code,value\nX,MR\n"}
+    compiled, _ = compile_with_files(changed, "ris-u")
+    (issue,) = examples.issues_of(second.database, compiled)
+    assert "message 7" in issue.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1]",
+        '[{"label": "a"}]',
+        json.dumps([EXAMPLE | {"time_zone": "Europe/Nowhere"}]),
+        json.dumps([EXAMPLE | {"charset": "no such"}]),
+        json.dumps([EXAMPLE | {"result": {"a": 1}}]),
+        json.dumps([EXAMPLE | {"payload": "A"}] * 2),
+    ],
+)
+def test_examples_that_cannot_be_read(two_homes: tuple[Home, Home], text: str) -> None:
+    first, second = two_homes
+    files = unpack_zip(first.parcels.export_zip(["ris-u", "back"]))
+    with pytest.raises(InvalidState, match="examples of the package cannot be read"):
+        second.parcels.preview(pack_zip({**files, "examples/ris-u.json": text}))
 
 
 def test_new_connections_stay_disabled(two_homes: tuple[Home, Home]) -> None:
