@@ -8,7 +8,7 @@ are in `bridge.admin.lists`. Blocking: call from a thread.
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sqlalchemy import (
@@ -17,6 +17,7 @@ from sqlalchemy import (
     Connection,
     Select,
     TableClause,
+    case,
     func,
     literal,
     literal_column,
@@ -29,6 +30,7 @@ from bridge.queue.errors import NoSuchRow
 from bridge.queue.listing_rows import DeliveryDetail, DeliveryRow, Depth, MessageDetail, MessageRow
 from bridge.queue.log_tables import pull_new
 from bridge.queue.notes import read_notes
+from bridge.queue.retention.rows import id_at
 from bridge.queue.statements import DELIVERY, DELIVERY_BODY, MESSAGE, MESSAGE_BODY
 from bridge.queue.states import AcknowledgmentState, QueueState
 from bridge.store.database import Database
@@ -137,6 +139,39 @@ def refused_since(database: Database, since: int) -> dict[str, int]:
     with database.read() as connection:
         rows = connection.execute(newest).all()
     return dict(Counter(row.listener for row in rows if row.received_at >= since))
+
+
+COUNTED_MESSAGES = 100_000
+"""Number of messages that are counted by definition, newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageCount:
+    """Messages of a definition; `refused` are among them."""
+
+    messages: int = 0
+    refused: int = 0
+
+
+def count_by_definition(database: Database, since: int) -> tuple[Mapping[str, MessageCount], bool]:
+    """
+    Count messages by definition since a time (ms), among the newest ones.
+
+    Return also whether those are all since then.
+    """
+    pull_new(database)
+    refused = case((MESSAGE.c.state == QueueState.REFUSED, 1), else_=0)
+    with database.read() as connection:
+        first = id_at(connection, MESSAGE, "received_at", since)
+        newest = connection.execute(select(func.max(MESSAGE.c.id))).scalar() or 0
+        low = max(first, newest - COUNTED_MESSAGES + 1)
+        counts = (
+            select(MESSAGE.c.mapping, func.count(), func.sum(refused))
+            .where(MESSAGE.c.id >= low)
+            .group_by(MESSAGE.c.mapping)
+        )
+        rows = connection.execute(counts).all()
+    return {name: MessageCount(count, int(bad)) for name, count, bad in rows}, low == first
 
 
 def _rows(table: TableClause, row: type[MessageRow | DeliveryRow]) -> Select[Any]:

@@ -7,9 +7,9 @@ with the listeners and destinations that use it.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection
 
@@ -37,6 +37,7 @@ from bridge.admin.definitions.drafts import (
 )
 from bridge.admin.errors import InvalidContent, NoSuchItem
 from bridge.delivery.destination_settings import destination_definition_names
+from bridge.queue.queries import MessageCount, count_by_definition
 from bridge.store.database import Database
 from bridge.store.records import mapping_versions
 from bridge.store.records import unmapped_codes as code_records
@@ -83,8 +84,16 @@ def kind_of(compiled: Compiled | None) -> str:
     return "orders" if isinstance(compiled.plan, OrderRules) else "patients"
 
 
-def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
-    """List listeners and destinations with their definitions, and all definitions."""
+_COUNTED_MS: Final = 86_400_000
+
+
+def overview(settings: Settings, database: Database, now: int) -> Mapping[str, Any]:
+    """
+    List listeners and destinations with their definitions, and all definitions; `now` in ms.
+
+    `counted` of a definition are its messages of the last 24 hours, and the refused ones;
+    `counts_exact` is false if there are more messages than are counted.
+    """
     current = active_settings.current(settings, database)
     with database.read() as connection:
         active = mapping_versions.active_versions(connection)
@@ -92,7 +101,9 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
     in_file = {listener.name: listener.mappings for listener in settings.listener}
     known = {*definition_names(file_sources(settings)("")), *active, *(e.name for e in drafts)}
     differ = set(differing_definitions(settings, database))
+    counts, exact = count_by_definition(database, now - _COUNTED_MS)
     return {
+        "counts_exact": exact,
         "listeners": [
             {
                 "name": listener.name,
@@ -119,6 +130,7 @@ def overview(settings: Settings, database: Database) -> Mapping[str, Any]:
                 "used": connections_using(current, name),
                 "drafts": [draft_json(draft) for draft in drafts if draft.name == name],
                 "files_differ": name in differ,
+                "counted": asdict(counts.get(name, MessageCount())),
             }
             for name in sorted(known)
             if not active_settings.is_record(name)

@@ -58,7 +58,8 @@ T = TypeVar("T")
 async def definitions(call: CallDep) -> Mapping[str, Any]:
     """List definitions, and the listeners and destinations that use them."""
     call.user.grant.require(Permission.AUTHOR)
-    return await CONSOLE_THREADS.run(overview, call.context.settings, call.context.database)
+    context = call.context
+    return await CONSOLE_THREADS.run(overview, context.settings, context.database, context.clock())
 
 
 @router.get("/mapping-schema")

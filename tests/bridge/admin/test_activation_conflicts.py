@@ -134,7 +134,7 @@ def test_definitions_with_mistakes(harness: ActivationHarness, text: str) -> Non
     with pytest.raises(OperatorError):
         harness.activate()
     assert harness.version() == before
-    assert overview(harness.settings, harness.database)["listeners"][0]["mappings"] == [
+    assert overview(harness.settings, harness.database, 0)["listeners"][0]["mappings"] == [
         "orders",
         "foo",
     ]
@@ -202,7 +202,7 @@ def test_two_conflicting_activations(harness: ActivationHarness) -> None:
     with pytest.raises(NotInbound):
         activate(harness.settings, harness.database, [("own", sources)], Author(ANN, 5))
     assert harness.version("own") == before
-    assert overview(harness.settings, harness.database)["listeners"][0]["mappings"] == [
+    assert overview(harness.settings, harness.database, 0)["listeners"][0]["mappings"] == [
         "own",
         "orders",
     ]

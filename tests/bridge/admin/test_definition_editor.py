@@ -48,7 +48,7 @@ def save(
 
 
 def overview_of(drafts: DefinitionEditor) -> Any:
-    return overview(drafts._settings, drafts._database)
+    return overview(drafts._settings, drafts._database, 0)
 
 
 def activate(

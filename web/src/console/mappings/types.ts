@@ -65,6 +65,8 @@ export interface ListenerMappings {
 }
 
 export interface MappingOverview {
+  /** False: there are more messages than were counted. */
+  counts_exact: boolean;
   listeners: ListenerMappings[];
   destinations: { name: string; address: string; mappings: string[] }[];
   definitions: DefinitionSummary[];
@@ -78,6 +80,8 @@ export interface DefinitionSummary {
   used: DefinitionUsers;
   drafts: DraftInfo[];
   files_differ: boolean;
+  /** Messages of the last 24 hours; 0 if it writes results. */
+  counted: { messages: number; refused: number };
 }
 
 export type Files = Readonly<Record<string, string>>;
@@ -218,4 +222,6 @@ export interface InterfacePackage {
   settings_before: string;
   settings: string;
   files: { name: string; before: string | null; after: string }[];
+  /** The number of new examples, by definition. */
+  examples: Readonly<Record<string, number>>;
 }

@@ -59,6 +59,18 @@ it("a copy of a folded line has the lines that are folded", async () => {
   expect(clipboardData.setData).toHaveBeenCalledWith("text/plain", "# One.\n# Two.\n# Three.\n");
 });
 
+it("a copy or cut without a selection has the whole line", async () => {
+  const { area, select, onchange } = await opened();
+  select(area.value.indexOf("accept") + 3);
+  const clipboardData = { setData: vi.fn() };
+  await fireEvent.copy(area, { clipboardData });
+  expect(clipboardData.setData).toHaveBeenLastCalledWith("text/plain", "accept:\n");
+  expect(onchange).not.toHaveBeenCalled();
+  await fireEvent.cut(area, { clipboardData });
+  expect(clipboardData.setData).toHaveBeenLastCalledWith("text/plain", "accept:\n");
+  expect(onchange).toHaveBeenLastCalledWith(FILE.replace("accept:\n", ""));
+});
+
 it("a file that may not be changed takes no change", async () => {
   const { area, select, press, onchange } = await opened("a.yaml", true);
   select(3);
