@@ -255,7 +255,7 @@ def channel_page(
         "paused_by": channel["paused_by"],
         "open_until": channel["open_until"],
         "problem": channel["problem"],
-        "settings": to_table(section) if with_settings and section is not None else {},
+        "settings": _settings(section) if with_settings and section is not None else {},
         "definitions": _definitions(database, section),
         "conditions": [
             {
@@ -276,6 +276,14 @@ def channel_page(
 
 
 _HANDSHAKE: Final = ("peer", "reason", "subject", "is_trouble", "count", "last_at")
+
+
+def _settings(section: ListenerSettings | DestinationSettings) -> dict[str, Any]:
+    """Return the settings that are not defaults; durations as in the file, such as `60s`."""
+    return {
+        name: f"{value:g}s" if isinstance(value, float) else value
+        for name, value in to_table(section).items()
+    }
 
 
 def _definitions(

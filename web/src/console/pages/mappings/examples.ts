@@ -9,3 +9,9 @@ export interface Example {
   state: "same" | "differs";
   differences: { field: string; before: string; after: string }[];
 }
+
+/** The name of a field: what stands before it says only which order of the message it is of. */
+export const fieldName = (field: string): string =>
+  field.replace(/^(ORC\[\d+\])\.clinical_info\./, (_, order: string) =>
+    order === "ORC[1]" ? "" : `${order} `,
+  );
