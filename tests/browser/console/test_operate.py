@@ -62,6 +62,23 @@ def test_the_causes_are_the_same_everywhere(hospital: Hospital, page: Page) -> N
     expect(page.get_by_text(f"{len(on_overview)} causes")).to_be_visible()
 
 
+def test_a_number_of_the_overview_leads_to_as_many_rows(hospital: Hospital, page: Page) -> None:
+    """Each number of each connection, and the totals above them."""
+    enter(page, hospital, ANALYST, "overview")
+    expect(grid_of(page, "Connections").get_by_role("row").nth(1)).to_be_visible()
+    shown = {}
+    for link in page.get_by_role("main").locator("a[href*='?']").all():
+        words = link.inner_text()
+        number = link.evaluate("link => parseInt((link.firstElementChild ?? link).textContent)")
+        if re.search("received|sent|errors of|waiting for", words):
+            shown[str(link.get_attribute("href"))] = int(number)
+    assert any("state=failed" in address for address in shown), shown
+    for address, number in shown.items():
+        page.goto(f"{hospital.house.url}{address}")
+        count = page.get_by_text(re.compile(r"^[\d,]+ match$"))
+        expect(count).to_have_text(f"{number} match"), address
+
+
 def test_orders_are_listed_by_what_they_wait_for(hospital: Hospital, page: Page) -> None:
     """A tab for each common question, and the filter for all of them."""
     enter(page, hospital, ANALYST, "orders?list=unread")
@@ -233,3 +250,26 @@ def test_the_messages_of_a_sender_follow_each_other(hospital: Hospital, page: Pa
     expect(page).not_to_have_url(re.compile(f"messages/{row['id']}$"))
     page.get_by_role("link", name="Previous of the same sender").click()
     expect(page).to_have_url(re.compile(f"messages/{row['id']}$"))
+
+
+@pytest.mark.parametrize(
+    ("path", "action", "verb", "kind"),
+    [
+        ("deliveries?destination=his", "Retry now", "Send", "retry"),
+        ("messages?channel=stray&state=parked", "Skip", "Skip", "cancel"),
+    ],
+)
+def test_all_rows_that_match_are_handled(
+    hospital: Hospital, page: Page, path: str, action: str, verb: str, kind: str
+) -> None:
+    """The job goes on while the user is elsewhere, and has a result for each row."""
+    enter(page, hospital, ANALYST, path)
+    grid = page.get_by_role("grid").first
+    expect(grid.get_by_role("row").nth(1)).to_be_visible()
+    rows = grid.get_by_role("row").count() - 1
+    grid.focus()
+    page.keyboard.press("Control+a")
+    page.get_by_role("group", name="Selection").get_by_role("button", name=action).click()
+    start_job(page, verb)
+    results = results_of_newest_job(hospital, page, kind)
+    expect(results.get_by_role("row")).to_have_count(rows + 1)
