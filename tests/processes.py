@@ -17,6 +17,7 @@ _LOADED = [
     "bridge.runtime.service",
     "uvicorn.lifespan.on",
     "uvicorn.protocols.http.httptools_impl",
+    "tests.preloaded",
 ]
 FORKED = multiprocessing.get_context("forkserver")
 FORKED.set_forkserver_preload(_LOADED)
