@@ -1,22 +1,21 @@
-"""The internal engine as an ASGI application, and the transport to the configured engine."""
+"""
+The internal engine as an ASGI application, and the transport to the configured engine.
+
+The engine's endpoints are imported where they are used: they take half of the start of a command,
+and most commands do not call them.
+"""
 
 import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx
-from fastapi import FastAPI
 
 from bridge.audit.events import operator
 from bridge.engine.documents.errors import PdfUnavailable
-from bridge.engine.documents.exports import pdf
-from bridge.engine.http.engine_application import create_application
-from bridge.engine.http.html_pages import ASSET_PATH, font_link
-from bridge.engine.http.static_files import entry
-from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 from bridge.engine.settings import (
     AccessLifetimes,
     EngineSettings,
@@ -38,6 +37,11 @@ from config.secret_files import (
     read_secret,
     read_token,
 )
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from bridge.engine.service.accounts.system_accounts import ConsoleRoles
 
 Clock = Callable[[], int]
 
@@ -120,9 +124,11 @@ def engine_application(
     settings: Settings,
     database: Database,
     clock: Clock,
-    roles: ConsoleRoles,
-) -> FastAPI:
+    roles: "ConsoleRoles",
+) -> "FastAPI":
     """Build the internal engine. The runtime starts its background work."""
+    from bridge.engine.http.engine_application import create_application  # noqa: PLC0415  # see above
+
     return create_application(
         engine_settings(settings),
         database,
@@ -132,14 +138,16 @@ def engine_application(
 
 
 def operator_application(
-    settings: Settings, database: Database, clock: Clock, roles: ConsoleRoles
-) -> FastAPI:
+    settings: Settings, database: Database, clock: Clock, roles: "ConsoleRoles"
+) -> "FastAPI":
     """
     Build the internal engine for a command, which calls it in its own process as the operator.
 
     A command also runs where the secrets of the service are missing: it seals nothing but what
     `rotate-keys` seals again, so its key ring may be a temporary one.
     """
+    from bridge.engine.http.engine_application import create_application  # noqa: PLC0415  # see above
+
     keys = settings.path(settings.engine.link_keys_file)
     engine = EngineSettings(
         link_keys=read_link_keys(keys) if keys.exists() else (("", os.urandom(KEY_BYTES)),),
@@ -162,6 +170,9 @@ class PageAssets:
 
 def page_assets(app: str) -> PageAssets:
     """Return the files of a web app, which the engine serves; `app` is its source, `src/…`."""
+    from bridge.engine.http.html_pages import ASSET_PATH, font_link  # noqa: PLC0415  # see above
+    from bridge.engine.http.static_files import entry  # noqa: PLC0415  # see above
+
     built = entry(app)
     preloads = tuple(f"{ASSET_PATH}{preload}" for preload in built.preloads)
     styles = tuple(f"{ASSET_PATH}{style}" for style in built.styles)
@@ -179,6 +190,8 @@ def set_pages(template: bytes, data: Mapping[str, Any]) -> bytes:
 
     `data` gets the members `fonts` and `mono`. Raises PdfWriterMissing.
     """
+    from bridge.engine.documents.exports import pdf  # noqa: PLC0415  # see above
+
     fonts = [pdf.LATIN, f"Noto Sans CJK {pdf.FACES['ja']}"]
     known = {**data, "fonts": fonts, "mono": [pdf.MONOSPACED, fonts[1]]}
     content = json.dumps(known, ensure_ascii=False).encode()
@@ -198,7 +211,7 @@ def engine_tokens(settings: Settings) -> AccessTokens:
     return AccessTokens(default, by_site)
 
 
-def engine_http(settings: Settings, application: FastAPI | None) -> httpx.AsyncClient | InProcess:
+def engine_http(settings: Settings, application: "FastAPI | None") -> httpx.AsyncClient | InProcess:
     """Return the connection of an EngineClient: HTTP, or calls in this process."""
     if not settings.engine.is_internal:
         return over_http(settings.engine.base_url)

@@ -12,6 +12,8 @@ _LOADED = [
     "bridge.admin.checks.checks",
     "bridge.admin.data_directory",
     "bridge.admin.queue_entries",
+    "bridge.engine.documents.exports.pdf",
+    "bridge.engine.http.engine_application",
     "bridge.runtime.assembly",
     "bridge.runtime.intake_process",
     "bridge.runtime.service",
