@@ -186,19 +186,22 @@ def test_pages(waiting: Waiting, tmp_path: Path, file: str) -> None:
         shutil.rmtree(waiting.house.home)
         shutil.copytree(tmp_path / "before", waiting.house.home)
         waiting.ris.received.clear()
-        place = flip_file(waiting.house.home / file, random.Random(f"{seed} {number}"))
-        assert outcome(waiting), f"seed {seed}: the flip at byte {place} is not reported"
+        flipped = flip_file(waiting.house.home / file, random.Random(f"{seed} {number}"))
+        assert outcome(waiting), f"seed {seed}, number {number}: {flipped} is not reported"
 
 
-def flip_file(path: Path, chance: random.Random) -> int:
-    """Flip one bit of a used page; return the offset of its byte."""
+def flip_file(path: Path, chance: random.Random) -> str:
+    """Flip one bit of a used page; return where it is, and the bytes around it before."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
     data = bytearray(path.read_bytes())
     place = chance.choice([at for at, byte in enumerate(data) if byte])
-    data[place] ^= 1 << chance.randrange(8)
+    bit = chance.randrange(8)
+    around = bytes(data[max(0, place - 64) : place + 64])
+    data[place] ^= 1 << bit
     path.write_bytes(data)
-    return place
+    return f"the flip of bit {bit} at byte {place % size} of page {place // size + 1} in {around!r}"
 
 
 def outcome(waiting: Waiting) -> str:
