@@ -20,8 +20,7 @@ from bridge.admin.access.permissions import Permission
 from bridge.admin.lists.definitions import DELIVERIES, MESSAGES
 from bridge.admin.lists.deliveries import ListedDelivery
 from bridge.admin.lists.listing import Access, ListRequest, iterate
-from bridge.admin.search import order_tracking
-from bridge.admin.search.message_index import (
+from bridge.admin.messages.message_index import (
     NumberKind,
     SubjectReader,
     name_words,
@@ -29,6 +28,7 @@ from bridge.admin.search.message_index import (
     read_numbers,
     spellings,
 )
+from bridge.admin.orders import order_tracking
 from bridge.queue import queries
 from bridge.queue.errors import NoSuchRow
 from bridge.queue.listing_rows import MessageDetail, MessageRow

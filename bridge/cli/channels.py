@@ -28,7 +28,7 @@ def first_steps(home: Home, as_json: AsJson = False) -> None:
     """
     from dataclasses import asdict
 
-    from bridge.admin.first_steps import read_first_steps
+    from bridge.admin.overview.first_steps import read_first_steps
 
     steps = read_first_steps(home, lambda: time.time_ns() // 1_000_000)
     if as_json:
@@ -51,7 +51,7 @@ def overview(home: Home, as_json: AsJson = False) -> None:
     The columns: messages of the last minute; errors of the last hour and their share; what waits,
     and since when; the latencies p50 and p99 of the last hour in milliseconds. Problems are first.
     """
-    from bridge.admin.overview import read_overview
+    from bridge.admin.overview.channels import read_overview
 
     found = read_overview(home, time.time_ns() // 1_000_000)
     if as_json:
@@ -69,7 +69,7 @@ def attention(home: Home, as_json: AsJson = False) -> None:
     The causes are those of the console's page Needs attention: parked messages and results, results
     to be checked, codes without an entry, and active alerts. No patient data.
     """
-    from bridge.admin.attention import read_groups
+    from bridge.admin.overview.attention import read_groups
 
     found = asdict(read_groups(home, time.time_ns() // 1_000_000))
     if as_json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.cli.output import print_record, with_times
 
 if TYPE_CHECKING:
-    from bridge.admin.queue_entries import ShownItem
+    from bridge.admin.items.queue_entries import ShownItem
 
 
 def print_message(shown: "ShownItem", *, as_json: bool) -> None:
@@ -32,7 +32,7 @@ def print_delivery(shown: "ShownItem", *, as_json: bool) -> None:
         found = {**row, **_contained(content, "reply"), "errors": errors}
         _print_json({**found, "attempts_made": content["attempts"]})
         return
-    from bridge.admin.search.message_content import error_line
+    from bridge.admin.messages.message_content import error_line
 
     texts = {
         **_texts(content, "reply"),

@@ -14,7 +14,7 @@ import typer
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from bridge.admin.queue_entries import RowQuery, Selection
+    from bridge.admin.items.queue_entries import RowQuery, Selection
     from bridge.admin.report_engine import CommandEngine
 
 Home = Annotated[
@@ -112,7 +112,7 @@ def row_query(
 
     `more` are further filters of the list.
     """
-    from bridge.admin.queue_entries import RowQuery
+    from bridge.admin.items.queue_entries import RowQuery
 
     numbers = {"control": control_id, "patient": patient, "order": order}
     chosen = [(kind, number) for kind, number in numbers.items() if number is not None]
@@ -134,7 +134,7 @@ def selection(
     limit: int | None,
 ) -> "Selection":
     """Return the selection of a replay or retry command, which takes either ids or filters."""
-    from bridge.admin.queue_entries import Selection
+    from bridge.admin.items.queue_entries import Selection
 
     _require_state(state)
     selected = Selection(state, source, since, until, code, limit)
@@ -144,7 +144,7 @@ def selection(
 
 
 def _require_state(text: str | None) -> None:
-    from bridge.admin.queue_entries import STATES
+    from bridge.admin.items.queue_entries import STATES
 
     if text is not None and text not in STATES:
         raise typer.BadParameter(f"--state must be one of {', '.join(STATES)}")

@@ -123,7 +123,7 @@ def list_(
 
     `reference` is the name of the merge in the audit trail.
     """
-    from bridge.admin import merges
+    from bridge.admin.orders import merges
 
     found = [with_times(merge) for merge in merges.list_merges(home, site, number, limit)]
     print_rows(found, _COLUMNS, as_json=as_json)
@@ -142,7 +142,7 @@ def undo(
     Orders that the merge moved stay with the survivor and become exceptions: check whose they
     are. Messages that waited for this are processed.
     """
-    from bridge.admin import merges
+    from bridge.admin.orders import merges
 
     done = merges.undo(home, number, site, reason)
     print(f"merge {done.reference} of site {done.site} is undone")

@@ -105,7 +105,7 @@ def messages_list(
 
     A search by a number or name is recorded in the audit trail.
     """
-    from bridge.admin.queue_entries import list_messages
+    from bridge.admin.items.queue_entries import list_messages
 
     query = row_query(
         *(state, listener, since, before, limit),
@@ -135,7 +135,7 @@ def messages_show(
 
     The output contains patient data.
     """
-    from bridge.admin.queue_entries import show_message
+    from bridge.admin.items.queue_entries import show_message
     from bridge.cli.item_output import print_message
 
     print_message(show_message(home, message_id, with_trace=trace), as_json=as_json)
@@ -156,7 +156,7 @@ def messages_replay(
     dry_run: DryRun = False,
 ) -> None:
     """Process messages again, oldest first; unfinished messages keep their order."""
-    from bridge.admin.queue_entries import replay_messages, select_messages
+    from bridge.admin.items.queue_entries import replay_messages, select_messages
 
     chosen = selection(message_ids, state, listener, since, until, code, limit)
     ids = select_messages(home, message_ids, chosen)
@@ -278,7 +278,7 @@ def deliveries_list(
     The reason contains the texts of the receiver, and no other content. A search by a number is
     recorded in the audit trail. --control-id is the MSH-10 of the message that was sent.
     """
-    from bridge.admin.queue_entries import list_deliveries
+    from bridge.admin.items.queue_entries import list_deliveries
 
     query = row_query(
         *(state, destination, since, before, limit),
@@ -294,7 +294,7 @@ def deliveries_list(
 @deliveries.command("show")
 def deliveries_show(delivery_id: Id, home: Home, as_json: AsJson = False) -> None:
     """Show one delivery, its message, all attempts and replies. It contains patient data."""
-    from bridge.admin.queue_entries import show_delivery
+    from bridge.admin.items.queue_entries import show_delivery
     from bridge.cli.item_output import print_delivery
 
     print_delivery(show_delivery(home, delivery_id), as_json=as_json)
@@ -315,7 +315,7 @@ def deliveries_retry(
     dry_run: DryRun = False,
 ) -> None:
     """Send deliveries now or again, oldest first, with the same bytes and control ids."""
-    from bridge.admin.queue_entries import retry_deliveries, select_deliveries
+    from bridge.admin.items.queue_entries import retry_deliveries, select_deliveries
 
     chosen = selection(delivery_ids, state, destination, since, until, code, limit)
     ids, notes = select_deliveries(home, delivery_ids, chosen)
@@ -372,7 +372,7 @@ def deliveries_export(
 @deliveries.command("skip")
 def deliveries_skip(delivery_id: Id, home: Home) -> None:
     """Cancel one delivery. Other deliveries of its report are still sent."""
-    from bridge.admin.queue_entries import skip_delivery
+    from bridge.admin.items.queue_entries import skip_delivery
 
     skip_delivery(home, delivery_id)
     print(f"delivery {delivery_id} will not be sent")
@@ -392,7 +392,7 @@ def exceptions_list(home: Home, limit: Limit = 50, as_json: AsJson = False) -> N
 
     The reason contains what a receiver wrote about a result that it refused after its first reply.
     """
-    from bridge.admin.queue_entries import list_exceptions
+    from bridge.admin.items.queue_entries import list_exceptions
 
     found = [with_times(exception) for exception in list_exceptions(home, limit)]
     print_rows(found, _EXCEPTION_COLUMNS, as_json=as_json)
@@ -405,7 +405,7 @@ def exceptions_report(home: Home, as_json: AsJson = False) -> None:
 
     The report covers the last complete round and the current one. No patient data.
     """
-    from bridge.admin.queue_entries import NEVER_COMPARED, reconcile_report
+    from bridge.admin.items.queue_entries import NEVER_COMPARED, reconcile_report
 
     rounds = {
         name: None if found is None else with_times(found)
@@ -432,7 +432,7 @@ def exceptions_reconcile(
 
     Exit status 1 if it does not end in time. It continues in the background.
     """
-    from bridge.admin.queue_entries import reconcile_now
+    from bridge.admin.items.queue_entries import reconcile_now
 
     ended = reconcile_now(home, wait)
     exceptions_report(home, as_json)
@@ -455,7 +455,7 @@ def exceptions_seen(
     everything: Annotated[bool, typer.Option("--all", help="All exceptions.")] = False,
 ) -> None:
     """Mark exceptions as seen, which ends their alert."""
-    from bridge.admin.queue_entries import mark_as_seen
+    from bridge.admin.items.queue_entries import mark_as_seen
 
     rows = (message or (), order or (), feed or (), delivery or ())
     if not any(rows) and not everything:

@@ -16,7 +16,7 @@ def init(
     home: Annotated[Path, typer.Argument(metavar="HOME", help="The folder to create.")],
 ) -> None:
     """Create a data directory: settings, mappings, secrets. Never overwrites."""
-    from bridge.admin.data_directory import create_data_directory
+    from bridge.admin.installation.data_directory import create_data_directory
 
     written, kept = create_data_directory(home)
     for path in written:
@@ -102,7 +102,7 @@ def rotate_keys(
     ] = False,
 ) -> None:
     """Seal links with a new key; a running service uses it without a restart."""
-    from bridge.admin.key_rotation import rotate_keys as rotate
+    from bridge.admin.installation.key_rotation import rotate_keys as rotate
     from config import load
 
     state = (
@@ -159,7 +159,7 @@ def prune(
     """
     import json
 
-    from bridge.admin.retention import prune_home
+    from bridge.admin.installation.retention import prune_home
     from config import load
 
     if older_than is None and not max_size:

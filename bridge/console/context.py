@@ -10,8 +10,8 @@ from bridge.admin.connection_settings import Connections
 from bridge.admin.definitions.editor import DefinitionEditor
 from bridge.admin.definitions.rule_forms import RuleForms
 from bridge.admin.definitions.trials import DefinitionTrials
-from bridge.admin.first_steps import FirstSteps
-from bridge.admin.message_replay import MessageSubjects
+from bridge.admin.messages.message_replay import MessageSubjects
+from bridge.admin.overview.first_steps import FirstSteps
 from bridge.admin.packages.activation import InterfacePackages
 from bridge.admin.report_engine import ReportEngine
 from bridge.console.live import LiveHub

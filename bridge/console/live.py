@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
-from bridge.admin import attention
 from bridge.admin.access.permissions import Grant, Permission
-from bridge.admin.attention import GroupSubject
 from bridge.admin.background import jobs
 from bridge.admin.channel_operations import VisibleChannels, visible_channels
 from bridge.admin.errors import OperatorError
 from bridge.admin.lists.listing import Access
+from bridge.admin.overview import attention
+from bridge.admin.overview.attention import GroupSubject
 from bridge.executors import CONSOLE_THREADS
 from bridge.index_key import keyed64
 from bridge.monitoring.alerts import active_alerts

@@ -21,7 +21,7 @@ from bridge.admin.audit_events import AuditRelay
 from bridge.admin.background.work import JobContext
 from bridge.admin.checks.descriptors import Descriptors
 from bridge.admin.definitions.activation import activate_at_start
-from bridge.admin.message_replay import MessageSubjects
+from bridge.admin.messages.message_replay import MessageSubjects
 from bridge.console.context import ConsoleContext
 from bridge.console.http.application import create_application
 from bridge.engine_client.client import EngineClient

@@ -16,10 +16,10 @@ from bridge.admin.audit_events import AuditRelay
 from bridge.admin.background import pace
 from bridge.admin.background.runner import BackgroundJobs
 from bridge.admin.background.work import JobContext
+from bridge.admin.installation.retention import prune_home
 from bridge.admin.lists.deliveries import add_sites
-from bridge.admin.message_replay import MessageSubjects
-from bridge.admin.retention import prune_home
-from bridge.admin.search.message_index import BUSY_BATCH, FULL_BATCH, MessageIndexer
+from bridge.admin.messages.message_index import BUSY_BATCH, FULL_BATCH, MessageIndexer
+from bridge.admin.messages.message_replay import MessageSubjects
 from bridge.executors import Threads
 from bridge.monitoring.alert_settings import make_alert_monitor, own_files_recorder
 from bridge.monitoring.node_files import NodeAddress

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, text
 
-from bridge.admin import attention
 from bridge.admin.lists.deliveries import DeliveryList
 from bridge.admin.lists.listing import UNLIMITED, Access, ListDefinition, ListRequest
 from bridge.admin.lists.messages import MessageList
 from bridge.admin.lists.orders import WAITING_CHOICES, OrderList
+from bridge.admin.overview import attention
 from bridge.store.database import Database
 from config import Settings
 from tests.benchmarks.installation import Postgres

@@ -11,7 +11,7 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
-from bridge.admin.search.message_index import (
+from bridge.admin.messages.message_index import (
     NumberKind,
     number_hash,
 )

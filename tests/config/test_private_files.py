@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.admin.data_directory import create_data_directory
+from bridge.admin.installation.data_directory import create_data_directory
 from config.private_files import (
     create_empty,
     find_exposures,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bridge.admin.data_directory import create_data_directory
+from bridge.admin.installation.data_directory import create_data_directory
 from bridge.delivery.destination_settings import (
     NotRendered,
     compile_outbound,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.admin.data_directory import create_data_directory
+from bridge.admin.installation.data_directory import create_data_directory
 from bridge.engine import settings as engine
 from config.example import render, render_new
 from config.quantities import parse_address, parse_duration, parse_size

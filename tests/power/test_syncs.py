@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 from typing_extensions import override
 
-from bridge.admin.retention import Archive, last_lines
+from bridge.admin.installation.retention import Archive, last_lines
 from bridge.queue.arrivals import Arrival
 from bridge.queue.message_log import MessageLog
 from bridge.queue.outbox import Outbox

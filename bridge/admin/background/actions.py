@@ -31,7 +31,7 @@ from bridge.admin.background.work import (
 )
 from bridge.admin.errors import NoSuchItem
 from bridge.admin.lists.listing import Access
-from bridge.admin.message_replay import BatchReplay
+from bridge.admin.messages.message_replay import BatchReplay
 from bridge.audit import outbox
 from bridge.audit.events import AuditEvent, AuditOrigin, code_of, command_event
 from bridge.errors import BridgeError

@@ -25,7 +25,7 @@ from bridge.admin.definitions import shadow
 from bridge.admin.definitions.drafts import sources_of
 from bridge.admin.definitions.shadow import ShadowRequest
 from bridge.admin.lists.listing import UNLIMITED
-from bridge.admin.message_replay import MessageSubjects
+from bridge.admin.messages.message_replay import MessageSubjects
 from bridge.admin.progress import NOT_SHOWN, Report
 from bridge.audit.events import operator
 from bridge.errors import BridgeError

@@ -25,7 +25,7 @@ from bridge.admin.background.work import (
 from bridge.admin.errors import InvalidContent
 from bridge.admin.lists.columns import ValuesReader, values_reader
 from bridge.admin.lists.listing import Access
-from bridge.admin.search.message_index import origin_of
+from bridge.admin.messages.message_index import origin_of
 from bridge.queue import queries
 from bridge.queue.errors import NoSuchRow
 from mappings.language.conditions import Test, compile_condition_test

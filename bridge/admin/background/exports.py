@@ -58,7 +58,7 @@ from bridge.admin.lists.row_json import (
     delivery_json,
     message_json,
 )
-from bridge.admin.search.message_index import origin_of
+from bridge.admin.messages.message_index import origin_of
 from bridge.audit import outbox
 from bridge.errors import BridgeError
 from bridge.index_key import derived_key

@@ -13,7 +13,7 @@ import structlog
 from bridge.admin.background.jobs import BackgroundJob
 from bridge.admin.lists.definitions import LISTS
 from bridge.admin.lists.listing import Access
-from bridge.admin.message_replay import MessageSubjects
+from bridge.admin.messages.message_replay import MessageSubjects
 from bridge.engine_client.client import InProcess
 from bridge.errors import BridgeError
 from bridge.redaction import describe

@@ -22,7 +22,7 @@ from bridge.admin.definitions.drafts import issue_json
 from bridge.admin.errors import NoSuchItem
 from bridge.admin.lists.deliveries import DeliveryList
 from bridge.admin.lists.listing import iterate
-from bridge.admin.message_tree import content_of
+from bridge.admin.messages.message_tree import content_of
 from bridge.delivery.composer import Composer, MessagePlan, plan_message
 from bridge.delivery.destination_settings import destination_definition_names, make_destination
 from bridge.delivery.destinations import CompiledDestination

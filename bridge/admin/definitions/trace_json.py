@@ -8,7 +8,7 @@ The trace contains patient data: show it to users who may read content only, and
 from collections.abc import Mapping
 from typing import Any
 
-from bridge.admin.search.message_content import is_shown_whole
+from bridge.admin.messages.message_content import is_shown_whole
 from mappings.authoring.trial import deadline
 from mappings.hl7.message import Message
 from mappings.hl7.refusals import MalformedMessage

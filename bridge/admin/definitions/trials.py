@@ -43,8 +43,8 @@ from bridge.admin.definitions.trace_json import trace_payload
 from bridge.admin.errors import InvalidContent
 from bridge.admin.lists.definitions import MESSAGES
 from bridge.admin.lists.listing import MAX_VALUES, iterate
-from bridge.admin.message_tree import content_of
-from bridge.admin.search.message_index import NumberKind
+from bridge.admin.messages.message_index import NumberKind
+from bridge.admin.messages.message_tree import content_of
 from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
 from bridge.executors import CONSOLE_THREADS

@@ -2,7 +2,7 @@
 The list of attention items: messages, orders, deliveries and feeds that were noted.
 
 Few items are open at a time, so a page counts rows instead of ids. Groups by cause are in
-`bridge.admin.attention`.
+`bridge.admin.overview.attention`.
 """
 
 from collections.abc import Collection

@@ -15,8 +15,8 @@ from sqlalchemy import select
 from bridge.admin.access.permissions import Permission
 from bridge.admin.errors import InvalidContent
 from bridge.admin.lists.listing import Access
-from bridge.admin.message_replay import MessageSubjects
-from bridge.admin.search.message_index import MessageOrigin
+from bridge.admin.messages.message_index import MessageOrigin
+from bridge.admin.messages.message_replay import MessageSubjects
 from bridge.queue import payload_blobs
 from bridge.queue.statements import MESSAGE, MESSAGE_BODY
 from bridge.store.database import Database

@@ -31,7 +31,7 @@ from bridge.admin.lists.listing import (
     words_probe,
 )
 from bridge.admin.lists.states import found_by_job, states_and_causes
-from bridge.admin.search.message_index import (
+from bridge.admin.messages.message_index import (
     NumberKind,
     name_words,
     number_hash,

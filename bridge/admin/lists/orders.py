@@ -37,6 +37,7 @@ from bridge.admin.lists.listing import (
     texts_of,
 )
 from bridge.admin.lists.states import has_few, in_state
+from bridge.admin.messages.message_index import NumberKind, spellings
 from bridge.admin.orders.sentence import (
     DeliveryFacts,
     MessageFacts,
@@ -44,7 +45,6 @@ from bridge.admin.orders.sentence import (
     ReportFacts,
     sentence,
 )
-from bridge.admin.search.message_index import NumberKind, spellings
 from bridge.contract import ReportStatus
 from bridge.queue.retention.rows import id_at
 from bridge.queue.statements import MESSAGE

@@ -10,10 +10,10 @@ from typing import Any
 from bridge.admin.audit_events import audited
 from bridge.admin.find import find_orders_and_messages, orders_of_report
 from bridge.admin.lists.listing import UNLIMITED
-from bridge.admin.message_replay import MessageSubjects
+from bridge.admin.messages.message_index import NumberKind
+from bridge.admin.messages.message_replay import MessageSubjects
+from bridge.admin.orders import order_tracking
 from bridge.admin.orders.page import StoredOrder, ask_engine, order_page, read_order
-from bridge.admin.search import order_tracking
-from bridge.admin.search.message_index import NumberKind
 from bridge.engine_client.client import EngineClient
 from bridge.report_engine import engine_http, engine_tokens
 from bridge.store.databases import bridge_database

@@ -18,7 +18,9 @@ from bridge.admin.lists.columns import shown_name
 from bridge.admin.lists.definitions import DELIVERIES, MESSAGES
 from bridge.admin.lists.deliveries import ListedDelivery
 from bridge.admin.lists.listing import Access, ListRequest
-from bridge.admin.orders import steps
+from bridge.admin.messages.message_content import edits_of
+from bridge.admin.messages.message_index import NumberKind, SubjectReader, origin_of, read_numbers
+from bridge.admin.orders import order_tracking, steps
 from bridge.admin.orders.sentence import (
     DeliveryFacts,
     MessageFacts,
@@ -27,9 +29,6 @@ from bridge.admin.orders.sentence import (
     sentence,
 )
 from bridge.admin.orders.steps import Attempts, AttentionNote, Step
-from bridge.admin.search import order_tracking
-from bridge.admin.search.message_content import edits_of
-from bridge.admin.search.message_index import NumberKind, SubjectReader, origin_of, read_numbers
 from bridge.contract import OrderKey
 from bridge.contract.responses import StatusRecordBody
 from bridge.engine_client.client import EngineClient

@@ -1,1 +1,1 @@
-"""The console's HTTP endpoints: FastAPI routes, request bodies, and the HTML page of the app."""
+"""The console's HTTP endpoints: routes by groups of the navigation, bodies, and the HTML page."""

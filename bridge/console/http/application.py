@@ -17,30 +17,16 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from bridge import banner
 from bridge.admin.errors import OperatorError, PermissionDenied
 from bridge.console.context import ConsoleContext
-from bridge.console.http import (
-    attention,
-    audit_trail,
-    background,
+from bridge.console.http.administer import audit_trail, me, site_administration
+from bridge.console.http.configure import (
     connections,
-    deliveries,
-    edits,
     examinations,
     examples,
-    find,
     first_steps,
-    lists,
-    live,
     mappings,
-    me,
-    messages,
     mirth,
-    orders,
-    overview,
     shadow,
-    site_administration,
     specifications,
-    trace,
-    views,
 )
 from bridge.console.http.guard import (
     HEADERS,
@@ -49,6 +35,20 @@ from bridge.console.http.guard import (
     authenticate,
     context_of,
     problem_response,
+)
+from bridge.console.http.operate import (
+    attention,
+    background,
+    deliveries,
+    edits,
+    find,
+    lists,
+    live,
+    messages,
+    orders,
+    overview,
+    trace,
+    views,
 )
 from bridge.report_engine import page_assets
 

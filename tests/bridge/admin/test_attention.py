@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.admin import attention
-from bridge.admin.attention import AttentionGroup
 from bridge.admin.lists.listing import UNLIMITED, Access
+from bridge.admin.overview import attention
+from bridge.admin.overview.attention import AttentionGroup
 from bridge.monitoring.alerts import update_alerts
 from bridge.monitoring.baseline import MINUTE
 from bridge.monitoring.conditions import AlertCondition, AlertSeverity

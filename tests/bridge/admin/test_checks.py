@@ -28,7 +28,7 @@ from bridge.admin.checks.checks import (
     protection_findings,
 )
 from bridge.admin.checks.live import PeerCheck, check_live, run_checks
-from bridge.admin.data_directory import create_data_directory
+from bridge.admin.installation.data_directory import create_data_directory
 from bridge.cli.application import application
 from bridge.engine.service.accounts.sign_in_limit import SignInLimiter
 from bridge.engine.settings import Quota

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions.editor import ActivationRequest, DefinitionEditor, DraftEdit, overview
 from bridge.admin.errors import (
     ChangeConflict,
@@ -14,6 +13,7 @@ from bridge.admin.errors import (
     InvalidState,
     NoSuchItem,
 )
+from bridge.admin.installation.data_directory import create_data_directory
 from bridge.store.databases import bridge_database
 from config import load
 from tests.databases import add_database

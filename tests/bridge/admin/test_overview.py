@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, text
 
-from bridge.admin.attention import Attention
-from bridge.admin.overview import ChannelState, channel_series
-from bridge.admin.overview import overview as overview_of
+from bridge.admin.overview.attention import Attention
+from bridge.admin.overview.channels import ChannelState, channel_series
+from bridge.admin.overview.channels import overview as overview_of
 from bridge.metrics import Metrics
 from bridge.monitoring.alerts import update_alerts
 from bridge.monitoring.baseline import MINUTE, QUARTER, WEEK

@@ -12,9 +12,9 @@ import httpx
 import pytest
 from sqlalchemy import insert, select, text
 
-from bridge.admin import key_rotation
 from bridge.admin.access.grants import GrantedRoles
-from bridge.admin.key_rotation import NotRotated, rotate_keys
+from bridge.admin.installation import key_rotation
+from bridge.admin.installation.key_rotation import NotRotated, rotate_keys
 from bridge.engine.links import KeyRing
 from bridge.engine.service.accounts import second_factor
 from bridge.engine.service.accounts.users import ACCOUNTS

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from bridge import active_settings
 from bridge.active_settings import all_sources
 from bridge.admin.checks.checks import check_home
-from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions.activation import Author, activate
+from bridge.admin.installation.data_directory import create_data_directory
 from bridge.admin.packages.folder import export
 from bridge.cli.application import application
 from bridge.store.databases import bridge_database

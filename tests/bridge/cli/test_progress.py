@@ -75,12 +75,12 @@ def test_nothing_in_a_pipe(home: Path, tmp_path: Path) -> None:
             "each database is as before, or migrated completely",
         ),
         (
-            "bridge.admin.retention.prune_home",
+            "bridge.admin.installation.retention.prune_home",
             ("prune", "--older-than", "90d"),
             "what was removed until now is removed completely",
         ),
         (
-            "bridge.admin.key_rotation.rotate_keys",
+            "bridge.admin.installation.key_rotation.rotate_keys",
             ("rotate-keys",),
             "old and new keys are in the ring, and all links work",
         ),

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner, Result
 from typing_extensions import override
 
-from bridge.admin.data_directory import create_data_directory
 from bridge.admin.definitions import drafts, trials
 from bridge.admin.definitions.activation import activate_at_start
+from bridge.admin.installation.data_directory import create_data_directory
 from bridge.cli.application import application
 from bridge.intake.receive.acknowledgments import AcknowledgmentBuilder, ControlIds
 from bridge.intake.receive.listener_policy import make_listeners

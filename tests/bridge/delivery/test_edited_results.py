@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridge.admin.errors import InvalidEdit, InvalidState
-from bridge.admin.resending import SentDelivery
+from bridge.admin.items.resending import SentDelivery
 from bridge.delivery.destinations import CompiledDestination
 from bridge.queue import queries
 from bridge.queue.operations import skip_delivery

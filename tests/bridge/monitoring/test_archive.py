@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.admin.retention import Archive, last_batch, last_lines
+from bridge.admin.installation.retention import Archive, last_batch, last_lines
 
 NOW = datetime(2026, 11, 21, 15, tzinfo=UTC)
 

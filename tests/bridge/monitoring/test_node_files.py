@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bridge.admin.data_directory import create_data_directory
+from bridge.admin.installation.data_directory import create_data_directory
 from bridge.monitoring.alert_settings import expiring_files
 from bridge.monitoring.conditions import DAY
 from config import load

@@ -7,7 +7,7 @@ import pytest
 
 from bridge import index_key
 from bridge.admin.checks.checks import check_home
-from bridge.admin.data_directory import create_data_directory
+from bridge.admin.installation.data_directory import create_data_directory
 from bridge.store import databases
 from bridge.store.errors import WrongIndexKey
 from config import SettingsError, load

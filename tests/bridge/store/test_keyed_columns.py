@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from bridge import index_key
-from bridge.admin.search.message_index import NumberKind, number_hash
+from bridge.admin.messages.message_index import NumberKind, number_hash
 from bridge.index_key import keyed64, keyed_text, signal_hash, signed64
 from bridge.queue.arrivals import lane
 from bridge.store.database import Database

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.active_settings import make_connection_record, with_saved_connections
-from bridge.admin.data_directory import create_data_directory
+from bridge.admin.installation.data_directory import create_data_directory
 from bridge.transports.connection_paths import (
     OutsideHome,
     OutsideHomeAsRoot,

@@ -7,8 +7,7 @@ from pydantic import ConfigDict, Field
 from bridge.admin.background.exports import ExportFormat
 from bridge.admin.background.jobs import JobKind, JobState, Selection
 from bridge.admin.background.requests import MAX_EXCEPT_IDS, MAX_EXPORT_COLUMNS, MAX_IDS, JobRequest
-from bridge.console.http.bodies import NAME, Body, Text
-from bridge.console.http.lists import Filters
+from bridge.console.http.models.bodies import NAME, Body, Filters, Text
 from bridge.contract.requests import Model, RowId
 
 SelectedIds = Annotated[list[RowId], Field(default_factory=list, max_length=MAX_IDS)]

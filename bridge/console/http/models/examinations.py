@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from bridge.admin.background.jobs import JobState
 from bridge.admin.examination.job import ExaminationRequest, Role, TlsChoice
 from bridge.admin.examination.results import Verdict
-from bridge.console.http.bodies import Body, NotBlank
+from bridge.console.http.models.bodies import Body, NotBlank
 
 _Name = Annotated[str, Field(max_length=64)]
 

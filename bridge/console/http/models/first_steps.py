@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict
 
-from bridge.admin.first_steps import StepName
+from bridge.admin.overview.first_steps import StepName
 from bridge.contract.requests import Model
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from bridge.console.http.list_models import DeliveryRowBody, MessageRowBody
+from bridge.console.http.models.lists import DeliveryRowBody, MessageRowBody
 from bridge.console.http.models.orders import StepBody
 
 

@@ -24,7 +24,7 @@ from bridge.admin.background.requests import JobRequest
 from bridge.admin.background.runner import BackgroundJobs
 from bridge.admin.background.work import JobContext
 from bridge.admin.lists.listing import Access
-from bridge.admin.message_replay import MessageSubjects
+from bridge.admin.messages.message_replay import MessageSubjects
 from bridge.store.database import Database
 from bridge.store.records.background_jobs import OPEN_STATES
 from bridge.store.tables import AUDIT_OUTBOX

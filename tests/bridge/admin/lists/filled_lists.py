@@ -7,12 +7,12 @@ from typing import Any
 from sqlalchemy import text
 
 from bridge.admin.lists.listing import UNLIMITED, Access, ListDefinition, ListPage, ListRequest
-from bridge.admin.search.message_index import MessageIndexer, MessageOrigin
+from bridge.admin.messages.message_index import MessageIndexer, MessageOrigin
 from bridge.store.database import Database
 from mappings.inbound.definition import Subjects
 from mappings.inbound.order_mapping import AbsentTags
 from mappings.language.rules import TAGS
-from tests.bridge.admin.search.full_index import index_all
+from tests.bridge.admin.messages.full_index import index_all
 
 START = 1_700_000_000_000
 MODALITY = 1 << TAGS.index("Modality")

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
-from bridge.admin import attention
 from bridge.admin.lists import listing
 from bridge.admin.lists.deliveries import DeliveryList
 from bridge.admin.lists.listing import UNLIMITED, Access, ListDefinition, ListRequest
 from bridge.admin.lists.messages import MessageList
 from bridge.admin.lists.orders import OrderList
-from bridge.admin.search.message_index import (
+from bridge.admin.messages.message_index import (
     NumberKind,
     number_hash,
 )
+from bridge.admin.overview import attention
 from bridge.index_key import keyed64
 from bridge.queue.sites import sites_hash
 from bridge.store.database import Database

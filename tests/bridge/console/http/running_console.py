@@ -19,8 +19,8 @@ from fastapi import FastAPI
 
 from bridge.admin.access.grants import GrantedRoles, save_grant
 from bridge.admin.access.permissions import ConsoleRole, Grant
-from bridge.admin.message_replay import MessageSubjects
-from bridge.admin.search.message_index import MessageIndexer
+from bridge.admin.messages.message_index import MessageIndexer
+from bridge.admin.messages.message_replay import MessageSubjects
 from bridge.console.context import ConsoleContext
 from bridge.console.http.application import create_application
 from bridge.contract import OrderKey
@@ -48,7 +48,7 @@ from config import Settings, load
 from mllp.framing import Frame
 from tests.acceptance.house import free_port
 from tests.acceptance.orders import order
-from tests.bridge.admin.search.full_index import index_all
+from tests.bridge.admin.messages.full_index import index_all
 from tests.databases import create_migrated_home
 from tests.enrolment import form_of
 

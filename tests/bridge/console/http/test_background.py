@@ -6,7 +6,7 @@ from typing import Any
 
 from bridge.admin.background.runner import BackgroundJobs
 from bridge.admin.background.work import JobContext
-from bridge.admin.message_replay import MessageSubjects
+from bridge.admin.messages.message_replay import MessageSubjects
 from bridge.console.http.models.background import (
     BackgroundJobResponse,
     BackgroundJobsResponse,

@@ -10,7 +10,7 @@ import pytest
 from bridge.admin.background.runner import BackgroundJobs
 from bridge.admin.background.work import JobContext
 from bridge.admin.examination.job import MAX_PER_HOUR
-from bridge.admin.message_replay import MessageSubjects
+from bridge.admin.messages.message_replay import MessageSubjects
 from bridge.console.http.models.background import BackgroundJobResponse
 from bridge.console.http.models.examinations import (
     ExaminationResponse,

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 from sqlalchemy import text
 
-from bridge.console.http.list_models import (
+from bridge.console.http.models.lists import (
     AttentionRowBody,
     AuditRowBody,
     CountBody,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.console.http.overview_models import ChannelPageBody, OverviewBody, SeriesBody
+from bridge.console.http.models.overview import ChannelPageBody, OverviewBody, SeriesBody
 from bridge.metrics import Metrics
 from bridge.monitoring.alerts import update_alerts
 from bridge.monitoring.channels import pause, store_handshakes

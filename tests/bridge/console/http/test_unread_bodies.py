@@ -5,8 +5,8 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from bridge.console.http.bodies import SampleMessagesBody
 from bridge.console.http.guard import LARGE_LIMIT, LIMIT, ConsoleRoute
+from bridge.console.http.models.bodies import SampleMessagesBody
 from bridge.web.bodies import BUDGET, MAX_VALUES
 from mappings.hl7.batch import MAX_MESSAGES
 from tests.bridge.console.http.running_console import BASE, RunningConsole

@@ -1,0 +1,1 @@
+"""One message or delivery: its page, trace and neighbours, and what a person does with it."""

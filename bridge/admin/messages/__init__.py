@@ -1,0 +1,1 @@
+"""Stored messages: the index that finds them, their content, and how they are read again."""

@@ -1,0 +1,1 @@
+"""What a person sees first: the state of all channels, what needs attention, the first steps."""

@@ -1,0 +1,1 @@
+"""Routes about accounts, sites and the audit trail."""

@@ -1,0 +1,1 @@
+"""Routes about connections and definitions, and what proves them."""

@@ -1,0 +1,1 @@
+"""Routes for daily work: overview, lists, messages, deliveries, orders, attention, jobs."""
