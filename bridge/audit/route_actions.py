@@ -60,6 +60,7 @@ ENGINE: Final[Mapping[str, Mapping[str, str]]] = {
         "delete": "delete",
         "reset": "reset-order",
         "unassign_report": "unassign",
+        "elsewhere": "elsewhere",
         "assign": "assign",
         "link": "link-orders",
         "unlink": "unlink-orders",
@@ -73,6 +74,7 @@ ENGINE: Final[Mapping[str, Mapping[str, str]]] = {
     "report": {
         "open_again": "view",
         "transfer": "transfer",
+        "unread": "return-to-unread",
         "save": "save",
         "sign": "sign",
         "sign_now": "sign",

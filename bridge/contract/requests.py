@@ -476,6 +476,35 @@ class DeleteBody(OneReport):
     setAside: Flag = False
 
 
+class ReportedElsewhereBody(OneReport):
+    """
+    `POST /api/report/elsewhere`.
+
+    `reported`: another system has reported the order, or has withdrawn this. `reportedAt`
+    (milliseconds since the epoch), `sender` and `resultStatus` (HL7 table 0123) say when, who and
+    how.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    **_ONE,
+                    "reported": True,
+                    "reportedAt": 1_800_000_000_000,
+                    "sender": "RIS",
+                    "resultStatus": "F",
+                }
+            ]
+        }
+    )
+
+    reported: StrictBool
+    reportedAt: Annotated[int, Field(strict=True, ge=0, le=_YEAR_9999)] | None = None
+    sender: Tag = ""
+    resultStatus: Tag = ""
+
+
 class StatusBody(Body):
     """`POST /api/report/status`."""
 

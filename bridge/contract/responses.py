@@ -336,6 +336,7 @@ class WorklistResponse(ResponseBody):
                     "ownerName": "Example Person",
                     "priority": "S",
                     "orderedAt": "2027-01-15T07:43:19.000Z",
+                    "reportedElsewhere": [],
                     "orders": [_TAGS],
                     "createdAt": "2027-01-15T07:43:19.000Z",
                     "updatedAt": "2027-01-15T08:00:00.000Z",

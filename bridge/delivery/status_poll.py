@@ -212,7 +212,8 @@ def _add_new_orders(connection: Connection, after: int) -> None:
     unknown = {"report_id": "", "status": "", "final": 0, "addenda": 0}
     unknown |= {"changed_at": 0, "check_at": 0}
     new = select(*key, *map(literal, unknown.values())).where(
-        order.id > after, order.state == OrderState.ORDERED.value
+        order.id > after,
+        order.state.in_([OrderState.ORDERED.value, OrderState.REPORTED.value]),
     )
     names = [*(column.name for column in key), *unknown]
     connection.execute(insert(KNOWN_REPORTS).from_select(names, new).on_conflict_do_nothing())

@@ -33,6 +33,7 @@ from bridge.contract.requests import (
     PatientMergeBody,
     PatientUpdateBody,
     PdfBody,
+    ReportedElsewhereBody,
     RtfFileBody,
     RtfResponse,
     StatusBody,
@@ -96,6 +97,7 @@ _NEVER_VALID: Final = (
 _LAUNCH: Final = "/api/report/launch/clinical"
 _BATCH: Final = f"{_LAUNCH}/batch"
 _STATUS: Final = "/api/report/status"
+_ELSEWHERE: Final = "/api/report/elsewhere"
 _PROFILE: Final = "/reporting/api/account"
 
 _ANYTHING: Final = TypeAdapter[Any](Any)
@@ -389,6 +391,28 @@ class EngineClient:
             clinicalInfo=_identity(order), onlyWhenOrdered=only_ordered, setAside=set_aside
         )
         await self._call("POST", "/api/report/delete", order.site, _ANYTHING, body=body)
+
+    async def mark_reported(
+        self, order: OrderKey, at: int, *, sender: str = "", status: str = ""
+    ) -> tuple[StatusRecordBody, ...]:
+        """
+        Mark an order as reported elsewhere since `at` (ms); idempotent.
+
+        An addition of our engine. `status` is the result status of the message (table 0123).
+        """
+        body = ReportedElsewhereBody.model_construct(
+            clinicalInfo=_identity(order),
+            reported=True,
+            reportedAt=at,
+            sender=sender,
+            resultStatus=status,
+        )
+        return await self._call("POST", _ELSEWHERE, order.site, _RECORDS, body=body)
+
+    async def unmark_reported(self, order: OrderKey) -> tuple[StatusRecordBody, ...]:
+        """Remove the mark of an order that is reported elsewhere; idempotent."""
+        body = ReportedElsewhereBody.model_construct(clinicalInfo=_identity(order), reported=False)
+        return await self._call("POST", _ELSEWHERE, order.site, _RECORDS, body=body)
 
     async def status(self, orders: Sequence[OrderKey]) -> tuple[StatusRecordBody, ...]:
         """Read the status records of orders of one token; unknown orders are absent."""

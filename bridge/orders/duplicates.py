@@ -66,8 +66,11 @@ def _deciding_row(one: Order, other: Order) -> Order:
     """Return the row that decides the state: closed, held or open."""
     if one.is_open != other.is_open:
         return _later(one, other)
+    states = {one.state, other.state}
+    if states == {OrderState.REPORTED, OrderState.HELD}:
+        return one if one.state == OrderState.REPORTED else other
     if not one.is_open and one.state != other.state:
-        held, cancelled = (one, other) if one.state == OrderState.HELD else (other, one)
+        held, cancelled = (other, one) if one.state == OrderState.CANCELLED else (one, other)
         return held if is_earlier(cancelled.state_changed_at, held.opened_at) else cancelled
     if one.state != other.state:
         return one if one.state == OrderState.ORDERED else other
@@ -82,7 +85,7 @@ def _deciding_row(one: Order, other: Order) -> Order:
 def _later(one: Order, other: Order) -> Order:
     """Return the later row by the senders' times; by arrival if they are not comparable."""
     opened, closed = (one, other) if one.is_open else (other, one)
-    held = closed.state == OrderState.HELD
+    held = closed.state in {OrderState.HELD, OrderState.REPORTED}
     opened_at = newest(opened.opened_at, opened.state_changed_at if held else None)
     only_changed = opened_at is None and (opened.tags_sent_at is not None or opened.number_only)
     if is_earlier(opened_at, closed.state_changed_at) or only_changed:

@@ -37,6 +37,7 @@ class OrderState(StrEnum):
     HELD = "held"
     CANCELLED = "cancelled"
     AWAITED = "awaited"  # not examined yet, and the definition waits for the examination
+    REPORTED = "reported"  # reported elsewhere; the engine keeps it off the list of unread orders
 
 
 OPEN_STATES = frozenset({OrderState.ORDERED, OrderState.AWAITED})

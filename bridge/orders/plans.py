@@ -73,6 +73,27 @@ class OrderTask:
     combined_rows: Sequence[Order] = ()
 
     @property
+    def marks_as_reported(self) -> bool:
+        """Whether the engine does not know yet that the order is reported elsewhere."""
+        if self.step is not OrderStep.REPORT_ELSEWHERE:
+            return False
+        return (
+            self.event.action is OrderAction.REPORTED
+            or self.before is None
+            or bool(self.combined_rows)
+            or self.before.state != OrderState.REPORTED
+        )
+
+    @property
+    def returns_to_unread(self) -> bool:
+        """Whether an order that was reported elsewhere must be read again."""
+        return (
+            self.step is OrderStep.REGISTER
+            and self.before is not None
+            and self.before.state == OrderState.REPORTED
+        )
+
+    @property
     def regroups(self) -> bool:
         """Whether its links must be checked: it is new on the worklist, or its links changed."""
         if self.step is not OrderStep.REGISTER:
@@ -161,15 +182,19 @@ def no_effect_code(task: OrderTask, source: SourceMessage) -> str:
             if task.step is not OrderStep.NOTHING or event.action is OrderAction.UNLINK
             else SUPERSEDED
         )
-    late = is_earlier(sent_at, before.opened_at if closes else before.state_changed_at)
-    late |= event.action is OrderAction.HOLD and is_earlier(sent_at, before.state_changed_at)
+    leaves = closes or event.action is OrderAction.REPORTED
+    late = is_earlier(sent_at, before.opened_at if leaves else before.state_changed_at)
+    late |= event.action in {OrderAction.HOLD, OrderAction.REPORTED} and is_earlier(
+        sent_at, before.state_changed_at
+    )
     if task.step is OrderStep.NOTHING and task.after.state == OrderState.CANCELLED and not late:
         return "" if event.examined else ORDER_CANCELLED  # reported as examined_after_cancel
     reopens = event.examined or event.action is OrderAction.RELEASE
     if task.step is OrderStep.NOTHING or (task.step is OrderStep.REMEMBER and reopens):
         lost = late
     else:
-        overtaken = task.step is OrderStep.REGISTER and is_earlier(sent_at, before.tags_sent_at)
+        launches = task.step in {OrderStep.REGISTER, OrderStep.REPORT_ELSEWHERE}
+        overtaken = launches and is_earlier(sent_at, before.tags_sent_at)
         lost = overtaken and differs_from(event, task.after)
     return SUPERSEDED if lost else ""
 
@@ -225,6 +250,8 @@ def _with_combined_rows(
     listed = own is not None and own.state == OrderState.ORDERED
     if task.after.state == OrderState.ORDERED:
         return replace(task, step=OrderStep.REGISTER, combined_rows=combined_rows)
+    if task.after.state == OrderState.REPORTED:
+        return replace(task, step=OrderStep.REPORT_ELSEWHERE, combined_rows=combined_rows)
     return replace(
         task, step=OrderStep.WITHDRAW if listed else task.step, combined_rows=combined_rows
     )

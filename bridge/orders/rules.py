@@ -33,18 +33,20 @@ class OrderStep(StrEnum):
     WITHDRAW = "withdraw"  # take it off the worklist, unless its report was begun
     REMEMBER = "remember"  # store the values, off the worklist
     DETACH = "detach"  # take it out of its group
+    REPORT_ELSEWHERE = "report elsewhere"  # launch, and mark it as reported elsewhere
     NOTHING = "nothing"
 
 
 Transition = tuple[OrderStep, OrderState]
 
-_U, _O, _H, _C, _A = OrderState
+_U, _O, _H, _C, _A, _R = OrderState
 _REGISTER = (OrderStep.REGISTER, OrderState.ORDERED)
 _STAYS_HELD = (OrderStep.REMEMBER, OrderState.HELD)
 _ORDER_CANCELLED = (OrderStep.NOTHING, OrderState.CANCELLED)
 _STAYS_AWAITED = (OrderStep.REMEMBER, OrderState.AWAITED)
 _CANCEL = (OrderStep.WITHDRAW, OrderState.CANCELLED)
 _HOLD = (OrderStep.WITHDRAW, OrderState.HELD)
+_REPORTED = (OrderStep.REPORT_ELSEWHERE, OrderState.REPORTED)
 
 TRANSITIONS: Mapping[tuple[OrderAction, OrderState], Transition] = MappingProxyType(
     {
@@ -54,11 +56,13 @@ TRANSITIONS: Mapping[tuple[OrderAction, OrderState], Transition] = MappingProxyT
         (OrderAction.CHANGE, _H): _STAYS_HELD,
         (OrderAction.CHANGE, _C): _ORDER_CANCELLED,  # only a new order reopens it
         (OrderAction.CHANGE, _A): _STAYS_AWAITED,
+        (OrderAction.CHANGE, _R): _REPORTED,
         (OrderAction.AWAIT, _U): _STAYS_AWAITED,
         (OrderAction.AWAIT, _O): _REGISTER,  # it was examined before
         (OrderAction.AWAIT, _H): _STAYS_HELD,
         (OrderAction.AWAIT, _C): _STAYS_AWAITED,
         (OrderAction.AWAIT, _A): _STAYS_AWAITED,
+        (OrderAction.AWAIT, _R): (OrderStep.WITHDRAW, OrderState.AWAITED),  # ordered again
         **{(OrderAction.CANCEL, state): _CANCEL for state in OrderState},
         **{(OrderAction.DISCONTINUE, state): _CANCEL for state in OrderState},
         **{(OrderAction.REPLACE, state): _CANCEL for state in OrderState},
@@ -67,26 +71,36 @@ TRANSITIONS: Mapping[tuple[OrderAction, OrderState], Transition] = MappingProxyT
         (OrderAction.HOLD, _H): _STAYS_HELD,
         (OrderAction.HOLD, _C): _ORDER_CANCELLED,
         (OrderAction.HOLD, _A): _HOLD,
+        (OrderAction.HOLD, _R): _REPORTED,
         (OrderAction.RELEASE, _U): _REGISTER,
         (OrderAction.RELEASE, _O): _REGISTER,
         (OrderAction.RELEASE, _H): _REGISTER,
         (OrderAction.RELEASE, _C): _ORDER_CANCELLED,
         (OrderAction.RELEASE, _A): _STAYS_AWAITED,
+        (OrderAction.RELEASE, _R): _REGISTER,
+        **{(OrderAction.REPORTED, state): _REPORTED for state in (_U, _O, _H, _A, _R)},
+        (OrderAction.REPORTED, _C): _ORDER_CANCELLED,
         (OrderAction.LINK, _U): _REGISTER,
         (OrderAction.LINK, _O): _REGISTER,
         (OrderAction.LINK, _H): _STAYS_HELD,
         (OrderAction.LINK, _C): _ORDER_CANCELLED,
         (OrderAction.LINK, _A): _STAYS_AWAITED,
+        (OrderAction.LINK, _R): _REPORTED,
         (OrderAction.UNLINK, _U): (OrderStep.NOTHING, OrderState.UNKNOWN),
         (OrderAction.UNLINK, _O): (OrderStep.DETACH, OrderState.ORDERED),
         (OrderAction.UNLINK, _H): (OrderStep.NOTHING, OrderState.HELD),
         (OrderAction.UNLINK, _C): _ORDER_CANCELLED,
         (OrderAction.UNLINK, _A): (OrderStep.NOTHING, OrderState.AWAITED),
+        (OrderAction.UNLINK, _R): (OrderStep.NOTHING, OrderState.REPORTED),
     }
 )
 
 EXAMINED_TRANSITIONS: Mapping[OrderState, Transition] = MappingProxyType(
-    {OrderState.HELD: _REGISTER, OrderState.AWAITED: _REGISTER}
+    {
+        OrderState.HELD: _REGISTER,
+        OrderState.AWAITED: _REGISTER,
+        OrderState.REPORTED: _REGISTER,  # examined again
+    }
 )
 """Transitions of an examined order: there are images to read."""
 
@@ -106,13 +120,14 @@ CASCADING_ACTIONS = frozenset(
 )
 """Actions on a parent that apply to its children too (HL7 v2.5.1 §4.5.1.1, PA and CH)."""
 
-_LEFT = frozenset({OrderState.ORDERED, OrderState.AWAITED, OrderState.HELD})
+_LEFT = frozenset({OrderState.ORDERED, OrderState.AWAITED, OrderState.HELD, OrderState.REPORTED})
 AFFECTED_STATES: Mapping[OrderAction, frozenset[OrderState]] = MappingProxyType(
     {
         OrderAction.CHANGE: _LEFT,
         OrderAction.CANCEL: _LEFT,
         OrderAction.DISCONTINUE: _LEFT,
         OrderAction.REPLACE: _LEFT,
+        OrderAction.REPORTED: _LEFT,
         OrderAction.HOLD: OPEN_STATES,
         OrderAction.RELEASE: frozenset({OrderState.HELD}),
     }
@@ -120,9 +135,16 @@ AFFECTED_STATES: Mapping[OrderAction, frozenset[OrderState]] = MappingProxyType(
 """States of the orders that a change, closing or release affects."""
 
 OVERTAKEN_TRANSITIONS: Mapping[OrderState, Transition] = MappingProxyType(
-    {OrderState.HELD: _STAYS_HELD, OrderState.CANCELLED: _ORDER_CANCELLED}
+    {
+        OrderState.HELD: _STAYS_HELD,
+        OrderState.CANCELLED: _ORDER_CANCELLED,
+        OrderState.REPORTED: _REPORTED,
+    }
 )
-"""Transitions of an order, release or examination that was sent before the hold or cancellation."""
+"""
+Transitions of an order, release or examination that was sent before the hold, cancellation or
+report elsewhere.
+"""
 
 
 def decide(
@@ -144,13 +166,13 @@ def decide(
     if (action in OPENING_ACTIONS or examined) and state in OVERTAKEN_TRANSITIONS and overtaken:
         return OVERTAKEN_TRANSITIONS[state]
     if (
-        action in CLOSING_ACTIONS
-        and state in {*OPEN_STATES, OrderState.HELD}
+        action in CLOSING_ACTIONS | {OrderAction.REPORTED}
+        and state in {*OPEN_STATES, OrderState.HELD, OrderState.REPORTED}
         and is_earlier(sent_at, opened_at)
     ):
         return OrderStep.NOTHING, state  # ordered again later
     if (
-        action is OrderAction.HOLD
+        action in {OrderAction.HOLD, OrderAction.REPORTED}
         and state in OPEN_STATES
         and is_earlier(sent_at, state_changed_at)
     ):
@@ -202,6 +224,8 @@ def _state_changed_at(
     unchanged = state is after or (state in OPEN_STATES and after in OPEN_STATES)
     known = base.state_changed_at if unchanged else None
     reopens_or_closes = (
-        event.examined or event.action is OrderAction.RELEASE or event.action in CLOSING_ACTIONS
+        event.examined
+        or event.action in {OrderAction.RELEASE, OrderAction.REPORTED}
+        or event.action in CLOSING_ACTIONS
     )
     return newest(known, source.sent_at) if reopens_or_closes else known

@@ -22,6 +22,7 @@ class OrderAction(StrEnum):
     DISCONTINUE = "discontinue"
     HOLD = "hold"
     RELEASE = "release"
+    REPORTED = "reported"
     LINK = "link"
     UNLINK = "unlink"
     PATIENT_UPDATE = "patient-update"
@@ -91,6 +92,7 @@ class OrderEvent:
     prior_name: str = ""
     order_control: str = ""
     order_status: str = ""
+    result_status: str = ""
     examined: bool = False
     note: str = ""
     visit: PatientVisit | None = None

@@ -418,7 +418,8 @@ class OrderDecision:
 class OrderControlTable:
     """The `order_control:` part; `refuse_unknown`: refuse codes that the table does not have."""
 
-    rows: Mapping[tuple[str, str], OrderDecision]
+    rows: Mapping[tuple[str, str, str], OrderDecision]
+    """By order control, order status and result status; '' is any status without its own row."""
     refuse_unknown: bool = True
     replies: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -426,11 +427,12 @@ class OrderControlTable:
         """Return ORC-1 of the reply to an order control code (ORR, ORI, ORG)."""
         return self.replies.get(control, DEFAULT_REPLIES)[0 if accepted else 1]
 
-    def decide(self, control: str, status: str) -> OrderDecision | None:
-        """Return the decision for a code and a status; None if the code is refused."""
+    def decide(self, control: str, status: str, result: str = "") -> OrderDecision | None:
+        """Return the decision for a code and its statuses; None if the code is refused."""
         rows = self.rows
-        found = rows.get((control, status)) or rows.get((control, status.upper()))
-        found = found or rows.get((control, ""))
+        found = rows.get((control, status.upper(), result.upper())) if result else None
+        found = found or rows.get((control, status, "")) or rows.get((control, status.upper(), ""))
+        found = found or rows.get((control, "", ""))
         if found is None and not self.refuse_unknown:
             return OrderDecision(OrderAction.IGNORE)
         return found
@@ -447,11 +449,12 @@ def compile_order_control(
     refuse = True
     if "unknown" in entries:
         refuse = diagnostics.read_choice(entries["unknown"], "policy", UNKNOWN) != "ignore"
-    rows: dict[tuple[str, str], OrderDecision] = {}
+    rows: dict[tuple[str, str, str], OrderDecision] = {}
     actions = diagnostics.read_mapping(entries["actions"]) if "actions" in entries else {}
     for key, below in actions.items():
-        control, _, status = key.partition("/")
-        rows[control.strip(), status.strip()] = _decision(below, diagnostics)
+        control, _, statuses = key.partition("/")
+        status, _, result = statuses.partition("/")
+        rows[control.strip(), status.strip(), result.strip()] = _decision(below, diagnostics)
     if not rows:
         diagnostics.error(node, "order-control", "order_control has no actions")
     return OrderControlTable(rows, refuse, _replies(entries.get("replies"), diagnostics))
@@ -479,7 +482,7 @@ def _decision(node: YamlNode, diagnostics: Diagnostics) -> OrderDecision:
 
 
 PARENTS = ("parent_placer", "parent_filler")
-ORDER_KEYS = ("placer", "filler", "control", "status", *PARENTS)
+ORDER_KEYS = ("placer", "filler", "control", "status", "result_status", *PARENTS)
 APP_TAGS = (
     "AppLanguage",
     "SpeechLanguage",
@@ -619,8 +622,8 @@ class OrderRules:
         return OrderGroup(scope, mrn, accession)
 
     def _decision(self, scope: MessageScope) -> OrderDecision | None:
-        control, status = self._code("control", scope), self._code("status", scope)
-        return self.control.decide(control, status)
+        codes = (self._code(name, scope) for name in ("control", "status", "result_status"))
+        return self.control.decide(*codes)
 
     def _code(self, name: str, scope: MessageScope) -> str:
         """Return a value of `order:`, computed once. A null is empty; control is in capitals."""
@@ -667,6 +670,7 @@ class OrderRules:
             echo=self._echo(scope),
             order_control=self._code("control", scope),
             order_status=self._code("status", scope),
+            result_status=self._code("result_status", scope),
             examined=decision.examined,
             other_mrns=other_numbers(scope, info.get("PatientMRN", "")),
             lists=self.metadata.lists,

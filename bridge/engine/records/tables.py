@@ -473,6 +473,13 @@ class ReportOrder(Record, table=True):
         UniqueConstraint("site_id", "mrn", "accession"),  # also serves look-ups by patient
         Index("ix_engine_report_order_group", "report_pk", "position"),
         Index("ix_engine_report_order_accession", "site_id", "accession"),
+        # the orders that are reported elsewhere
+        Index(
+            "ix_engine_report_order_elsewhere",
+            "report_pk",
+            sqlite_where=text("elsewhere_since IS NOT NULL"),
+            postgresql_where=text("elsewhere_since IS NOT NULL"),
+        ),
     )
 
     pk: int | None = key()
@@ -485,6 +492,8 @@ class ReportOrder(Record, table=True):
     tags: dict[str, Any] = json_object()  # the clinicalInfo tags that have a value
     order_metadata: dict[str, Any] = json_object()
     search: str = Field(default="", sa_type=Text)  # the text that the worklist's `q` searches
+    elsewhere_since: int | None = moment_or_none()  # reported elsewhere, and not put back
+    elsewhere: dict[str, Any] | None = json_or_none()  # the last such message {at, sender, status}
     created_at: int = moment()
     updated_at: int = moment()
 

@@ -67,6 +67,8 @@ _CONTEXT: Final = (
         col(ReportOrder.accession),
         col(ReportOrder.tags),
         col(ReportOrder.order_metadata),
+        col(ReportOrder.elsewhere_since),
+        col(ReportOrder.elsewhere),
     )
     .select_from(Site)
     .outerjoin(ReportOrder, col(ReportOrder.report_pk) == _REPORT)

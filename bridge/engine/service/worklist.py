@@ -64,6 +64,7 @@ from bridge.engine.service.report_lookup import (
     lock_report_by_id,
 )
 from bridge.engine.service.report_status import orders_by_report, status_records
+from bridge.engine.service.reports.elsewhere import is_hidden, marks_of
 from bridge.engine.service.signing.prelims import may_own, newest_in
 from bridge.engine.service.work import Work
 
@@ -132,6 +133,14 @@ MAX_WORDS = 20
 """Maximum number of words to search; each is compared with all orders of the site."""
 
 
+class ElsewhereFilter(StrEnum):
+    """Which orders that are reported elsewhere a list includes."""
+
+    UNNAMED = ""  # none, unless the query names an order or a patient
+    ONLY = "only"
+    INCLUDED = "included"
+
+
 @dataclass(frozen=True, slots=True)
 class WorklistQuery:
     """
@@ -152,6 +161,7 @@ class WorklistQuery:
     locations: Collection[str] = ()
     priorities: Collection[Priority] = ()
     reader: str = ""
+    elsewhere: ElsewhereFilter = ElsewhereFilter.UNNAMED
     sort: Sort = Sort.NEWEST_UPDATED
     limit: int = 100
     cursor: str = ""
@@ -182,11 +192,18 @@ def read_worklist(session: Session, query: WorklistQuery, now: int) -> WorklistR
 
 def _with_iso_times(item: Mapping[str, Any]) -> dict[str, Any]:
     times = {name: item[name] for name in ("createdAt", "updatedAt", "signedAt")}
-    return {**item, **{name: None if at is None else iso(at) for name, at in times.items()}}
+    marks = [{**mark, "at": iso(mark["at"])} for mark in item["reportedElsewhere"]]
+    texts = {name: None if at is None else iso(at) for name, at in times.items()}
+    return {**item, **texts, "reportedElsewhere": marks}
 
 
 def _filters(session: Session, query: WorklistQuery) -> list[ColumnElement[bool]]:
-    """Return the conditions of a query's filters, except its site."""
+    """
+    Return the conditions of a query's filters, except its site.
+
+    Reports whose orders are reported elsewhere are left out, unless the query names an order or a
+    patient, or asks for them.
+    """
     of_order = [col(ReportOrder.site_id) == query.site_id]
     if query.mrn:
         pointers = follow_pointers(session.connection(), query.site_id, [query.mrn])
@@ -198,7 +215,8 @@ def _filters(session: Session, query: WorklistQuery) -> list[ColumnElement[bool]
         raise EngineError(ErrorCode.TOO_MANY_WORDS, pointer="/q")
     of_order += [col(ReportOrder.search).contains(word, autoescape=True) for word in words]
     of_order += _study_filters(query)
-    conditions: list[ColumnElement[bool]] = []
+    names_order = bool(query.mrn or query.accession or words)
+    conditions = _elsewhere_filter(query.elsewhere, names_order=names_order)
     if len(of_order) > 1:
         conditions.append(col(Report.pk).in_(select(ReportOrder.report_pk).where(*of_order)))
     if query.status:
@@ -212,6 +230,13 @@ def _filters(session: Session, query: WorklistQuery) -> list[ColumnElement[bool]
         owner = select(Account.id).where(Account.email == email)
         conditions.append(col(Report.owner_id).in_(owner))
     return conditions
+
+
+def _elsewhere_filter(wanted: ElsewhereFilter, *, names_order: bool) -> list[ColumnElement[bool]]:
+    if wanted is ElsewhereFilter.ONLY:
+        return [is_hidden()]
+    included = wanted is ElsewhereFilter.INCLUDED or names_order
+    return [] if included else [~is_hidden()]
 
 
 def _study_filters(query: WorklistQuery) -> list[ColumnElement[bool]]:
@@ -278,6 +303,7 @@ def _items_of(session: Session, reports: list[Report], now: int) -> tuple[Mappin
             **record.model_dump(mode="json"),
             "ownerName": names.get((report.site_id, report.owner_id), ""),
             **_urgency(groups[key_of(report)]),
+            "reportedElsewhere": marks_of(groups[key_of(report)]),
             "orders": [order_json(order) for order in groups[key_of(report)]],
             "createdAt": report.created_at,
             "updatedAt": report.updated_at,
@@ -346,6 +372,7 @@ class RowsQuery:
     prelim_tag: str = ""
     addenda: bool = False
     report_ids: Collection[str] = ()
+    elsewhere: ElsewhereFilter = ElsewhereFilter.UNNAMED
     sort: SortColumn = SortColumn.UPDATED
     descending: bool = True
     offset: int = 0
@@ -426,6 +453,7 @@ def _row_conditions(
         text=query.text,
         modalities=[query.modality] if query.modality else (),
         priorities=[query.priority] if query.priority else (),
+        elsewhere=query.elsewhere,
     )
     found = [col(Report.site_id) == query.site_id, *_filters(session, shared)]
     whose: list[ColumnElement[bool]] = []

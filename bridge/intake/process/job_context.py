@@ -11,7 +11,7 @@ from bridge.contract import OrderKey
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from bridge.intake.process.jobs import MessageJob
-from bridge.intake.process.worklist import ReportIds
+from bridge.intake.process.worklist import REPORTED_ELSEWHERE_BEGUN, ReportIds
 from bridge.orders.addressing import PATIENT_CONFLICT
 from bridge.orders.hierarchy import PARENT_REPLACED
 from bridge.orders.order import Order, Patient
@@ -34,6 +34,7 @@ EXCEPTION_NOTES = (
     MERGE_UNDONE,
     IDENTIFIER_MOVED,
     "report_kept",
+    REPORTED_ELSEWHERE_BEGUN,
     "several_orders",
     "other_accession",
     OTHER_PATIENT,

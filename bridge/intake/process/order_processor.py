@@ -46,6 +46,7 @@ from bridge.intake.process.patient_events import (
     withdraw_combined,
 )
 from bridge.intake.process.worklist import (
+    REPORTED_HERE,
     Launcher,
     Launching,
     OpenOrders,
@@ -55,6 +56,8 @@ from bridge.intake.process.worklist import (
     link_group_names,
     link_to_group,
     linked_at_launch,
+    mark_reported,
+    return_to_unread,
     unlink_from_group,
 )
 from bridge.intake.receive.completion import CompletionWaiter
@@ -330,7 +333,11 @@ class OrderProcessor:
         for registers, group in groupby(tasks, lambda task: task.step is OrderStep.REGISTER):
             lease.require()
             if registers:
-                await self._register_all(worklist.launcher, context, list(group))
+                registered = list(group)
+                await self._register_all(worklist.launcher, context, registered)
+                for task in registered:
+                    if task.returns_to_unread:
+                        context.notes += await return_to_unread(worklist.client, task.after.key)
                 continue
             for task in group:
                 lease.require()
@@ -366,6 +373,21 @@ class OrderProcessor:
                 context.changed[task.after.key] = replace(task.after, report_id="")
             case OrderStep.REMEMBER:
                 context.changed[task.after.key] = task.after
+            case OrderStep.REPORT_ELSEWHERE:
+                await self._register(worklist.launcher, context, task)
+                if task.marks_as_reported:
+                    since = task.after.state_changed_at or context.sent
+                    notes = await mark_reported(
+                        worklist.client,
+                        key,
+                        since.at,
+                        sender=context.job.claimed.listener,
+                        status=task.event.result_status,
+                    )
+                    context.notes += notes
+                    if REPORTED_HERE in notes:
+                        context.put(replace(context.changed[key], state=OrderState.ORDERED))
+                        return
             case OrderStep.DETACH:
                 record, note = await detach(worklist.client, key)
                 context.notes += [note] if note else []

@@ -26,6 +26,7 @@ from bridge.intake.process.worklist import (
     Launching,
     OpenOrders,
     link_to_group,
+    mark_reported,
     registration,
     withdraw,
 )
@@ -158,7 +159,9 @@ async def _put_on_worklist(
 ) -> None:
     listed = any(order.state == OrderState.ORDERED for order in before)
     differs = not listed or any(order.tags != after.tags for order in before)
-    if not after.is_open and listed:
+    if after.state == OrderState.REPORTED and listed:
+        context.notes += await mark_reported(worklist.client, after.key, context.sent.at)
+    elif not after.is_open and listed:
         context.notes += await withdraw(worklist.client, after.key)
     elif after.state == OrderState.ORDERED and differs:
         tags = {tag: value for tag, value in after.tags.items() if tag not in DEMOGRAPHICS}
@@ -197,10 +200,12 @@ async def apply_visit_change(
             return
         context.put(as_moved_away(before))
     report_id = after.report_id if change.moves else before.report_id
-    if after.state == OrderState.ORDERED:
+    if after.state in {OrderState.ORDERED, OrderState.REPORTED}:
         report_id = await launch_visit_change(worklist.launcher, change) or report_id
     elif change.moves and after.report_id:
         context.notes += await withdraw(worklist.client, after.key)
+    if change.moves and after.state == OrderState.REPORTED:
+        context.notes += await mark_reported(worklist.client, after.key, context.sent.at)
     context.put(replace(after, report_id=report_id))
     context.notes.append("visit_moved" if change.moves else "visit_changed")
 

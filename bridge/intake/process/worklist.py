@@ -16,7 +16,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from bridge.contract import MAX_REPORT_ORDERS, OrderKey, ReportStatus
+from bridge.contract import MAX_REPORT_ORDERS, SIGNED, OrderKey, ReportStatus
 from bridge.contract.responses import LaunchResponse, StatusRecordBody
 from bridge.engine_client.client import EngineClient, LaunchRequest
 from bridge.engine_client.errors import EngineFailure
@@ -278,6 +278,47 @@ async def withdraw(client: EngineClient, order: OrderKey, *, cancelled: bool = F
             raise
         return [*notes, "report_kept" if failure.status == BAD_REQUEST else NOTHING_TO_WITHDRAW]
     return [*notes, "withdrawn"]
+
+
+REPORTED_ELSEWHERE_BEGUN = "reported_elsewhere_begun"
+"""The note of an order that is reported elsewhere and whose report was begun here."""
+
+REPORTED_HERE = "reported_here"
+"""The note of an order whose report is signed here: the message may repeat its result."""
+
+
+async def mark_reported(
+    client: EngineClient, order: OrderKey, at: int, *, sender: str = "", status: str = ""
+) -> list[str]:
+    """
+    Mark an order as reported elsewhere; return notes. Raises EngineFailure.
+
+    `at` (ms) is the time of the message that says so. A service without such marks deletes the
+    report if it is Ordered and empty.
+    """
+    try:
+        records = await client.mark_reported(order, at, sender=sender, status=status)
+    except EngineFailure as failure:
+        if not failure.is_unsupported:
+            raise
+        notes = await withdraw(client, order)
+        return [REPORTED_ELSEWHERE_BEGUN if note == "report_kept" else note for note in notes]
+    record = _record_of(order, records)
+    if record is not None and record.status in SIGNED:
+        return [REPORTED_HERE]
+    if record is None or (record.status is ReportStatus.ORDERED and not record.has_content):
+        return ["reported_elsewhere"]
+    return [REPORTED_ELSEWHERE_BEGUN]
+
+
+async def return_to_unread(client: EngineClient, order: OrderKey) -> list[str]:
+    """Remove the mark of an order that is reported elsewhere; return notes."""
+    try:
+        await client.unmark_reported(order)
+    except EngineFailure as failure:
+        if not failure.is_unsupported:
+            raise
+    return ["returned_to_unread"]
 
 
 async def _is_empty(client: EngineClient, order: OrderKey, record: StatusRecordBody) -> bool:

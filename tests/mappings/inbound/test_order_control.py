@@ -1,6 +1,7 @@
 """The order control table is data: the code follows it, and the page shows it."""
 
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -24,11 +25,13 @@ TABLE_0119 = frozenset(_TABLE_0119.split())
 """Order control codes of v2.5.1."""
 STATUSES = ["A", "CA", "CM", "DC", "ER", "HD", "IP", "RP", "SC"]
 """Order statuses of table 0038."""
+RESULTS = ["A", "C", "F", "I", "O", "P", "R", "S", "X", "Y", "Z"]
+"""Result statuses of table 0123."""
 SHIPPED = load(DEFINITIONS, "orders")
 assert isinstance(SHIPPED, InboundMapping)
 assert isinstance(SHIPPED.plan, OrderRules)
 TABLE: OrderControlTable = SHIPPED.plan.control
-CODES = sorted({control for control, _ in TABLE.rows})
+CODES = sorted({control for control, _, _ in TABLE.rows})
 ORDERING = {"NW", "SN", "RO", "CH"}
 CHANGING = {"NA", "XO", "XR", "XX", "SC"}
 CLOSING = {
@@ -47,8 +50,8 @@ PAIRED = {
 }
 
 
-def decided(control: str, status: str) -> OrderDecision:
-    found = TABLE.decide(control, status)
+def decided(control: str, status: str, result: str = "") -> OrderDecision:
+    found = TABLE.decide(control, status, result)
     assert found is not None
     return found
 
@@ -90,6 +93,19 @@ def test_small_letters() -> None:
     assert decided("XO", "Cm") == decided("XO", "CM")
 
 
+@pytest.mark.parametrize("control", CODES)
+@pytest.mark.parametrize("status", ["", *STATUSES])
+def test_a_result_status_matters_only_to_a_completed_change(control: str, status: str) -> None:
+    """SC and XO with CM and a final or corrected result say that the order was reported."""
+    reports = control in {"SC", "XO"} and status == "CM"
+    for result in RESULTS:
+        expected = decided(control, status)
+        if reports and result in {"C", "F"}:
+            expected = OrderDecision(OrderAction.REPORTED)
+        assert decided(control, status, result) == expected
+    assert decided(control, status.lower(), "f") == decided(control, status, "F")
+
+
 REPLACED = {(control, "RP") for control in CHANGING}
 """A replaced order. With a new order: it replaces another."""
 
@@ -107,6 +123,9 @@ def test_the_page_shows_the_line(control: str) -> None:
     differing: dict[str, list[str]] = {}
     for status in statuses:
         differing.setdefault(shown(decided(control, status)), []).append(status)
+    for status, result in product(STATUSES, RESULTS):
+        if (decision := decided(control, status, result)) != decided(control, status):
+            differing.setdefault(shown(decision), []).append(f"{status}/{result}")
     pairs = "; ".join(f"{', '.join(codes)}: {action}" for action, codes in differing.items())
     done, unable = TABLE.replies.get(control, DEFAULT_REPLIES)
     leads = rf"{shown(alone)} \| {re.escape(pairs)} ?"

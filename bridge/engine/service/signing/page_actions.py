@@ -40,6 +40,7 @@ from bridge.engine.service.report_transitions import (
     prelim_reads,
 )
 from bridge.engine.service.reports.deletion import discard
+from bridge.engine.service.reports.elsewhere import marks_of, unmark_report
 from bridge.engine.service.reports.files import list_file_notices
 from bridge.engine.service.signing import addenda, lease
 from bridge.engine.service.signing.lease import Editor
@@ -63,6 +64,11 @@ def load(work: Work, editor: Editor, report_id: str, *, take_over: bool = False)
     report = lock_report_by_id(work, report_id)
     _renew_lease(work, editor, report, take_over=take_over)
     return _page(work, editor, report)
+
+
+def return_to_unread(work: Work, _: Editor, report_id: str) -> None:
+    """Remove what says that the orders of the report are reported elsewhere."""
+    unmark_report(work, lock_report_by_id(work, report_id))
 
 
 def presence(work: Work, editor: Editor, report_id: str) -> dict[str, Any]:
@@ -109,6 +115,7 @@ def _page(work: Work, editor: Editor, report: Report) -> dict[str, Any]:
             for order in state["orders"]
         ],
         "priority": most_urgent(priority_code(order["Metadata"]) for order in state["orders"]),
+        "reportedElsewhere": marks_of(context.orders),
         "reporting": report.reporting,
         "autoCompare": _auto_compare(work, editor, report, preferences.AutoComparePrior),
         "template": report.template_number,

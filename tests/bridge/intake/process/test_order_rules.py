@@ -48,6 +48,7 @@ def test_a_new_order_that_was_overtaken(
         (OrderState.CANCELLED, {OrderAction.CREATE}),
         (OrderState.AWAITED, {OrderAction.CREATE}),
         (OrderState.HELD, {OrderAction.CREATE, OrderAction.RELEASE}),
+        (OrderState.REPORTED, {OrderAction.CREATE, OrderAction.RELEASE}),
     ],
 )
 def test_only_a_new_order_or_a_release_reopens(

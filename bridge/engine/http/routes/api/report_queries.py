@@ -63,7 +63,7 @@ from bridge.engine.service.change_feed import FeedPage, cursor_at, read_changes,
 from bridge.engine.service.report_status import query_status, read_report
 from bridge.engine.service.signing.prelims import list_waiting
 from bridge.engine.service.work import ChangeEvent
-from bridge.engine.service.worklist import Sort, WorklistQuery, read_worklist
+from bridge.engine.service.worklist import ElsewhereFilter, Sort, WorklistQuery, read_worklist
 
 _PageWithTexts = tuple[FeedPage, Mapping[str, Any]]
 """A page of changes, and the texts of its releases by report."""
@@ -108,6 +108,7 @@ _FILTERS = frozenset(
             "SiteLocation",
             "priority",
             "reader",
+            "reportedElsewhere",
             "sort",
             "limit",
             "cursor",
@@ -432,6 +433,13 @@ def _worklist_query(
             "orders; `R` includes orders without a priority",
         ),
     ] = None,
+    reportedElsewhere: Annotated[
+        ElsewhereFilter,
+        Query(
+            description="Orders that another system has reported: `only`, `included`, or by "
+            "default those of a query that names an order or a patient"
+        ),
+    ] = ElsewhereFilter.UNNAMED,
     reader: Annotated[
         str,
         Query(max_length=TAG_LENGTH, description="E-mail address of the owner; `none`: no owner"),
@@ -458,6 +466,7 @@ def _worklist_query(
         locations=tuple(SiteLocation or ()),
         priorities=tuple(priority or ()),
         reader=reader.strip(),
+        elsewhere=reportedElsewhere,
         sort=sort,
         limit=limit,
         cursor=cursor,

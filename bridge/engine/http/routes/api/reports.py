@@ -24,6 +24,7 @@ from bridge.contract.requests import (
     PatientMergeBody,
     PatientUpdateBody,
     PrelimBody,
+    ReportedElsewhereBody,
     SignBody,
     UpdateStructuredReports,
 )
@@ -50,7 +51,9 @@ from bridge.engine.launch import OpenBracketsWarning
 from bridge.engine.launch_parser import read_structured_reports
 from bridge.engine.rules.text.plain_text import open_brackets
 from bridge.engine.service.launch.report_updates import unassign
+from bridge.engine.service.report_status import status_records
 from bridge.engine.service.reports.deletion import delete_report, reset_order
+from bridge.engine.service.reports.elsewhere import mark_order, unmark_order
 from bridge.engine.service.reports.files import update_structured_reports
 from bridge.engine.service.reports.order_links import link_orders, unlink_orders
 from bridge.engine.service.reports.patients import merge_patients, undo_merge, update_patient
@@ -139,6 +142,30 @@ async def delete(body: DeleteBody, request: Request) -> Response:
         return None if deleted else CommittedRefusal(EngineError(ErrorCode.REPORT_NOT_FOUND))
 
     return await change_report(request, "delete", body.clinicalInfo, apply)
+
+
+@router.post("/elsewhere", response_model=list[StatusRecordBody], responses=problems())
+async def elsewhere(body: ReportedElsewhereBody, request: Request) -> Response:
+    """
+    Mark an order as reported elsewhere, or remove the mark; return the status record.
+
+    An empty Ordered report leaves the list of unread reports. A report that was begun is kept as it
+    is, and its page shows the mark.
+    """
+    if body.reported and body.reportedAt is None:
+        detail = "`reported` needs `reportedAt`"
+        raise EngineError(ErrorCode.INVALID_REQUEST, detail, pointer="/reportedAt")
+    message = {"at": body.reportedAt, "sender": body.sender, "status": body.resultStatus}
+
+    def apply(work: Work, identity: OrderKey) -> ReportResult:
+        if body.reported:
+            report = mark_order(work, identity, message)
+        else:
+            report = unmark_order(work, identity)
+        (record,) = status_records(work.session, [report], work.now)
+        return ReportResult(report, [record.model_dump(mode="json")])
+
+    return await change_report(request, "elsewhere", body.clinicalInfo, apply)
 
 
 @files.post(

@@ -184,6 +184,12 @@ async def transfer(page: ReportPageDep) -> Response:
     )
 
 
+@router.post("/unread", response_model=PageJson)
+async def unread(page: ReportPageDep) -> Response:
+    """Return a report whose orders are reported elsewhere to the list of unread reports."""
+    return await page.change("return-to-unread", page_actions.return_to_unread)
+
+
 @router.post("/save", response_model=PageJson, responses=PAGE_LEFT)
 async def save(body: SaveBody, page: ReportPageDep) -> Response:
     """Save the text if it is based on the current version."""

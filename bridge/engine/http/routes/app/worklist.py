@@ -24,7 +24,13 @@ from bridge.engine.service.caller import account_role
 from bridge.engine.service.change_feed import FeedPage, read_changes
 from bridge.engine.service.sites.site_settings import get_site, list_prelim_groups
 from bridge.engine.service.work import ActorRef, Work
-from bridge.engine.service.worklist import OwnerFilter, RowsQuery, SortColumn, read_rows
+from bridge.engine.service.worklist import (
+    ElsewhereFilter,
+    OwnerFilter,
+    RowsQuery,
+    SortColumn,
+    read_rows,
+)
 
 POLL_SECONDS = 0.5  # also checks whether the client is still connected
 
@@ -48,6 +54,7 @@ def _query(
     group: Text = "",
     tag: Text = "",
     addenda: bool = False,
+    elsewhere: ElsewhereFilter = ElsewhereFilter.UNNAMED,
     reportId: Annotated[list[str] | None, Query(max_length=_PAGE)] = None,  # noqa: N803  # as above
     sort: SortColumn = SortColumn.UPDATED,
     descending: bool = True,
@@ -66,6 +73,7 @@ def _query(
         prelim_tag=tag,
         addenda=addenda,
         report_ids=tuple(reportId or ()),
+        elsewhere=elsewhere,
         sort=sort,
         descending=descending,
         offset=offset,
