@@ -57,6 +57,11 @@ MESSAGE_CAUSES: Final[Mapping[str, Cause]] = {
         ProposedAction.ACKNOWLEDGE,
         "Decide with the reader what happens to the report, then mark the message as reviewed.",
     ),
+    "reported_elsewhere_begun": Cause(
+        "The sender says that the order is reported elsewhere; its report was begun here",
+        ProposedAction.ACKNOWLEDGE,
+        "Decide with the reader whether the report is still needed. Nothing was removed.",
+    ),
     "several_orders": Cause(
         "The order number matches several orders",
         ProposedAction.EDIT_AND_RESEND,

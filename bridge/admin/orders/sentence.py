@@ -166,19 +166,29 @@ def _report(facts: OrderFacts, now: int) -> Sentence:
     report = facts.report
     if report is not None and report.status in SIGNED:
         return _signed(report, now)
-    match facts.state:
+    if (stopped := _stopped(facts.state, report)) is not None:
+        return stopped
+    if report is None:
+        text = "The order is known, and the report engine has no report yet"
+        return Sentence(text, WaitsFor.BRIDGE, Tone.AMBER)
+    return _unsigned(facts, report, now)
+
+
+def _stopped(state: str, report: ReportFacts | None) -> Sentence | None:
+    """Return the part about an order that no reader is expected to read, None for others."""
+    match state:
         case OrderState.CANCELLED:
             return Sentence("The order is cancelled", WaitsFor.NOBODY, Tone.NEUTRAL)
         case OrderState.HELD:
             text = "The order is on hold until its sender releases it"
             return Sentence(text, WaitsFor.SENDER, Tone.AMBER)
+        case OrderState.REPORTED if report is None or report.status == ReportStatus.ORDERED:
+            text = "The order is reported elsewhere and is not on the list of unread orders"
+            return Sentence(text, WaitsFor.NOBODY, Tone.OK)
         case OrderState.AWAITED:
             text = "The order waits for its sender to report the examination"
             return Sentence(text, WaitsFor.SENDER, Tone.INFO)
-    if report is None:
-        text = "The order is known, and the report engine has no report yet"
-        return Sentence(text, WaitsFor.BRIDGE, Tone.AMBER)
-    return _unsigned(facts, report, now)
+    return None
 
 
 def _signed(report: ReportFacts, now: int) -> Sentence:

@@ -36,6 +36,8 @@ def delivery(destination: str, state: QueueState, **more: Any) -> DeliveryFacts:
         (order(), WaitsFor.BRIDGE, "no report yet"),
         (order(state="cancelled"), WaitsFor.NOBODY, "The order is cancelled."),
         (order("Ordered", "held"), WaitsFor.SENDER, "on hold until its sender"),
+        (order("Ordered", "reported"), WaitsFor.NOBODY, "is reported elsewhere"),
+        (order("Draft", "reported"), WaitsFor.READER, "has the report open for 12 min"),
         (order("Ordered", "awaited"), WaitsFor.SENDER, "report the examination"),
         (order("Ordered"), WaitsFor.READER, "on the worklist and has waited 3 h for"),
         (order("Draft"), WaitsFor.READER, "ada@site1.test has the report open for 12 min"),
