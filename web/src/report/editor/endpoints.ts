@@ -50,6 +50,7 @@ export function createEndpoints(api: Api) {
     /** The first load of a page, which names its tab. */
     open: (tab: string) => post("open", { tab }, LOAD_WITHIN),
     takeOver: () => post("open", { takeOver: true }),
+    returnToUnread: () => post("unread", {}),
     // Concurrent calls share one request, so that saving does not wait behind them.
     presence: coalesce(() => api.post<Presence>(`${HOME}presence`, {}, { within: LOAD_WITHIN })),
     handedOver: () => post<undefined>("handed-over", {}, LOAD_WITHIN),

@@ -65,6 +65,8 @@ export interface Page {
   setAside: { title: string; contradicts: PatientTag[] }[];
   /** Files of this patient with another value than the order. */
   overridden: { title: string; overridden: PatientTag[] }[];
+  /** The orders that another system has reported. */
+  reportedElsewhere: { accession: string; at: number; sender: string; status: string }[];
   recalled: { document: ReportDocument; at: number } | null;
   owner: boolean;
   ownerName: string;

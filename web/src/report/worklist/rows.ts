@@ -23,6 +23,13 @@ export interface PrelimRead {
   readBy: string;
 }
 
+export interface ElsewhereMark {
+  accession: string;
+  at: number;
+  sender: string;
+  status: string;
+}
+
 export type ReportStatus = "Ordered" | "Draft" | "Preliminary" | "Final" | "Addendum";
 
 export interface Row {
@@ -40,6 +47,8 @@ export interface Row {
   signedAt: number | null;
   prelim: PrelimRead | null;
   openAddendum: boolean;
+  /** The orders that another system has reported; older services omit it. */
+  reportedElsewhere?: ElsewhereMark[];
 }
 
 export interface Stretch {
@@ -61,6 +70,8 @@ export interface Query {
   tag: string;
   /** Also the reports with an unsigned addendum of the user. */
   addenda?: boolean;
+  /** `only`: the orders that are reported elsewhere. */
+  elsewhere?: "only";
   sort: string;
   descending: boolean;
 }
