@@ -194,7 +194,8 @@ INBOUND_MEMBERS: dict[str, Schema] = {
         {
             "unknown": one_of(order_mapping.UNKNOWN),
             "actions": each(
-                {"type": "string", "pattern": _DECISION}, "ORC-1, or ORC-1/ORC-5, to an action."
+                {"type": "string", "pattern": _DECISION},
+                "ORC-1, ORC-1/ORC-5 or ORC-1/ORC-5/OBR-25, to an action.",
             ),
             "replies": each({"type": "array", "items": TEXT, "minItems": 2, "maxItems": 2}),
         }

@@ -150,7 +150,7 @@ def _refused(refusal: MessageRefusal) -> Trial:
 def _as_json(event: OrderEvent) -> dict[str, Any]:
     values = asdict(event)
     del values["lists"]  # a part of the definition, not of the message
-    for name in ("other_mrns", "is_mutual"):  # of few messages
+    for name in ("result_status", "other_mrns", "is_mutual"):  # of few messages
         if not values[name]:
             del values[name]
     values["action"] = event.action.value

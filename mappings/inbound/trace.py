@@ -357,8 +357,11 @@ class _TracedDefinition:
         values = {target.target: target.value for target in targets}
         row = None
         if wanted:
-            control, status = values.get("order:control", ""), values.get("order:status", "")
-            row = self._row("row", (f"{control}/{status}", f"{control}/{status.upper()}", control))
+            codes = ("order:control", "order:status", "order:result_status")
+            control, status, result = (values.get(code, "") for code in codes)
+            both = f"{control}/{status}"
+            own = (f"{both}/{result}".upper(),) if result else ()
+            row = self._row("row", (*own, both, both.upper(), control))
         return EventTrace(
             *(scope.place, event.action.value if event else "", event.note if event else ""),
             values.get("tag:SiteID", ""),
@@ -594,6 +597,7 @@ def _expected(
             found[f"app:{tag}"] = value
     found["order:control"] = event.order_control or None
     found["order:status"] = event.order_status or None
+    found["order:result_status"] = event.result_status or None
     found["order:placer"] = event.placer or None
     found["order:filler"] = event.filler or None
     for key in PARENTS:

@@ -466,6 +466,7 @@ def comparison_with_active(
 _TARGETS = {
     "order_control": "order:control",
     "order_status": "order:status",
+    "result_status": "order:result_status",
     "placer": "order:placer",
     "filler": "order:filler",
     "prior_mrn": "prior_mrn",

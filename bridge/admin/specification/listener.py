@@ -42,6 +42,7 @@ _ACTIONS: Final[Mapping[str, str]] = {
     "discontinue": "discontinues the order",
     "hold": "takes the order off the worklist",
     "release": "puts the order on the worklist again",
+    "reported": "takes an order that nobody has begun to read off the list of unread orders",
     "ignore": "is accepted without effect",
     "refuse": "is refused",
     "patient-update": "updates the patient in the open reports",
@@ -55,6 +56,7 @@ _USES: Final[Mapping[str, str]] = {
     "order:filler": "filler order number",
     "order:control": "order control: see Order control",
     "order:status": "order status: see Order control",
+    "order:result_status": "result status: see Order control",
     "order:parent_placer": "placer number of the parent order",
     "order:parent_filler": "filler number of the parent order",
     "prior_mrn": "number of the patient before a merge",
@@ -202,7 +204,9 @@ def _messages(definition: DefinitionSources) -> Iterator[MessageSpecification]:
             yield MessageSpecification(f"ADT^{shown}", purpose)
         return
     for kind in message_types(definition.mapping):
-        yield MessageSpecification(kind, "orders: ORC-1 and ORC-5 decide, see Order control")
+        yield MessageSpecification(
+            kind, "orders: ORC-1, ORC-5 and OBR-25 decide, see Order control"
+        )
     only = next((rule.condition for rule in rules if rule.target == "only"), "")
     if only:
         purpose = f"those with: {only}; others are accepted without effect"

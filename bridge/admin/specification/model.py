@@ -99,7 +99,7 @@ class CodeTableSpecification:
 
 @dataclass(frozen=True, slots=True)
 class ControlRow:
-    """What an order control code (ORC-1) and an order status (ORC-5, '' for any) lead to."""
+    """What ORC-1 leads to with a status: that is ORC-5, ORC-5/OBR-25, or '' for any."""
 
     control: str
     status: str

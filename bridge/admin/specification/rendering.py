@@ -83,7 +83,7 @@ def _sections(found: Specification) -> Iterator[Section]:
     yield Section("Codes", list(_codes(found)))
     yield Section("Acknowledgments", _facts(found.acknowledgments))
     control = [[row.control, row.status or "any other", row.action] for row in found.control]
-    blocks = _table((("ORC-1", 1), ("ORC-5", 1), ("Effect", 4)), control)
+    blocks = _table((("ORC-1", 1), ("ORC-5/OBR-25", 1), ("Effect", 4)), control)
     replies = [[fact.name, fact.value] for fact in found.replies]
     blocks += _table((("ORC-1", 1), ("ORC-1 of the reply", 4)), replies)
     yield Section("Order control", blocks)

@@ -44,7 +44,11 @@ def values(event: EventTrace, kind: str) -> dict[str, str]:
 def mapped_values(event: OrderEvent) -> Mapping[str, Mapping[str, Any]]:
     info = dict(event.clinical_info)
     metadata = info.pop("Metadata", {})
-    own = {"control": event.order_control, "status": event.order_status}
+    own = {
+        "control": event.order_control,
+        "status": event.order_status,
+        "result_status": event.result_status,
+    }
     own |= {"placer": event.placer, "filler": event.filler}
     return {
         "tag": info,

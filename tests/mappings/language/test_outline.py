@@ -56,8 +56,7 @@ def test_every_compiled_rule_has_a_target(name: str) -> None:
         expected |= {f"app:{key}" for key in plan.reporting_app}
         expected |= {f"order:{key}" for key in plan.order}
         expected |= {f"link:{link.kind}" for link in plan.links.valued}
-        pairs = [(control, status) for control, status in plan.control.rows]
-        expected |= {f"row:{control}/{status}".removesuffix("/") for control, status in pairs}
+        expected |= {f"row:{'/'.join(codes).rstrip('/')}" for codes in plan.control.rows}
     if isinstance(plan, PatientRules):
         assert plan.visit is not None
         expected |= {f"event:{trigger}" for trigger in plan.actions}
