@@ -47,6 +47,26 @@ def show(
         sys.exit(1)
 
 
+@orders.command("return-to-unread")
+def return_to_unread(
+    number: Annotated[
+        str, typer.Argument(metavar="NUMBER", help="Accession, placer or filler number.")
+    ],
+    home: Home,
+    reason: Annotated[str, typer.Option(help="Why; without patient data. It is audited.")],
+    site: Annotated[str, typer.Option("--site", metavar="SITE_ID", help="Only this site.")] = "",
+) -> None:
+    """
+    Return an order that is reported elsewhere to the list of unread orders.
+
+    A later message that it is reported takes it off the list again.
+    """
+    from bridge.admin.orders import unread
+
+    row = unread.return_to_unread(home, number.strip(), site, reason)
+    print(f"order {row} is on the list of unread orders again")
+
+
 def _print(found: Mapping[str, Any]) -> None:
     for page in found["orders"]:
         _print_order(page)

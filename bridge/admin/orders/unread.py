@@ -1,0 +1,85 @@
+"""Return an order that is reported elsewhere to the list of unread orders, for a person."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import select, update
+
+from bridge.admin.audit_events import audited
+from bridge.admin.merges import MAX_REASON
+from bridge.admin.report_engine import report_engine
+from bridge.contract import OrderKey
+from bridge.errors import BridgeError
+from bridge.orders.order import OrderState
+from bridge.store.database import Database
+from bridge.store.databases import bridge_database
+from bridge.store.tables import ORDERS
+from config import load
+
+
+class NoSuchOrder(BridgeError):
+    """No order with this number is reported elsewhere, or several are."""
+
+
+class NoReason(BridgeError):
+    """An order cannot be returned without a reason."""
+
+    def __init__(self) -> None:
+        super().__init__(f"give a reason of 1 to {MAX_REASON} characters, without patient data")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedOrder:
+    """An order in the state `reported`."""
+
+    id: int
+    key: OrderKey
+
+
+def return_to_unread(home: Path, number: str, site: str, reason: str) -> int:
+    """
+    Return the order with an accession, placer or filler number; return its row id. Audited.
+
+    `site` is '' for any. The report engine removes its mark first: if that fails, nothing has
+    changed. Raises NoSuchOrder, NoReason.
+    """
+    if not 0 < len(reason.strip()) <= MAX_REASON:
+        raise NoReason
+    with bridge_database(home) as database:
+        order = _find(database, number, site)
+        target = ("order", str(order.id))
+        with (
+            audited(home, database, "return-to-unread", target, reason=reason.strip()),
+            report_engine(load(home)) as opened,
+        ):
+            opened.run(opened.engine.client.unmark_reported(order.key))
+            _store(database, order)
+    return order.id
+
+
+def _find(database: Database, number: str, site: str) -> ReportedOrder:
+    columns = ORDERS.c
+    named = (columns.accession == number) | (columns.placer == number) | (columns.filler == number)
+    query = select(columns.id, columns.site, columns.mrn, columns.accession).where(
+        named, columns.state == OrderState.REPORTED.value
+    )
+    if site:
+        query = query.where(columns.site == site)
+    with database.read() as connection:
+        found = connection.execute(query.limit(2)).all()
+    if not found:
+        raise NoSuchOrder("no order with this number is reported elsewhere")
+    if len(found) > 1:
+        raise NoSuchOrder("several orders with this number are reported elsewhere")
+    row = found[0]
+    return ReportedOrder(row.id, OrderKey(row.site, row.mrn, row.accession))
+
+
+def _store(database: Database, order: ReportedOrder) -> None:
+    columns = ORDERS.c
+    with database.write() as connection:
+        connection.execute(
+            update(ORDERS)
+            .where(columns.id == order.id, columns.state == OrderState.REPORTED.value)
+            .values(state=OrderState.ORDERED.value)
+        )
