@@ -1,5 +1,7 @@
 """Orders that another system has reported: they leave the list of unread orders, and come back."""
 
+from typing import Any
+
 import pytest
 
 from bridge.contract import OrderKey
@@ -21,7 +23,7 @@ def new_order(number: str = "1") -> str:
     return order_group("NW", f"P{number}", f"F{number}", accession=f"A{number}")
 
 
-async def listed(hospital: Hospital, **query: str) -> set[str]:
+async def listed(hospital: Hospital, **query: Any) -> set[str]:
     """Return the accessions of the API's worklist."""
     rows = (await hospital.client.worklist(SITE, **query)).items
     return {order["Accession"] for row in rows for order in row["orders"]}
