@@ -256,6 +256,7 @@ def test_the_messages_of_a_sender_follow_each_other(hospital: Hospital, page: Pa
     ("path", "action", "verb", "kind"),
     [
         ("deliveries?destination=his", "Retry now", "Send", "retry"),
+        ("deliveries?destination=his", "Skip", "Skip", "skip"),
         ("messages?channel=stray&state=parked", "Skip", "Skip", "cancel"),
     ],
 )
