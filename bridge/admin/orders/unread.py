@@ -6,7 +6,7 @@ from pathlib import Path
 from sqlalchemy import select, update
 
 from bridge.admin.audit_events import audited
-from bridge.admin.merges import MAX_REASON
+from bridge.admin.orders.merges import MAX_REASON
 from bridge.admin.report_engine import report_engine
 from bridge.contract import OrderKey
 from bridge.errors import BridgeError

@@ -7,8 +7,8 @@ The partial index holds these orders only: the worklist leaves their reports out
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0016"
-down_revision = "0015"
+revision = "0017"
+down_revision = "0016"
 branch_labels = None
 depends_on = None
 
