@@ -14,13 +14,24 @@ def violations(page: Page) -> list[str]:
     """Return axe's violations: rule and element. Repeat while the page may still load."""
     page.evaluate(AXE.read_text("utf-8"))
     until = time.monotonic() + SETTLES_WITHIN
-    while (found := _run(page)) and time.monotonic() < until:
+    while (found := _run(page, RULES)) and time.monotonic() < until:
         page.wait_for_timeout(200)
     return found
 
 
-def _run(page: Page) -> list[str]:
-    found = page.evaluate("rules => axe.run({runOnly: rules})", RULES)
+def violations_in_themes(page: Page, *themes: str) -> list[str]:
+    """Return the violations of a page that has its data: in the first theme all, then by colour."""
+    page.evaluate(AXE.read_text("utf-8"))
+    found = []
+    for number, theme in enumerate(themes):
+        page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
+        rules = ["color-contrast", "link-in-text-block"] if number else RULES
+        found += [f"{theme}: {violation}" for violation in _run(page, rules)]
+    return found
+
+
+def _run(page: Page, rules: list[str]) -> list[str]:
+    found = page.evaluate("rules => axe.run({runOnly: rules})", rules)
     return [
         f"{violation['id']}: {node['html'][:160]}"
         for violation in found["violations"]

@@ -15,8 +15,6 @@ from tests.eventually import PATIENCE, eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-WIDTHS = [(1440, 900), (390, 844)]
-
 
 def connections(page: Page) -> Locator:
     return page.get_by_role("grid", name="Connections")
@@ -91,38 +89,6 @@ def test_the_overview_shows_a_part_of_the_connections(service: ServiceHarness, p
     expect(page.get_by_role("button", name="Destinations")).to_have_attribute(
         "aria-pressed", "true"
     )
-
-
-@pytest.mark.parametrize("theme", ["dark", "light"])
-@pytest.mark.parametrize(("width", "height"), WIDTHS)
-def test_each_page_is_accessible_and_fits(
-    service: ServiceHarness, page: Page, theme: str, width: int, height: int
-) -> None:
-    """Axe finds nothing, nothing is wider than the window, and nothing moves while it loads."""
-    page.set_viewport_size({"width": width, "height": height})
-    page.add_init_script(
-        "window.shifts = []; new PerformanceObserver(list => list.getEntries().forEach("
-        "entry => entry.hadRecentInput || shifts.push(entry.value)))"
-        ".observe({type: 'layout-shift', buffered: true})"
-    )
-    pages = {
-        "overview": "[role=grid] a",
-        "connections": "[role=grid] a",
-        "connections/listener/orders": "figure canvas",
-        "connections/destination/ris/settings": "form input",
-        "connections/destination/ris/history": "[role=tab]",
-        "connections/new?kind=destination": "form input",
-        "access": "[role=grid] button",
-        "sites": "[role=grid] a",
-    }
-    for name, last in pages.items():
-        enter(page, service, CHIEF, name)
-        page.locator(f"main {last}").first.wait_for()
-        page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
-        assert (name, violations(page)) == (name, [])
-        assert page.evaluate("document.querySelector('main').scrollWidth <= innerWidth"), name
-        moved = sum(page.evaluate("window.shifts"))
-        assert moved < 0.001, (name, moved)
 
 
 def test_the_graphs_of_a_connection(service: ServiceHarness, page: Page) -> None:

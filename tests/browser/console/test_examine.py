@@ -151,12 +151,9 @@ def test_a_refused_address(service: ServiceHarness, page: Page) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
-def test_no_violations(
-    service: ServiceHarness, page: Page, theme: str, width: int, height: int
-) -> None:
-    """The page fits both sizes and themes, and is worked by keyboard."""
-    page.set_viewport_size({"width": width, "height": height})
+def test_no_violations(service: ServiceHarness, page: Page, theme: str) -> None:
+    """The question fits a phone in both themes, and is worked by keyboard."""
+    page.set_viewport_size({"width": 390, "height": 844})
     enter(page, service, CHIEF, "examine")
     agreed = page.get_by_label("Who at the partner agreed")
     agreed.focus()
@@ -169,4 +166,4 @@ def test_no_violations(
     page.keyboard.press("Escape")
     expect(question).to_have_count(0)
     assert violations(page) == []
-    assert page.evaluate("document.scrollingElement.scrollWidth") <= width
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= 390

@@ -16,15 +16,6 @@ from tests.eventually import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-SHIFTS = """
-window.shifts = [];
-new PerformanceObserver(list => {
-  for (const entry of list.getEntries())
-    if (!entry.hadRecentInput && entry.value > 0.0001)
-      window.shifts.push(...entry.sources.map(source => source.node?.outerHTML?.slice(0, 200)));
-}).observe({type: "layout-shift", buffered: true});
-"""
-
 
 @pytest.fixture
 def wide(chromium: Browser) -> Iterator[Page]:
@@ -136,26 +127,6 @@ def test_a_viewer_reads_no_content(service: ServiceHarness, wide: Page) -> None:
     expect(wide.get_by_role("list", name="History")).to_contain_text("Accepted by ris")
     assert [url for url in asked if url.endswith(("/content", "/trace", "/difference"))] == []
     assert "DOE" not in wide.content()
-
-
-@pytest.mark.parametrize("theme", ["dark", "light"])
-@pytest.mark.parametrize("size", [(1440, 900), (390, 844)])
-def test_the_pages_are_accessible_and_stand_still(
-    service: ServiceHarness, page: Page, theme: str, size: tuple[int, int]
-) -> None:
-    """No tab has a violation or is wider than the window, and nothing moves on loading."""
-    page.set_viewport_size({"width": size[0], "height": size[1]})
-    page.add_init_script(SHIFTS)
-    for path in (f"messages/{message_of(service, 'A7001')}", f"deliveries/{delivery_of(service)}"):
-        enter(page, service, OPERATOR, path)
-        page.get_by_role("tree").wait_for()
-        page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
-        page.mouse.move(0, 0)
-        assert (path, page.evaluate("window.shifts")) == (path, [])
-        for tab in page.get_by_role("tablist").first.get_by_role("tab").all():
-            tab.click()
-            assert (path, tab.inner_text(), violations(page)) == (path, tab.inner_text(), [])
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
 
 def test_a_phone_has_no_lines(service: ServiceHarness, page: Page) -> None:

@@ -1,7 +1,5 @@
 """The console's pages in Chromium at 1280 x 720, by mouse and by keyboard, and their endpoints."""
 
-import json
-import re
 from pathlib import Path
 
 import httpx
@@ -19,44 +17,11 @@ from tests.browser.console.conftest import (
     VIEWER,
     WITHOUT_ROLE,
     ServiceHarness,
-    without_stream,
 )
 from tests.browser.console_client import enter
 from tests.eventually import PATIENCE, eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-TEXTS = Path(__file__).resolve().parents[3] / "web" / "src" / "console" / "texts"
-PAGES = [
-    *("overview", "messages", "attention", "deliveries", "orders", "orders?list=unread"),
-    *("connections", "sites", "sites/SITE1", "access", "audit"),
-]
-
-
-def missing_texts(page: Page) -> list[str]:
-    """Return the text keys that a page shows because the catalogue lacks them."""
-    groups = "|".join(
-        group for file in TEXTS.glob("*.json") for group in json.loads(file.read_text("utf-8"))
-    )
-    return re.findall(rf"\b(?:{groups})\.[a-z_]+\b", page.locator("body").inner_text())
-
-
-@pytest.mark.parametrize("theme", ["dark", "light"])
-def test_every_page_is_accessible_and_fits(service: ServiceHarness, page: Page, theme: str) -> None:
-    """Axe finds no violation on any page, and no page is wider than the window."""
-    without_stream(page)
-    enter(page, service, CHIEF)
-    for name in PAGES:
-        page.goto(f"{service.house.url}/console/{name}")
-        page.get_by_role("heading", level=1).wait_for()
-        page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
-        if name in ("overview", "connections"):  # they poll while they are open
-            expect(page.get_by_role("grid", name="Connections")).to_be_visible()
-        else:
-            page.wait_for_load_state("networkidle")
-        assert (name, violations(page)) == (name, [])
-        assert (name, missing_texts(page)) == (name, [])
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
 
 
 def test_a_message_is_found_and_read_by_keyboard(service: ServiceHarness, page: Page) -> None:
@@ -305,13 +270,3 @@ def test_long_names_do_not_break_the_layout(service: ServiceHarness, page: Page)
     box = row.bounding_box()
     assert box is not None
     assert box["x"] + box["width"] <= 1280
-
-
-def test_the_settings_of_a_site_are_accessible(service: ServiceHarness, page: Page) -> None:
-    """The page of a site may send all requests that it needs."""
-    without_stream(page)
-    enter(page, service, CHIEF, "sites/SITE1")
-    page.get_by_label("Time zone").wait_for()
-    page.wait_for_load_state("networkidle")
-    expect(page.get_by_role("status").filter(has_text="wrong")).to_have_count(0)
-    assert service.call(CHIEF, "GET", "sites/SITE1/observed-hosts").status_code == 200

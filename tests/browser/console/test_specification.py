@@ -108,17 +108,3 @@ def test_the_service_fails(service: ServiceHarness, page: Page) -> None:
     page.unroute(failing)
     page.get_by_role("button", name="Retry now").click()
     expect(page.get_by_role("heading", name=re.compile(r"\d Transport"))).to_be_visible()
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
-def test_no_violations(
-    service: ServiceHarness, page: Page, theme: str, width: int, height: int
-) -> None:
-    """The page fits both sizes and themes; wide tables scroll in themselves, by keyboard too."""
-    page.set_viewport_size({"width": width, "height": height})
-    enter(page, service, VIEWER, PAGE)
-    expect(page.get_by_role("heading", name=re.compile(r"\d Transport"))).to_be_visible()
-    page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
-    assert violations(page) == []
-    assert page.evaluate("document.scrollingElement.scrollWidth") <= width
