@@ -76,7 +76,7 @@ def test_a_number_of_the_overview_leads_to_as_many_rows(hospital: Hospital, page
     for address, number in shown.items():
         page.goto(f"{hospital.house.url}{address}")
         count = page.get_by_text(re.compile(r"^[\d,]+ match$"))
-        expect(count).to_have_text(f"{number} match"), address
+        expect(count, address).to_have_text(f"{number} match")
 
 
 def test_orders_are_listed_by_what_they_wait_for(hospital: Hospital, page: Page) -> None:
