@@ -13,8 +13,15 @@ from playwright.sync_api import Browser, Page, expect
 from tests.acceptance.wire import control_id, sink
 from tests.browser.checked_pages import window
 from tests.browser.console.hands import Hands, Keyboard, Mouse
-from tests.browser.console.hospital import ANALYST, REFUSED_ACCESSION, Hospital, opened
+from tests.browser.console.hospital import (
+    ANALYST,
+    REFUSED_ACCESSION,
+    WITHOUT_MODALITY,
+    Hospital,
+    opened,
+)
 from tests.browser.console_client import enter
+from tests.eventually import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -97,8 +104,10 @@ def test_an_odd_receiver(hospital: Hospital, hands: Hands) -> None:
 
 
 def test_messages_that_lost_their_modality(hospital: Hospital, hands: Hands) -> None:
-    """They are found since Monday, their code gets an entry, and they are replayed."""
+    """They are found since Monday, their code gets an entry, and exactly they are replayed."""
     page = hands.page
+    code, value = {Mouse: ("24", "CT"), Keyboard: ("25", "MR")}[type(hands)]
+    concerned = [name for name, sent in WITHOUT_MODALITY.items() if sent == code]
     enter(page, hospital, ANALYST, "overview")
     expect(page.get_by_role("navigation").get_by_role("link", name="Orders")).to_be_visible()
     hands.press("g", "m")
@@ -106,5 +115,33 @@ def test_messages_that_lost_their_modality(hospital: Hospital, hands: Hands) -> 
     hands.click(page.get_by_role("button", name="Views"))
     hands.click(page.get_by_role("option", name="Lost modality"))
     grid = page.get_by_role("grid", name="Messages")
-    expect(grid.get_by_role("row").filter(has_text="A8031")).to_be_visible()
+    for accession in concerned:
+        expect(grid.get_by_role("row").filter(has_text=accession)).to_be_visible()
     expect(grid.get_by_role("row").filter(has_text="A8001")).to_have_count(0)
+    hands.press("g", "p")
+    heading(page, "Mappings")
+    hands.click(page.get_by_role("tab", name="Unmapped codes"))
+    codes = page.get_by_role("grid", name="Unmapped codes")
+    hands.click(codes.get_by_role("button", name=f"Add an entry {code}"))
+    hands.write_here(page.get_by_label(f"Value for {code}"), value)
+    hands.press("Enter")
+    hands.click(page.get_by_role("button", name="Open the definition"))
+    hands.click(page.get_by_role("button", name="Activate …"))
+    hands.write_here(page.get_by_label("Reason"), f"the sender writes {code} for {value}")
+    hands.click(page.get_by_role("button", name="Activate orders"))
+    offered = page.get_by_role("dialog", name="Replay the messages concerned?")
+    expect(offered).to_contain_text(f"OBR-24 {code} → {value}")
+    hands.click(offered.get_by_role("button", name="Find them"))
+    heading(page, "Messages")
+    expect(grid.get_by_role("row").filter(has_text="A80")).to_have_count(len(concerned))
+    hands.click(grid.get_by_role("checkbox", name="Select all loaded rows"))
+    chosen = page.get_by_role("group", name="Selection")
+    expect(chosen).to_contain_text(f"{len(concerned)} selected")
+    hands.click(chosen.get_by_role("button", name="Replay"))
+    question = page.get_by_role("alertdialog")
+    hands.write_here(question.get_by_label("Reason"), "their modality has an entry now")
+    hands.press("Enter")
+    eventually(lambda: not any(hospital.has_lost("Modality", name) for name in concerned))
+    (job, *_) = hospital.call(ANALYST, "GET", "background-jobs").json()["rows"]
+    assert (job["kind"], job["succeeded"]) == ("replay", len(concerned))
+    assert within(hands, FIX_LIMIT), hands

@@ -201,6 +201,7 @@ export interface UnmappedCode {
   /** Whether the table was searched in reverse: the code for a value. */
   back: boolean;
   count: number;
+  first_at: number;
   last_at: number;
   seen_at: number | null;
   seen_by: string;
