@@ -61,8 +61,8 @@ REPORT = "FINDINGS\nThe lungs are clear. No effusion.\n\nIMPRESSION\nNo acute di
 
 REFUSED_ACCESSION = "A8001"
 """Signed; `ris` has its result, and `his` refuses it."""
-WITHOUT_MODALITY = {"A8031": "24", "A8032": "24", "A8033": "25"}
-"""OBR-24 has these codes, which have no entry, so that the modality is empty."""
+WITHOUT_MODALITY = ("A8031", "A8032", "A8033")
+"""OBR-24 has a code without an entry, so that the modality is empty."""
 STUDY_TITLE = ("StudyDescription: [OBR-4.2,", "StudyDescription: [OBR-4.1,")
 """What the analyst's draft changes in `orders`."""
 
@@ -206,8 +206,8 @@ def _send_orders(house: House, stray: int) -> None:
     with Sender(house.mllp_port) as sender:
         for number in range(8001, 8031):
             sender.ask(hospital_order(number))
-        for accession, code in WITHOUT_MODALITY.items():
-            sender.ask(hospital_order(int(accession[1:]), modality=code))
+        for accession in WITHOUT_MODALITY:
+            sender.ask(hospital_order(int(accession[1:]), modality="24"))
         sender.ask(hospital_order(8040).replace(b"|M8040^", b"|^"))
         for number in range(8061, 8066):
             sender.ask(hospital_order(number, patient=8061))
