@@ -13,14 +13,19 @@ from typing_extensions import override
 LONGEST_WAY = 150
 """So many presses of Tab or of an arrow are made before a control counts as out of reach."""
 
-# Where the focus is, seen from a control: on it, in the same composite (whose arrows lead to it),
-# or elsewhere.
+# Where the focus is, seen from a control: on it, in the same row of a grid, in the same composite
+# (whose arrows lead to it), or elsewhere.
 FOCUS = """target => {
   const focused = document.activeElement;
   const active = focused?.getAttribute("aria-activedescendant");
   const owner = target.closest("label")?.control;
   if (focused === target || focused === owner || (active && target.id === active)) return "here";
   if (active && target.contains(document.getElementById(active))) return "here";
+  const row = target.closest("[role=grid] [role=row][id]");
+  if (row && row !== target) {
+    if (row.id === active || row.contains(focused)) return "row";
+    return row.closest("[role=grid]").contains(focused) ? "near" : "elsewhere";
+  }
   const roles = ["listbox", "menu", "tablist", "tree", "grid", "radiogroup", "toolbar"];
   const composite = target.closest(roles.map(role => `[role=${role}]`).join());
   if (!composite || target.matches("[role=grid] :is(a, button, input)")) return "elsewhere";
@@ -138,7 +143,7 @@ class Keyboard(Hands):
             where = target.evaluate(FOCUS)
             if where == "here":
                 break
-            self.page.keyboard.press("Tab" if where == "elsewhere" else arrow)
+            self.page.keyboard.press({"elsewhere": "Tab", "row": "ArrowRight"}.get(where, arrow))
         else:
             raise AssertionError(f"no key leads to {target}")
         assert self.page.evaluate(SEEN), f"the focus on {target} cannot be seen"

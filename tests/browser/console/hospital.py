@@ -187,9 +187,10 @@ def opened(folder: Path, *, traffic: bool = True) -> Iterator[Hospital]:
                 _send_orders(house, ports["stray"])
                 _sign_reports(house, ris, his)
             hospital = Hospital(house, ris, his)
-            if traffic:
-                eventually(hospital.is_counted)
-            yield hospital
+            with hospital.analyst:
+                if traffic:
+                    eventually(hospital.is_counted)
+                yield hospital
         finally:
             house.stop()
             house.kill()
