@@ -83,11 +83,11 @@ def test_orders_are_listed_by_what_they_wait_for(hospital: Hospital, page: Page)
     """A tab for each common question, and the filter for all of them."""
     enter(page, hospital, ANALYST, "orders?list=unread")
     grid = grid_of(page, "Orders")
-    expect(row_of(grid, "A8010")).to_contain_text("reader")
+    expect(row_of(grid, "A8065")).to_contain_text("reader")
     expect(row_of(grid, "A8001")).to_have_count(0)
     page.get_by_role("tab", name="Result not accepted").click()
     expect(row_of(grid, "A8001")).to_contain_text("his")
-    expect(row_of(grid, "A8010")).to_have_count(0)
+    expect(row_of(grid, "A8065")).to_have_count(0)
     page.get_by_role("tab", name="Waiting long").click()
     expect(page.get_by_text("Nothing matches")).to_be_visible()
     page.get_by_role("tab", name="All").click()
@@ -97,7 +97,7 @@ def test_orders_are_listed_by_what_they_wait_for(hospital: Hospital, page: Page)
     page.get_by_role("option", name="a receiver: the result is not accepted").click()
     page.keyboard.press("Escape")
     expect(row_of(grid, "A8001")).to_be_visible()
-    expect(row_of(grid, "A8010")).to_have_count(0)
+    expect(row_of(grid, "A8065")).to_have_count(0)
     assert "waiting=receiver" in page.url
 
 
