@@ -481,8 +481,8 @@ class ReportedElsewhereBody(OneReport):
     `POST /api/report/elsewhere`.
 
     `reported`: another system has reported the order, or has withdrawn this. `reportedAt`
-    (milliseconds since the epoch), `sender` and `resultStatus` (HL7 table 0123) say when, who and
-    how.
+    (milliseconds since the epoch; without it the time of the request), `sender` and `resultStatus`
+    (HL7 table 0123) say when, who and how.
     """
 
     model_config = ConfigDict(

@@ -152,12 +152,10 @@ async def elsewhere(body: ReportedElsewhereBody, request: Request) -> Response:
     An empty Ordered report leaves the list of unread reports. A report that was begun is kept as it
     is, and its page shows the mark.
     """
-    if body.reported and body.reportedAt is None:
-        detail = "`reported` needs `reportedAt`"
-        raise EngineError(ErrorCode.INVALID_REQUEST, detail, pointer="/reportedAt")
-    message = {"at": body.reportedAt, "sender": body.sender, "status": body.resultStatus}
 
     def apply(work: Work, identity: OrderKey) -> ReportResult:
+        at = work.now if body.reportedAt is None else body.reportedAt
+        message = {"at": at, "sender": body.sender, "status": body.resultStatus}
         if body.reported:
             report = mark_order(work, identity, message)
         else:
