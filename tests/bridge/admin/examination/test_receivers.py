@@ -211,7 +211,7 @@ async def test_the_limit_of_an_examination() -> None:
     async with receiver(sends(b"")) as port:
         found = await examine(port, limit=3.0, ack_timeout=60.0)
     assert "not finished" in found.results[1].words
-    assert found.results[-1].words == "the limit of 3.0 s is over"
+    assert found.results[-1].words == "the limit of 3 s is over"
 
 
 async def test_no_receiver() -> None:
