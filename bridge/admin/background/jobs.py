@@ -281,6 +281,8 @@ def claim(
     with database.read_committed() as connection:
         if connection.execute(_OPEN).first() is None:  # nearly always
             return None
+        if connection.execute(_claimable(connection, owner, kinds, held, now)).first() is None:
+            return None
     with database.write() as connection:
         statement = _claimable(connection, owner, kinds, held, now)
         job_id = connection.execute(statement.with_for_update(skip_locked=True)).scalar()
