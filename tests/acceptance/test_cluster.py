@@ -179,7 +179,7 @@ def test_a_replay_is_announced_to_the_nodes(cluster: Cluster) -> None:
 
 def test_an_idle_node_hardly_asks_the_database(cluster: Cluster) -> None:
     """
-    An idle node begins at most a dozen transactions a second, and uses a processor for no more.
+    An idle node begins at most twelve transactions a second, also of single statements.
 
     The processor time itself is no measure: the same work takes a multiple on a busy machine.
     """
