@@ -9,9 +9,10 @@ because nobody knows whose they are: they become exceptions.
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from bridge.admin.audit_events import audited
+from bridge.admin.orders.reasons import required_reason
 from bridge.admin.report_engine import report_engine
 from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
@@ -24,19 +25,9 @@ from bridge.store.databases import bridge_database
 from bridge.store.records import patient_records
 from config import load
 
-MAX_REASON: Final = 500
-"""Characters of a reason, which the audit trail stores."""
-
 
 class NoSuchMerge(BridgeError):
     """No merge has this number, or several sites have one."""
-
-
-class ReasonRequired(BridgeError):
-    """A merge cannot be undone without a reason."""
-
-    def __init__(self) -> None:
-        super().__init__(f"give a reason of 1 to {MAX_REASON} characters, without patient data")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +58,12 @@ def _as_json(pointer: MergePointer) -> dict[str, Any]:
 
 def undo(home: Path, number: str, site: str, reason: str) -> UndoneMerge:
     """Undo the merge of a number; audited. Raises NoSuchMerge, ReasonRequired."""
-    if not 0 < len(reason.strip()) <= MAX_REASON:
-        raise ReasonRequired
+    given = required_reason(reason)
     with bridge_database(home) as database:
         pointer = find(database, number, site)
         reference = reference_of(pointer.site, pointer.prior_mrn)
         with (
-            audited(home, database, "undo merge", ("merge", reference), reason=reason.strip()),
+            audited(home, database, "undo merge", ("merge", reference), reason=given),
             report_engine(load(home)) as opened,
         ):
             orders = opened.run(undo_pointer(database, opened.engine.client, pointer))

@@ -6,7 +6,7 @@ from pathlib import Path
 from sqlalchemy import select, update
 
 from bridge.admin.audit_events import audited
-from bridge.admin.orders.merges import MAX_REASON
+from bridge.admin.orders.reasons import required_reason
 from bridge.admin.report_engine import report_engine
 from bridge.contract import OrderKey
 from bridge.errors import BridgeError
@@ -19,13 +19,6 @@ from config import load
 
 class NoSuchOrder(BridgeError):
     """No order with this number is reported elsewhere, or several are."""
-
-
-class NoReason(BridgeError):
-    """An order cannot be returned without a reason."""
-
-    def __init__(self) -> None:
-        super().__init__(f"give a reason of 1 to {MAX_REASON} characters, without patient data")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +34,14 @@ def return_to_unread(home: Path, number: str, site: str, reason: str) -> int:
     Return the order with an accession, placer or filler number; return its row id. Audited.
 
     `site` is '' for any. The report engine removes its mark first: if that fails, nothing has
-    changed. Raises NoSuchOrder, NoReason.
+    changed. Raises NoSuchOrder, ReasonRequired.
     """
-    if not 0 < len(reason.strip()) <= MAX_REASON:
-        raise NoReason
+    given = required_reason(reason)
     with bridge_database(home) as database:
         order = _find(database, number, site)
         target = ("order", str(order.id))
         with (
-            audited(home, database, "return-to-unread", target, reason=reason.strip()),
+            audited(home, database, "return-to-unread", target, reason=given),
             report_engine(load(home)) as opened,
         ):
             opened.run(opened.engine.client.unmark_reported(order.key))
