@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { UnmappedCode } from "../types";
-import { metCodes, searchOf } from "./metCodes";
+import { mappedCodes, searchOf } from "./mappedCodes";
 
 const row = (changed: Partial<UnmappedCode>): UnmappedCode => ({
   mapping: "orders",
@@ -19,7 +19,7 @@ const row = (changed: Partial<UnmappedCode>): UnmappedCode => ({
 });
 
 test("the codes of one place are searched for together, from the first message on", () => {
-  const found = metCodes(
+  const found = mappedCodes(
     [row({}), row({ code: "25", value: "MR", count: 2, first_at: 8_000_000 })],
     "orders",
   );
@@ -54,5 +54,5 @@ test("codes without an entry, of results, of other definitions, or without a nam
     { code: "" },
     { place: "$site" },
   ];
-  expect(metCodes(others.map(row), "orders")).toEqual([]);
+  expect(mappedCodes(others.map(row), "orders")).toEqual([]);
 });

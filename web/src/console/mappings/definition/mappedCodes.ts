@@ -3,7 +3,7 @@ import type { SelectionRequest } from "../../ui/table/selection.svelte";
 import type { UnmappedCode } from "../types";
 
 /** Codes of one place that a draft gives an entry to; `since` is in ms. */
-export interface MetCodes {
+export interface MappedCodes {
   place: string;
   codes: { code: string; value: string }[];
   count: number;
@@ -14,8 +14,8 @@ export interface MetCodes {
 const STORED_LATER_MS = 3_600_000;
 
 /** The codes of a definition that have an entry in the draft, by the place where they were read. */
-export function metCodes(rows: readonly UnmappedCode[], name: string): MetCodes[] {
-  const found = new Map<string, MetCodes>();
+export function mappedCodes(rows: readonly UnmappedCode[], name: string): MappedCodes[] {
+  const found = new Map<string, MappedCodes>();
   for (const { mapping, place, code, value, back, count, first_at } of rows) {
     if (mapping !== name || back || !code || !value || place.startsWith("$")) continue;
     const known = found.get(place);
@@ -32,7 +32,7 @@ export function metCodes(rows: readonly UnmappedCode[], name: string): MetCodes[
 /** The search for the messages that a definition has read with these codes. */
 export function searchOf(
   name: string,
-  { place, codes, since }: MetCodes,
+  { place, codes, since }: MappedCodes,
 ): { selection: SelectionRequest; options: Record<string, unknown> } {
   const filters = { definition: [name], since: since - STORED_LATER_MS };
   return {
