@@ -426,9 +426,9 @@ def import_folder(
             if plan.settings != before:
                 files[home / FILE_NAME] = plan.settings.encode()
             replace_all(files)
-            store_examples(database, plan.examples, operator(), time.time_ns() // 1_000_000)
             done = results(plan.connections, plan.files, plan.examples)
             describe(before={}, after={"changes": done})
+            store_examples(database, plan.examples, operator(), time.time_ns() // 1_000_000)
     return done
 
 

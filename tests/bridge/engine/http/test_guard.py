@@ -43,6 +43,7 @@ ADMINISTRATIVE: dict[str, Any] = {
     "report/delete": ONE,
     "report/reset-order": identity(),
     "report/unassign": identity(),
+    "report/elsewhere": {**ONE, "reported": True},
     "report/link-orders": LINK,
     "report/unlink-orders": LINK,
     "patient/update": {"SiteID": "SITE1", "PatientMRN": "P1"},
