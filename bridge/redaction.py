@@ -9,8 +9,11 @@ import traceback
 from pathlib import PurePath
 from types import TracebackType
 
+from bridge.errors import BridgeError
+
 MAX_DEPTH = 6  # frames and causes that are included
 
+_CODE = re.compile(r"SQLITE_[A-Z_]{2,40}|[0-9A-Z]{5}")  # of SQLite, or an SQLSTATE
 _QUERY = re.compile(r"\?[^\s\"']*")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
@@ -19,16 +22,23 @@ def describe(error: BaseException) -> str:
     """
     Describe an error and its causes by class and place: `ValueError at apply.py:41`.
 
-    Messages are left out. The innermost cause is last.
+    Messages are left out. An error of the database has its code: `StoreUnavailable SQLITE_FULL at
+    database.py:9`. The innermost cause is last.
     """
     parts: list[str] = []
     current: BaseException | None = error
     while current is not None and len(parts) < MAX_DEPTH:
-        parts.append(f"{type(current).__name__}{_place(current.__traceback__)}")
+        parts.append(f"{_name(current)}{_place(current.__traceback__)}")
         current = current.__cause__ or (
             None if current.__suppress_context__ else current.__context__
         )
     return " from ".join(parts)
+
+
+def _name(error: BaseException) -> str:
+    """Return the class, and the code of a database's error; an engine may send any text as one."""
+    code = str(getattr(error, "code", "")) if isinstance(error, BridgeError) else ""
+    return f"{type(error).__name__} {code}" if _CODE.fullmatch(code) else type(error).__name__
 
 
 def _place(trace: TracebackType | None) -> str:

@@ -10,11 +10,12 @@ their lease: sending late is better than sending twice.
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from random import Random, SystemRandom
+
+import structlog
 
 from bridge.errors import FailureKind
 from bridge.executors import Threads
@@ -50,7 +51,7 @@ _STORE_RETRY_SECONDS = 1.0  # seconds, while the database is unavailable
 
 _EMPTY = ClaimedBatch([], more=False, undecided=False)
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger("messages")
 
 
 class InFlightBatches:
@@ -285,7 +286,7 @@ class Worker:
             claim = self._inbox.claim_batch
             batch = await Threads.MESSAGES.run(claim, self._clock(), self._size())
         except StoreError as error:
-            _log.warning("no messages claimed: %s", error)
+            _log.warning("no messages claimed", error=describe(error))
             self._unconfirmed.possible = True
             await asyncio.sleep(_STORE_RETRY_SECONDS)
             self.notify()  # claim again at once: the earlier notification has been cleared
@@ -316,7 +317,7 @@ class Worker:
                     )
                     await self._settle_known(outcomes, unsettled, engine_reached=engine_reached)
         except Exception as error:  # noqa: BLE001  # the messages must be retried after any error
-            _log.error("applying %d messages failed: %s", len(claimed), describe(error))
+            _log.error("messages not applied", count=len(claimed), error=describe(error))
         unknown = [_unknown(message_id) for message_id in unsettled]
         self._failed_batches = 0 if engine_reached or unknown else self._failed_batches + 1
         await self._settle_known(unknown, unsettled)
@@ -377,7 +378,9 @@ class Worker:
                     return
                 settled = await Threads.MESSAGES.run(self._inbox.settle, outcomes, now)
             except StoreUnavailable as error:
-                _log.warning("%d outcomes not stored, trying again: %s", len(outcomes), error)
+                _log.warning(
+                    "outcomes not stored, trying again", count=len(outcomes), error=describe(error)
+                )
                 self._unconfirmed.possible |= claim_next
                 claim_next = False
                 await asyncio.sleep(_STORE_RETRY_SECONDS)

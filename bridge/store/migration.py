@@ -11,12 +11,13 @@ replaces all hashes by keyed hashes. A node of an older release must not run dur
 or after it.
 """
 
+import importlib
 import importlib.util
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, MetaData, inspect, text
 
 from bridge import index_key
 from bridge.store.database import Database
@@ -111,6 +112,25 @@ def is_ready(
     found = current(database, version_table)
     _refuse_newer(package, found)
     return found == heads(package)
+
+
+def missing_columns(database: Database, package: str = PACKAGE) -> list[str]:
+    """
+    Return the columns that a migrated database does not have, as `TABLE.COLUMN`.
+
+    SQLite stores the definition of a table as text: a damaged byte there renames a column while all
+    pages are intact.
+    """
+    metadata: MetaData = importlib.import_module(f"{package}.tables").metadata
+    with database.read() as connection:
+        found = inspect(connection).get_multi_columns(filter_names=list(metadata.tables))
+    known = {(table, column["name"]) for (_, table), columns in found.items() for column in columns}
+    return [
+        f"{table.name}.{column.name}"
+        for table in metadata.sorted_tables
+        for column in table.columns
+        if (table.name, column.name) not in known
+    ]
 
 
 def _folder(package: str) -> Path:

@@ -230,4 +230,4 @@ def outcome(waiting: Waiting) -> str:
         return "logged"
     if "parked" in house.bridge("messages", "list", expect=None):
         return "parked"
-    return "checked" if REPORTED.search(house.bridge("check", expect=1)) else ""
+    return "checked" if REPORTED.search(house.bridge("check", expect=None)) else ""

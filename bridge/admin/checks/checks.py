@@ -37,7 +37,7 @@ from bridge.store import migration
 from bridge.store.database import Database
 from bridge.store.databases import ENGINE_PACKAGE, ENGINE_VERSIONS
 from bridge.store.errors import NotSynchronous, WrongIndexKey
-from bridge.store.migration import current, heads, is_ready
+from bridge.store.migration import current, heads, is_ready, missing_columns
 from bridge.store.options import DatabaseOptions
 from bridge.store.postgresql.requirements import server_problems
 from bridge.store.sqlite import damage, message_log_of
@@ -489,13 +489,9 @@ def check_databases(settings: Settings, unreadable: Mapping[str, str]) -> Iterat
     url = settings.engine_database_url()
     if not settings.engine.is_internal:
         return
-    place, package, versions = (
-        "database.engine_url",
-        ENGINE_PACKAGE,
-        ENGINE_VERSIONS,
-    )
+    place = "database.engine_url"
     if url not in unreadable:
-        yield from _migrations(place, url, package, versions)
+        yield from _migrations(place, url, ENGINE_PACKAGE, ENGINE_VERSIONS)
     elif url != bridge_url:
         yield CheckFinding(CheckSeverity.ERROR, place, unreadable[url])
     if url not in {*unreadable, bridge_url}:
@@ -542,6 +538,9 @@ def _migrations(place: str, url: str, package: str, versions: str) -> Iterator[C
                 f"is at {at} and needs {needs}; `bridge migrate` or `bridge serve` migrates it"
             )
             yield CheckFinding(CheckSeverity.WARNING, place, message)
+        elif missing := missing_columns(database, package):
+            problem = _DAMAGED.format(f"there is no column {missing[0]}")
+            yield CheckFinding(CheckSeverity.ERROR, place, problem)
 
     yield from _checked(place, url, check)
 

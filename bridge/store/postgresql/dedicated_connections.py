@@ -12,7 +12,6 @@ receivers also poll.
 On SQLite there are no other nodes: every lock is held, and there are no notifications.
 """
 
-import logging
 import os
 import select
 import threading
@@ -23,6 +22,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
+import structlog
 from sqlalchemy import Connection, text
 
 from bridge.store.connections import close_driver
@@ -30,7 +30,7 @@ from bridge.store.database import Database
 from bridge.store.errors import NameTaken, driver_errors, translate
 from bridge.store.postgresql.connection import FAST_DISCONNECT_DETECTION, lock_key
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger("database")
 
 POLL_SECONDS = 2.0
 """Maximum seconds until a free leadership is taken, or its loss is noticed."""
@@ -192,7 +192,7 @@ class Presence:
         # A time in the future was stored by a clock that was ahead.
         wait = max(0.0, self._late_seconds - abs(float(age)))
         if wait:
-            _log.warning("failover of the database server: no claims for %.0f s", wait)
+            _log.warning("failover of the database server: no claims", seconds=round(wait))
         return wait
 
 

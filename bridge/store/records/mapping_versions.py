@@ -138,7 +138,8 @@ def find(connection: Connection, name: str, version: str) -> MappingVersion | No
     row = connection.execute(stored).first()
     if row is None:
         return None
-    if row.digest not in {None, _digest(row.sources)}:
+    is_text = isinstance(row.sources, str)  # a damaged row of SQLite may have another type
+    if not is_text or row.digest not in {None, _digest(row.sources)}:
         raise VersionDamaged(name, version)
     return MappingVersion(row.name, row.version, _from_json(row.sources))
 

@@ -38,6 +38,7 @@ from bridge.workers.confinement import ALL_PROTECTIONS, FILTER, LANDLOCK, NAMESP
 from config import SettingsError, load
 from mappings.compiler import DEFINITIONS
 from tests.conftest import ask_server
+from tests.databases import fresh_file
 from tests.eventually import PATIENCE
 
 TLS = 'tls = { ca = "ca.pem" }'
@@ -367,6 +368,26 @@ def test_a_damaged_database(tmp_path: Path, name: str, place: str) -> None:
         file.write_bytes(damaged)
         findings = [finding for finding in check_home(home) if "damaged" in finding.message]
         assert any(finding.place.endswith(place) for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "column"),
+    [("bridge.db", "visit_transfer", "echo"), ("bridge-engine.db", "engine_site", "time_zone")],
+)
+def test_a_damaged_definition_of_a_table(
+    tmp_path: Path, name: str, table: str, column: str
+) -> None:
+    """The check names a column whose name has changed in the text that SQLite stores."""
+    home = home_with(tmp_path, '[database]\nurl = "sqlite:///bridge.db"\n')
+    fresh_file(home / "bridge.db")
+    fresh_file(home / "bridge-engine.db")
+    change = "UPDATE sqlite_schema SET sql = replace(sql, ?, 'x' || ?) WHERE name = ?"
+    with closing(sqlite3.connect(home / name)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(change, (f"{column} ", f"{column} ", table))
+        connection.commit()
+    findings = [finding.message for finding in check_home(home) if "damaged" in finding.message]
+    assert any(f"no column {table}.{column}" in message for message in findings)
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,12 @@ from twisted.python.failure import Failure
 
 from bridge import logs
 from bridge.engine_client.errors import EngineFailure
+from bridge.errors import FailureKind
 from bridge.intake.receive.verdict import FrameEvaluator
 from bridge.logs import SafeObserver
 from bridge.redaction import describe, safe_text, stack_frames
 from bridge.store.database import Database
+from bridge.store.errors import StatementRefused, StoreUnavailable
 from config.listeners import Acknowledge
 from tests.bridge.delivery.fixtures import accepting, destination
 from tests.bridge.delivery.whole_bridge import open_hospital
@@ -143,6 +145,13 @@ def test_an_error_is_described_by_class_and_place() -> None:
         clean(description, stack_frames(error))
         assert description.startswith("RuntimeError at test_log_redaction.py:")
         assert "from ValueError at" in description
+
+
+def test_the_code_of_a_database_is_logged_and_no_other() -> None:
+    """`SQLITE_CORRUPT` tells an administrator what to do; the code of an engine is any text."""
+    assert describe(StoreUnavailable("SQLITE_CORRUPT")) == "StoreUnavailable SQLITE_CORRUPT"
+    assert describe(StatementRefused("42703", "message")) == "StatementRefused 42703"
+    clean(describe(EngineFailure("/", FailureKind.PERMANENT, "CANARYMRN")))
 
 
 def test_all_fields_of_our_lines_are_allowed() -> None:
