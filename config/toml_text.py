@@ -1,5 +1,5 @@
 """
-TOML text: parse it, and find the position of a setting. Pure.
+TOML text: parse it, find the position of a setting, and write values. Pure.
 
 `tomllib` keeps no positions. `position` finds keys of tables, arrays of tables and inline tables,
 dotted or quoted, and entries of lists.
@@ -7,6 +7,7 @@ dotted or quoted, and entries of lists.
 * SettingsError    has one or more of `Mistake`, each with its place
 """
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -115,6 +116,22 @@ def replace_tables(text: str, tables: Mapping[Location, str]) -> str:
 
 def _begin(places: Sequence[tuple[Location, int]], location: Location) -> int:
     return next((at for place, at in places if place == location), -1)
+
+
+def toml_value(value: Any) -> str:
+    """Return a value as TOML, which is JSON except for tables."""
+    if isinstance(value, Mapping):
+        inside = ", ".join(f"{toml_key(key)} = {toml_value(item)}" for key, item in value.items())
+        return f"{{{inside}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml_value, value))}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def toml_key(key: str) -> str:
+    """Return a key, in quotes if it needs them."""
+    plain = key.replace("-", "").replace("_", "")
+    return key if plain.isalnum() and plain.isascii() else json.dumps(key, ensure_ascii=False)
 
 
 class _Reader:

@@ -1,16 +1,28 @@
 """`bridge examine`: protocol probes against a partner's receiver or sender."""
 
 import asyncio
+import json
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from bridge.cli.options import Authorities, Insecure, OwnCertificate, OwnKey, ServerName, Tls
+from bridge.cli.options import (
+    AsJson,
+    Authorities,
+    Insecure,
+    OwnCertificate,
+    OwnKey,
+    ServerName,
+    Tls,
+)
 
 if TYPE_CHECKING:
+    from bridge.admin.examination.proposal import ProposedChange
     from bridge.admin.examination.results import Examination, ProbeResult
     from bridge.admin.examination.wire import Target
 
@@ -38,7 +50,10 @@ def examine(
         list[str] | None, typer.Option(metavar="NAME", help="Only this probe; repeatable.")
     ] = None,
     ack_timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, max=120, help="Seconds for each ACK.")
+        float,
+        typer.Option(
+            "--timeout", min=0.1, max=120, help="Seconds for each ACK; 90 for the first one."
+        ),
     ] = 10.0,
     idle: Annotated[
         float, typer.Option(min=0, max=300, help="Seconds of silence of the probe `idle`.")
@@ -54,14 +69,17 @@ def examine(
     key: OwnKey = None,
     server_name: ServerName = None,
     insecure: Insecure = False,
+    as_json: AsJson = False,
 ) -> None:
     """
     Test how a partner's receiver or sender behaves, and write a report for the partner.
 
     The receiver gets up to 60 test messages with MSH-11 = T and an invented patient; it may store
     them. With --sender the command listens and answers in unusual ways: the partner sends test
-    messages. Exit 1 if a probe found a fault.
+    messages. At the end it prints the settings of bridge.toml that fit the partner. Exit 1 if a
+    probe found a fault.
     """
+    from bridge.admin.examination.proposal import new_destination, new_listener, propose
     from bridge.admin.examination.receiver import MOST_MESSAGES, PROBES, ReceiverOptions
     from bridge.admin.examination.report import text_lines
     from bridge.admin.examination.run import examine_receiver, examine_sender
@@ -82,31 +100,52 @@ def examine(
         )
 
     def show(result: "ProbeResult") -> None:
-        print("\n".join(text_lines(result)), flush=True)
+        if not as_json:
+            print("\n".join(text_lines(result)), flush=True)
 
     def now() -> int:
         return time.time_ns() // 1_000_000
 
     if sender:
-        print(f"listening on {target.address}; the sender may connect now", flush=True)
+        text = f"listening on {target.address}; the sender may connect now"
+        print(text, file=sys.stderr if as_json else sys.stdout, flush=True)
         work = examine_sender(target.host, target.port, SenderOptions(), show, now)
     else:
         chosen = frozenset(probe) if probe else None
         options = ReceiverOptions(template, chosen, idle=idle)
         work = examine_receiver(target, options, show, now)
     examination = asyncio.run(work)
-    _write_reports(examination, html=html, pdf=pdf, text=report)
+    section = new_listener(target.port) if sender else new_destination(target.address, has_tls=tls)
+    changes = propose(section, examination.results).changes
+    if as_json:
+        shown = {**asdict(examination), "proposal": [asdict(change) for change in changes]}
+        print(json.dumps(shown, ensure_ascii=False))
+    else:
+        _print_settings("listener" if sender else "destination", changes)
+    _write_reports(examination, changes, html=html, pdf=pdf, text=report)
     if examination.has_faults:
         raise typer.Exit(1)
 
 
+def _print_settings(section: str, changes: "Sequence[ProposedChange]") -> None:
+    if changes:
+        print(f"\nsettings that fit, for the [[{section}]] in bridge.toml:")
+    for change in changes:
+        print(f"{change.line}  # {change.why}")
+
+
 def _write_reports(
-    examination: "Examination", *, html: Path | None, pdf: Path | None, text: Path | None
+    examination: "Examination",
+    changes: "Sequence[ProposedChange]",
+    *,
+    html: Path | None,
+    pdf: Path | None,
+    text: Path | None,
 ) -> None:
     from bridge.admin.examination.report import document_of
     from bridge.admin.specification.document import as_html, as_pdf, as_text
 
-    document = document_of(examination)
+    document = document_of(examination, changes)
     if html is not None:
         html.write_text(as_html(document), "utf-8")
     if pdf is not None:

@@ -24,7 +24,12 @@ from typing import Any, Final
 from sqlalchemy import func, select
 from typing_extensions import override
 
-from bridge.active_settings import current, find_connection
+from bridge.active_settings import (
+    Connection,
+    connection_record_name,
+    current,
+    find_connection,
+)
 from bridge.admin.access.permissions import Permission
 from bridge.admin.background import jobs
 from bridge.admin.background.jobs import (
@@ -37,6 +42,12 @@ from bridge.admin.background.jobs import (
 )
 from bridge.admin.background.work import JobContext, JobFailed, JobWork, log_failure
 from bridge.admin.errors import InvalidContent, InvalidState, NoSuchItem
+from bridge.admin.examination.proposal import (
+    Proposal,
+    new_destination,
+    new_listener,
+    propose,
+)
 from bridge.admin.examination.receiver import PROBES, ReceiverOptions
 from bridge.admin.examination.results import Examination, ProbeResult, Verdict
 from bridge.admin.examination.run import examine_receiver, examine_sender
@@ -47,6 +58,7 @@ from bridge.audit import outbox
 from bridge.errors import BridgeError
 from bridge.mllp_peers import sender_tls
 from bridge.store.database import Database
+from bridge.store.records import mapping_versions
 from bridge.store.records.background_jobs import OPEN_STATES
 from bridge.store.tables import BACKGROUND_JOBS
 from bridge.transports.connection_paths import (
@@ -56,6 +68,7 @@ from bridge.transports.connection_paths import (
 )
 from bridge.transports.tls import tls_context
 from config import Settings
+from config.listeners import ListenerSettings
 from config.quantities import Address, FolderAddress, parse_address
 from config.sections import ChannelKind, DestinationSettings
 
@@ -95,7 +108,7 @@ class TooManyExaminations(InvalidState):
 class ExaminationRequest:
     """
     Who is examined: a destination, or the receiver at `address`, or the sender that will connect
-    to `port`.
+    to `port`; `listener` is the one that it sends to later, '' if there is none yet.
 
     `probes` are some of a receiver's; none: all. `agreed` is who at the partner agreed.
     """
@@ -105,6 +118,7 @@ class ExaminationRequest:
     address: str = ""
     tls: TlsChoice = TlsChoice.NONE
     port: int = 0
+    listener: str = ""
     probes: Sequence[str] = ()
     agreed: str = ""
 
@@ -116,11 +130,11 @@ class ExaminationRequest:
         return f"destination {self.destination}" if self.destination else f"receiver {self.address}"
 
 
-def probes_of(role: Role, *, tls: bool = True) -> dict[str, str]:
+def probes_of(role: Role) -> dict[str, str]:
     """Return names and titles of the probes, in their order."""
     if role is Role.SENDER:
         return sender_probes(SenderOptions())
-    return {name: probe.title for name, probe in PROBES.items() if tls or name != "tls"}
+    return {name: probe.title for name, probe in PROBES.items()}
 
 
 def start(
@@ -138,12 +152,10 @@ def start(
     if not request.agreed.strip():
         raise InvalidContent("say who at the partner agreed to get test messages")
     address, tls = _checked(current(settings, database), request)
-    probes = probes_of(request.role, tls=tls)
-    if unknown := [name for name in request.probes if name not in probes_of(request.role)]:
+    probes = probes_of(request.role)
+    if unknown := [name for name in request.probes if name not in probes]:
         raise InvalidContent(f"there is no probe {unknown[0]}")
     chosen = [name for name in probes if not request.probes or name in request.probes]
-    if not chosen:
-        raise InvalidContent("choose at least one probe")
     _require_few(database, requester.account_id, now)
     options = {
         "role": request.role.value,
@@ -151,6 +163,7 @@ def start(
         "destination": request.destination,
         "address": address,
         "port": request.port,
+        "listener": request.listener,
         "tls": request.tls.value,
         "probes": chosen,
         "agreed": request.agreed.strip(),
@@ -173,6 +186,8 @@ def start(
 def _checked(settings: Settings, request: ExaminationRequest) -> tuple[str, bool]:
     """Return the address and whether it has TLS. Raises InvalidContent, NoSuchItem."""
     if request.role is Role.SENDER:
+        if request.listener:
+            _listener_of(settings, request.listener)
         _require_free_port(settings, request.port)
         return f"*:{request.port}", False
     if request.destination:
@@ -197,6 +212,16 @@ def destination_of(settings: Settings, name: str) -> DestinationSettings:
         require_permitted(settings, section)
     except RefusedPath as error:
         raise InvalidContent(str(error)) from None
+    return section
+
+
+def _listener_of(settings: Settings, name: str) -> ListenerSettings:
+    """Return a listener with MLLP. Raises NoSuchItem, InvalidContent."""
+    section = find_connection(settings, ChannelKind.LISTENER, name)
+    if not isinstance(section, ListenerSettings):
+        raise NoSuchItem
+    if not isinstance(section.bind, Address):
+        raise InvalidContent("only senders with MLLP can be examined")
     return section
 
 
@@ -438,7 +463,57 @@ def _result(stored: Mapping[str, Any]) -> ProbeResult:
     return ProbeResult(**{**stored, "verdict": Verdict(stored["verdict"])})
 
 
-def as_json(job: BackgroundJob) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class ConnectionProposal:
+    """
+    Settings that fit an examined partner: of a connection, or of a new one without a name.
+
+    `begun_on` is the version of the settings that the proposal changes.
+    """
+
+    kind: ChannelKind
+    name: str
+    begun_on: str
+    proposal: Proposal
+
+
+def proposal_of(
+    settings: Settings, database: Database, job: BackgroundJob
+) -> ConnectionProposal | None:
+    """Return the settings that fit; None if the connection is gone, or nothing was found yet."""
+    options, active = job.options, current(settings, database)
+    results = [_result(stored) for stored in job.result.get("results", ())]
+    kind = ChannelKind.LISTENER if options["role"] == Role.SENDER else ChannelKind.DESTINATION
+    name = options[kind]
+    section = find_connection(active, kind, name) if name else _new_connection(kind, options)
+    if not results or section is None:
+        return None
+    with database.read() as connection:
+        known = mapping_versions.active_versions(connection)
+    activation = known.get(connection_record_name(kind, name))
+    proposal = propose(section, results)
+    return ConnectionProposal(kind, name, activation.version if activation else "", proposal)
+
+
+def _new_connection(kind: ChannelKind, options: Mapping[str, Any]) -> Connection:
+    if kind is ChannelKind.LISTENER:
+        return new_listener(options["port"])
+    return new_destination(options["address"], has_tls=options["tls"] != TlsChoice.NONE)
+
+
+def _proposal_json(found: ConnectionProposal | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "kind": found.kind.value,
+        "name": found.name,
+        "begun_on": found.begun_on,
+        "table": found.proposal.table,
+        "changes": [asdict(change) for change in found.proposal.changes],
+    }
+
+
+def as_json(job: BackgroundJob, proposal: ConnectionProposal | None = None) -> dict[str, Any]:
     """Return an examination as pages show it."""
     options, found = job.options, job.result
     results = found.get("results", [])
@@ -447,6 +522,7 @@ def as_json(job: BackgroundJob) -> dict[str, Any]:
         "role": options["role"],
         "subject": options["subject"],
         "destination": options["destination"],
+        "listener": options["listener"],
         "address": options["address"],
         "tls": options["tls"],
         "agreed": options["agreed"],
@@ -468,4 +544,5 @@ def as_json(job: BackgroundJob) -> dict[str, Any]:
             verdict.value: sum(result["verdict"] == verdict for result in results)
             for verdict in Verdict
         },
+        "proposal": _proposal_json(proposal),
     }

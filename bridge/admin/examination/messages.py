@@ -45,19 +45,19 @@ class ExaminationMessages:
         self,
         *,
         kind: str = RESULT,
-        version: str = "2.5.1",
+        version: str = "",
         conditions: tuple[str, str] = ("", ""),
         text: str = TEXT,
         charset: str = "ascii",
         patient: str = PATIENT,
     ) -> tuple[str, bytes]:
-        """Return a control id and its message."""
+        """Return a control id and its message; without a version, 2.5.1 or that of the template."""
         control_id = self.new_id()
         if self.template is not None and kind == RESULT and patient == PATIENT:
             return control_id, self._of_template(control_id, version, conditions)
         now = f"{datetime.now(UTC):%Y%m%d%H%M%S}"
         accept, application = conditions
-        head = f"MSH|^~\\&|REPORT-BRIDGE|EXAM|||{now}||{kind}|{control_id}|T|{version}"
+        head = f"MSH|^~\\&|REPORT-BRIDGE|EXAM|||{now}||{kind}|{control_id}|T|{version or '2.5.1'}"
         numbers = f"{control_id}|{control_id}"
         segments = (
             f"{head}|||{accept}|{application}||{_CHARSETS[charset]}",
@@ -75,7 +75,7 @@ class ExaminationMessages:
         fields = header.split(mark)
         fields += [b""] * ((16 if any(conditions) else 11) - len(fields))
         fields[9], fields[10] = control_id.encode(), b"T"
-        if version != "2.5.1":
+        if version:
             fields[11] = version.encode()
         if any(conditions):
             fields[14], fields[15] = conditions[0].encode(), conditions[1].encode()

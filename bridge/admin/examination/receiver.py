@@ -10,13 +10,16 @@ import asyncio
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from math import ceil
+from statistics import median
+from typing import Any, Final
 
 from bridge.admin.examination.messages import ExaminationMessages
 from bridge.admin.examination.results import ProbeResult, Verdict
-from bridge.admin.examination.wire import NoReply, PeerFault, Target, Wire
+from bridge.admin.examination.wire import NoReply, PeerFault, Target, Unframed, Wire
 from bridge.monitoring.connection_probe import ProbeTarget, probe_connection
+from config.sections import DestinationSettings
 from mappings.hl7.acknowledgment import ReceivedAck, read_ack
 from mappings.hl7.refusals import ErrorCode
 from mllp.framing import frame
@@ -29,6 +32,12 @@ MOST_MESSAGES: Final = 60
 _MAX_SILENT: Final = 3
 _SHORT: Final = 2.0  # seconds to wait for what may not come
 _ROW: Final = 10
+_TIMED: Final = 3
+TIMEOUT_FACTOR: Final = 3
+"""How often the longest time until an acknowledgment goes into the proposed time-out."""
+VERSIONS: Final = ("2.5.1", "2.4", "2.3.1", "2.3")
+_SMALLEST_WITH_PDF: Final = 256_000
+"""Bytes that a receiver of reports with a PDF must accept."""
 _MEGABYTE: Final = 1_000_000
 
 
@@ -37,7 +46,8 @@ class ReceiverOptions:
     """
     Options of an examination: the message of the user, the probes, and times in seconds.
 
-    `pause` is the time between pieces of a slow message, `idle` the silence before a message.
+    `pause` is the time between pieces of a slow message, `idle` the silence before a message,
+    `patience` the time to wait for the first acknowledgment: how slow a receiver is, is not known.
     """
 
     template: bytes | None = None
@@ -45,6 +55,7 @@ class ReceiverOptions:
     pause: float = 0.3
     idle: float = 60.0
     limit: float = 600.0
+    patience: float = 90.0
 
 
 @dataclass(slots=True)
@@ -55,7 +66,7 @@ class _Found:
     words: str
     expected: str = ""
     advice: str = ""
-    replies: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -65,6 +76,8 @@ class ReceiverExamination:
     target: Target
     options: ReceiverOptions
     messages: ExaminationMessages = field(init=False)
+    times: list[float] = field(default_factory=list)
+    """Seconds until each acknowledgment of a message on a connection of its own."""
     _silent: int = 0
     _reached: bool = True
 
@@ -76,8 +89,6 @@ class ReceiverExamination:
         end = asyncio.get_running_loop().time() + self.options.limit
         for name, probe in PROBES.items():
             if self.options.probes is not None and name not in self.options.probes:
-                continue
-            if name == "tls" and self.target.tls is None:
                 continue
             if (reason := self._reason_to_skip(end)) is not None:
                 yield ProbeResult(name, probe.title, Verdict.SKIPPED, reason)
@@ -113,16 +124,26 @@ class ReceiverExamination:
             self._reached = False
         took = round((time.monotonic() - began) * 1000)
         texts = found.words, found.expected, found.advice
-        return ProbeResult(name, probe.title, found.verdict, *texts, took, found.replies)
+        return ProbeResult(name, probe.title, found.verdict, *texts, took, found.settings)
 
     async def exchange(self, message: bytes) -> ReceivedAck:
         """Send a message on a new connection and return its acknowledgment. Raises PeerFault."""
         wire = await Wire.connect(self.target)
         try:
+            began = time.monotonic()
             await wire.write(frame(message))
-            return read_ack((await wire.replies(1))[0])
+            (reply,) = await wire.replies(1, self._patience())
+            self.times.append(time.monotonic() - began)
         finally:
             wire.close()
+        enough = max(self.target.ack_timeout, 2 * self.times[-1])
+        self.target = replace(self.target, ack_timeout=enough)
+        return read_ack(reply)
+
+    def _patience(self) -> float:
+        """Return the seconds to wait for an acknowledgment, longer as long as none has come."""
+        usual = self.target.ack_timeout
+        return usual if self.times or self._silent else max(usual, self.options.patience)
 
 
 _Work = Callable[[ReceiverExamination], Awaitable[_Found]]
@@ -162,28 +183,67 @@ async def _connect(state: ReceiverExamination) -> _Found:
 
 
 async def _tls(state: ReceiverExamination) -> _Found:
-    """Connect with each version of TLS by itself."""
+    """Connect with each version of TLS by itself; without TLS, look whether there is TLS."""
+    if state.target.tls is None:
+        return await _unexpected_tls(state)
     accepted = []
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context = _unverified_context()
         context.minimum_version = context.maximum_version = version
-        target = state.target
-        one = Target(target.host, target.port, context, target.server_name, target.connect_timeout)
-        try:
-            (await Wire.connect(one)).close()
+        if await _accepts_tls(state.target, context):
             accepted.append(version.name.replace("_", ".").replace("TLSv", "TLS "))
-        except PeerFault:
-            continue
     if not accepted:
         return _Found(Verdict.FAULT, "neither TLS 1.2 nor TLS 1.3", "TLS 1.2 or newer")
     words = " and ".join(accepted)
     return _Found(Verdict.OK if "TLS 1.3" in words else Verdict.NOTE, words, "TLS 1.2 or newer")
 
 
+def _unverified_context() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+async def _accepts_tls(target: Target, context: ssl.SSLContext) -> bool:
+    try:
+        (await Wire.connect(replace(target, tls=context))).close()
+    except PeerFault:
+        return False
+    return True
+
+
+async def _unexpected_tls(state: ReceiverExamination) -> _Found:
+    """Try a TLS handshake on a connection without TLS; the next probes use it if there is TLS."""
+    quick = replace(state.target, connect_timeout=_SHORT)
+    context = _unverified_context()
+    if not await _accepts_tls(quick, context):
+        return _Found(Verdict.OK, "no TLS: messages are not encrypted")
+    advice = "the receiver waits for TLS and does not read messages without it"
+    verified = ssl.create_default_context()
+    if await _accepts_tls(quick, verified):
+        context = verified
+    else:
+        advice += (
+            "; its certificate is not of an authority that this machine knows, or has another name:"
+            " also set `ca` or `server_name`"
+        )
+    state.target = replace(state.target, tls=context)
+    return _Found(Verdict.FAULT, "the receiver wants TLS", "no TLS", advice, {"tls": {}})
+
+
 async def _message(state: ReceiverExamination) -> _Found:
     _, message = state.messages.message()
-    ack = await state.exchange(message)
+    try:
+        ack = await state.exchange(message)
+    except Unframed as fault:
+        return _Found(
+            Verdict.FAULT,
+            str(fault),
+            "VT … FS CR",
+            "each result would be sent again and again, the partner must correct this; with the"
+            " setting a result counts as delivered when `ack_timeout` is over",
+            {"replies": {"garbage unframed": "delivered"}},
+        )
     if ack.code in POSITIVE:
         return _Found(Verdict.OK, f"{ack.code}", "AA")
     if ack.code in NEGATIVE:
@@ -194,7 +254,14 @@ async def _message(state: ReceiverExamination) -> _Found:
             "the receiver refuses test messages (MSH-11 = T) or this message: give a message that"
             " it accepts",
         )
-    return _Found(Verdict.FAULT, "the reply has no acknowledgment code (MSA-1)", "AA")
+    return _Found(
+        Verdict.FAULT,
+        "the reply has no acknowledgment code (MSA-1)",
+        "AA",
+        "each result would be sent again and again, the partner must correct this; with the"
+        " setting any reply counts as an acceptance, also a refusal",
+        {"replies": {"garbage": "delivered"}},
+    )
 
 
 async def _matching(state: ReceiverExamination) -> _Found:
@@ -210,9 +277,9 @@ async def _matching(state: ReceiverExamination) -> _Found:
         Verdict.FAULT,
         "MSA-2 is another number",
         wanted,
-        "each result would be sent again and again: the partner must correct this; else set"
-        f' replies = {{mismatch = "delivered"}}, and {late} that of the next message',
-        {"mismatch": "delivered"},
+        "each result would be sent again and again, the partner must correct this; with the"
+        f" setting {late} that of the next message",
+        {"replies": {"mismatch": "delivered"}},
     )
 
 
@@ -385,15 +452,13 @@ async def _duplicate(state: ReceiverExamination) -> _Found:
         return _Found(Verdict.OK, words, "the same code twice")
     if second.code not in NEGATIVE:
         return _Found(Verdict.NOTE, words, "the same code twice")
-    key = _reply_words(second)
-    shown = f'"{key}"' if " " in key else key
     return _Found(
         Verdict.FAULT,
         words,
         "the same code twice",
-        "a result that is sent again would be parked: if this code only means a repetition, set"
-        f' replies = {{{shown} = "delivered"}}',
-        {key: "delivered"},
+        "a result that is sent again would be parked; the setting fits if this code only means a"
+        " repetition",
+        {"replies": {_reply_words(second): "delivered"}},
     )
 
 
@@ -403,6 +468,12 @@ def _charset(charset: str, text: str) -> _Work:
         found = _accepted(await state.exchange(message))
         if found.verdict is Verdict.OK:
             found.advice = f"look whether the receiver shows: {text}"
+        elif charset == "utf-8":
+            found.expected = "AA"
+            found.advice = (
+                "Report Bridge sends results as UTF-8, no setting changes it: the partner must"
+                " accept UTF-8, or such characters will not arrive"
+            )
         return found
 
     return probe
@@ -426,7 +497,11 @@ async def _sizes(state: ReceiverExamination) -> _Found:
         verdict = Verdict.NOTE if accepted else Verdict.FAULT
         before = f"accepts {_bytes(accepted)}; " if accepted else ""
         words = f"{before}with {_bytes(size)}: {words}"
-        return _Found(verdict, words, f"{_bytes(SIZES[-1])} (a report with a PDF)")
+        expected = f"{_bytes(SIZES[-1])} (a report with a PDF)"
+        if not 0 < accepted < _SMALLEST_WITH_PDF:
+            return _Found(verdict, words, expected)
+        advice = "reports with a PDF are larger: send the text only"
+        return _Found(verdict, words, expected, advice, {"content": ["text"]})
     return _Found(Verdict.OK, f"accepts {_bytes(accepted)}")
 
 
@@ -471,6 +546,44 @@ async def _second(state: ReceiverExamination) -> _Found:
         )
     finally:
         wire.close()
+
+
+async def _time(state: ReceiverExamination) -> _Found:
+    """Send three more messages, and judge the times of all acknowledgments."""
+    for _ in range(_TIMED):
+        await state.exchange(state.messages.message()[1])
+    longest = max(state.times)
+    needed = max(1, ceil(longest * TIMEOUT_FACTOR))
+    words = f"{median(state.times):.1f} s usually, {longest:.1f} s at most"
+    usual: float = DestinationSettings.model_fields["ack_timeout"].default
+    return _Found(
+        Verdict.NOTE if needed > usual else Verdict.OK,
+        words,
+        f"at most {usual / TIMEOUT_FACTOR:g} s" if needed > usual else "",
+        f"a time-out of {TIMEOUT_FACTOR} times the longest time: a receiver in operation replies"
+        " later than in an examination, and after a time-out the result is sent again",
+        {"ack_timeout": f"{needed}s"},
+    )
+
+
+async def _versions(state: ReceiverExamination) -> _Found:
+    """Send the same result in each version that a definition can write."""
+    refusals = {}
+    for version in VERSIONS:
+        ack = await state.exchange(state.messages.message(version=version)[1])
+        if ack.code not in POSITIVE:
+            refusals[version] = _reply_words(ack)
+    accepted = [version for version in VERSIONS if version not in refusals]
+    if not refusals:
+        return _Found(Verdict.OK, f"accepts {', '.join(accepted)}")
+    if not accepted:
+        return _Found(Verdict.NOTE, f"refuses each version: {refusals[VERSIONS[0]]}", "AA")
+    refused = ", ".join(f"{version}: {words}" for version, words in refusals.items())
+    words = f"accepts {', '.join(accepted)}; {refused}"
+    if VERSIONS[0] in accepted:
+        return _Found(Verdict.OK, words)
+    advice = "the newest version that the receiver accepts"
+    return _Found(Verdict.NOTE, words, VERSIONS[0], advice, {"version": accepted[0]})
 
 
 async def _idle(state: ReceiverExamination) -> _Found:
@@ -527,7 +640,7 @@ _UMLAUTS = "Dünndarm, Gefäß, Ödem, straße"
 _NEVER_SENT: Final = "Report Bridge sends no such message"
 PROBES: Final = {
     "connect": Probe("connection and certificate", _connect),
-    "tls": Probe("versions of TLS", _tls),
+    "tls": Probe("TLS", _tls),
     "message": Probe("a result", _message),
     "matching": Probe("MSA-2 of the acknowledgment", _matching),
     "framing": Probe("framing of the acknowledgment", _framing),
@@ -539,6 +652,7 @@ PROBES: Final = {
     "type": Probe("unknown message type ZZZ^Z99", _unknown_type, False, _NEVER_SENT),
     "version": Probe("unknown version 9.9", _unknown_version, False, _NEVER_SENT),
     "patient": Probe("no patient number", _no_patient, False, _NEVER_SENT),
+    "versions": Probe("versions 2.3 to 2.5.1", _versions, is_needed=False),
     "garbage": Probe("a frame that is not HL7", _garbage),
     "half": Probe("a connection that ends inside a message", _half),
     "duplicate": Probe("the same message twice", _duplicate),
@@ -550,6 +664,7 @@ PROBES: Final = {
     "size": Probe("size of a message", _sizes),
     "row": Probe("ten messages in a row", _row),
     "second": Probe("a second connection", _second),
+    "time": Probe("time until the acknowledgment", _time),
     "idle": Probe("a message after silence", _idle),
 }
 """The probes by name, in their order."""

@@ -1,9 +1,10 @@
 """The report of an examination, as text, HTML or PDF, to send to the partner."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from bridge.admin.examination.proposal import ProposedChange
 from bridge.admin.examination.results import Examination, ProbeResult, Verdict
 from bridge.admin.specification.document import Document, Paragraph, Section, Table
 
@@ -26,8 +27,20 @@ _LEGEND: Final = (
 )
 
 
-def document_of(examination: Examination, agreed: str = "") -> Document:
-    """Return the report as a document; `agreed` is who at the partner agreed."""
+_PROPOSED: Final = (
+    "With these settings Report Bridge fits the partner as it is. The partner need not know them;"
+    " they say what Report Bridge does until the partner has corrected a fault."
+)
+
+
+def document_of(
+    examination: Examination, changes: Sequence[ProposedChange] = (), agreed: str = ""
+) -> Document:
+    """
+    Return the report as a document; `agreed` is who at the partner agreed.
+
+    `changes` are the settings that would fit.
+    """
     rows = [
         [
             _MARKS[result.verdict],
@@ -47,6 +60,10 @@ def document_of(examination: Examination, agreed: str = "") -> Document:
     if advice:
         headings = ("Result", "Probe", "Expected", "Advice")
         sections.append(Section("Expected", [Table(headings, advice, (1, 3, 3, 4))]))
+    if changes:
+        settings = [[change.line, change.why] for change in changes]
+        table = Table(("Setting", "Why"), settings, (3, 5))
+        sections.append(Section("Settings of Report Bridge", [Paragraph(_PROPOSED), table]))
     sections.append(Section("Messages", [Paragraph(_ABOUT[examination.role])]))
     facts = _facts(examination)
     return Document(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 
 class Verdict(StrEnum):
@@ -20,8 +21,8 @@ class ProbeResult:
     The result of one probe.
 
     `title` says what was tried, `words` what happened. `expected` is what the standard or Report
-    Bridge wants. `advice` is what to set or to ask for; `replies` are entries of the setting
-    `replies` with which results reach this receiver.
+    Bridge wants. `advice` is what to ask for, or why `settings` fit: settings of the destination or
+    listener, as in bridge.toml, with which messages arrive.
     """
 
     name: str
@@ -31,7 +32,7 @@ class ProbeResult:
     expected: str = ""
     advice: str = ""
     took_ms: int = 0
-    replies: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

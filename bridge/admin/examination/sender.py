@@ -12,9 +12,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from math import ceil
+from typing import Any, Final
 
 from bridge.admin.examination.results import ProbeResult, Verdict
+from config.listeners import ListenerSettings
 from mappings.hl7.acknowledgment import build_ack
 from mappings.hl7.charset import decode_msh18
 from mappings.hl7.header import Header, peek
@@ -28,6 +30,13 @@ MAX_MESSAGES: Final = 200
 _MAX_CONTROL_ID: Final = 199
 """Characters of MSH-10 that are compared; the standard permits as many (HL7 v2.7)."""
 _TYPE: Final = re.compile(r"[A-Z0-9]{3}\^[A-Z0-9]{0,3} 2?(\.\d){0,2}")
+_CODE: Final = re.compile(r"[A-Z0-9]{0,3}")
+_TEST_CODES: Final = frozenset({"T", "D"})
+_MAX_CODES: Final = 5
+_TLS_HANDSHAKE: Final = b"\x16\x03"
+_SHORT_PATIENCE: Final = 15.0
+"""Seconds in which a report engine has usually applied an order."""
+_FRAME_FACTOR: Final = 3
 _READ_BYTES: Final = 64 * 1024
 _IDLE: Final = 300.0  # seconds until a silent connection is closed
 
@@ -113,8 +122,15 @@ class SenderExamination:
     _seen: dict[bytes, int] = field(default_factory=dict)
     _reused: int = 0
     _malformed: int = 0
-    _undeclared: int = 0
+    _undeclared: set[str] = field(default_factory=set)
+    """Character sets that would read the messages without MSH-18 that are not ASCII."""
+    _encrypted: int = 0
     _real: int = 0
+    _processing_ids: set[str] = field(default_factory=set)
+    _patience: float = 0.0
+    """Seconds after which the sender repeats a message; 0: not seen."""
+    _slowest: float = 0.0
+    """Seconds from the first byte of a frame to its last, at most."""
     _headers: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -136,6 +152,8 @@ class SenderExamination:
             arrival = await self._next(self.options.wait, end)
             if arrival is None:
                 yield ProbeResult("message", "a message", Verdict.SKIPPED, "no message arrived")
+                for result in self._framing():
+                    yield result
                 return
             for step in _script(self.options):
                 if arrival is None:
@@ -168,7 +186,10 @@ class SenderExamination:
             return self._result(step, verdict, words, took), None
         same = (following.control_id, following.digest) == (arrival.control_id, arrival.digest)
         if same:
-            words = f"sends the same message again after {following.at - arrival.at:.1f} s"
+            after = following.at - arrival.at
+            words = f"sends the same message again after {after:.1f} s"
+            if step.code is None or after < step.delay:
+                self._patience = min(after, self._patience or after)
         elif following.control_id == arrival.control_id:
             words = "sends another message with the same MSH-10"
         else:
@@ -222,16 +243,25 @@ class SenderExamination:
         number = self._connections
         self._open.add(writer)
         frames = FrameReader(MAX_PAYLOAD)
+        began: float | None = None
         try:
             while self.received < MAX_MESSAGES:
                 async with asyncio.timeout(_IDLE):
                     data = await reader.read(_READ_BYTES)
                 if not data:
                     return
+                if data.startswith(_TLS_HANDSHAKE) and not frames.in_frame:
+                    self._encrypted += 1
+                    return
                 frames.receive(data)
                 while (event := frames.next_event()) is not None:
                     if isinstance(event, Frame):
+                        if began is not None:
+                            self._slowest = max(self._slowest, time.monotonic() - began)
+                            began = None
                         await self._arrivals.put(self._read(event.payload, number, writer))
+                if frames.in_frame and began is None:
+                    began = time.monotonic()
         except (OSError, FramingError):  # OSError includes TimeoutError
             self._malformed += 1
         finally:
@@ -252,10 +282,12 @@ class SenderExamination:
         if header is not None:
             self._headers.add(_type_of(header))
             self._real += header.processing_id[:1] != "T"
+            if len(self._processing_ids) < _MAX_CODES and _CODE.fullmatch(header.processing_id):
+                self._processing_ids.add(header.processing_id)
             if not payload.isascii() and not decode_msh18(
                 header.charset, header.delimiters.repetition
             ):
-                self._undeclared += 1
+                self._undeclared.add(_charset_of(payload))
         now = time.monotonic()
         return _Arrival(control_id, digest, now, number, header, writer)
 
@@ -266,21 +298,72 @@ class SenderExamination:
         found.append(
             ProbeResult("control-id", "MSH-10", Verdict.FAULT,
                         f"{self._reused} messages have the MSH-10 of another one",
-                        "each message has its own MSH-10")
+                        "each message has its own MSH-10",
+                        "a message with an MSH-10 that was used is a new one, if its bytes differ",
+                        settings={"reused_control_id": "accept"})
             if self._reused
             else ProbeResult("control-id", "MSH-10", Verdict.OK, "differs between messages")
         )  # fmt: skip
-        found.append(
-            ProbeResult("charset", "character set", Verdict.NOTE,
-                        f"{self._undeclared} messages have other letters than ASCII, and no MSH-18",
-                        "MSH-18 names the character set", "set `charset` of the listener")
-            if self._undeclared
-            else ProbeResult("charset", "character set", Verdict.OK, "ASCII, or named in MSH-18")
-        )  # fmt: skip
+        found.append(self._charset())
         if self._real:
             words = f"{self._real} messages are no tests; they were answered and not stored"
             advice = "the partner must send them again to a listener"
             found.append(ProbeResult("test", "MSH-11", Verdict.NOTE, words, "MSH-11 is T", advice))
+        if others := sorted(self._processing_ids - _TEST_CODES - {"P"}):
+            words = f"other codes than P: {', '.join(code or 'empty' for code in others)}"
+            found.append(
+                ProbeResult("processing", "processing ids (MSH-11)", Verdict.NOTE, words, "P",
+                            "a listener refuses other codes with AR 202",
+                            settings={"processing_ids": others})
+            )  # fmt: skip
+        if 0 < self._patience < _SHORT_PATIENCE:
+            words = f"sends a message again after {self._patience:.1f} s without a reply"
+            found.append(
+                ProbeResult("patience", "time-out", Verdict.OK, words,
+                            f"at least {_SHORT_PATIENCE:g} s",
+                            "with `applied`, the acknowledgment waits for the report engine and can"
+                            " come later than the sender waits",
+                            settings={"acknowledge": "checked"})
+            )  # fmt: skip
+        return [*found, *self._framing()]
+
+    def _charset(self) -> ProbeResult:
+        if not self._undeclared:
+            return ProbeResult("charset", "character set", Verdict.OK, "ASCII, or named in MSH-18")
+        words = "letters that are not ASCII, and no MSH-18; they are "
+        words += " and ".join(sorted(self._undeclared))
+        settings: dict[str, Any] = {}
+        if len(self._undeclared) > 1:
+            advice = "the character set differs between messages: ask the partner"
+        else:
+            (charset,) = self._undeclared
+            settings = {"charset": charset}
+            advice = "the setting applies to messages without MSH-18"
+            if charset != "utf-8":
+                advice += ". Which set of one byte a letter it is, the bytes do not say: ask the"
+                advice += " partner if it is not a Western European one"
+        expected = "MSH-18 names the character set"
+        return ProbeResult(
+            *("charset", "character set", Verdict.NOTE, words, expected, advice), settings=settings
+        )
+
+    def _framing(self) -> list[ProbeResult]:
+        """Return what is wrong with connections and frames."""
+        found = []
+        if self._encrypted:
+            words = f"{self._encrypted} connections begin with a TLS handshake"
+            advice = "set `tls` of the listener with a certificate and its key, or ask for none"
+            found.append(ProbeResult("tls", "TLS", Verdict.FAULT, words, "no TLS", advice))
+        usual: float = ListenerSettings.model_fields["frame_timeout"].default
+        if self._slowest * _FRAME_FACTOR > usual:
+            found.append(
+                ProbeResult("slow", "time of a frame", Verdict.NOTE,
+                            f"{self._slowest:.1f} s from the first byte to the last",
+                            f"at most {usual / _FRAME_FACTOR:.0f} s",
+                            f"{_FRAME_FACTOR} times the longest time: a frame that takes longer"
+                            " than the setting ends its connection",
+                            settings={"frame_timeout": f"{ceil(self._slowest * _FRAME_FACTOR)}s"})
+            )  # fmt: skip
         if self._malformed:
             words = f"{self._malformed} frames or messages cannot be read"
             found.append(ProbeResult("framing", "framing", Verdict.FAULT, words, "VT … FS CR"))
@@ -291,6 +374,17 @@ def _type_of(header: Header) -> str:
     """Return type and version; texts that are no codes are not shown."""
     text = f"{header.message_code}^{header.trigger} {header.version}"
     return text if _TYPE.fullmatch(text) else "other"
+
+
+def _charset_of(payload: bytes) -> str:
+    """Return the character set that a payload beyond ASCII seems to have, as in settings."""
+    try:
+        payload.decode("utf-8")
+    except UnicodeDecodeError:
+        # ISO 8859-1 has control characters where Windows-1252 has quotes and dashes.
+        is_windows = any(0x80 <= byte < 0xA0 for byte in payload)  # noqa: PLR2004
+        return "windows-1252" if is_windows else "iso-8859-1"
+    return "utf-8"
 
 
 def _acknowledgment(step: _Step, arrival: _Arrival) -> bytes:

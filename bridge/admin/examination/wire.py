@@ -31,6 +31,14 @@ class NoReply(PeerFault):
         super().__init__(f"no reply within {seconds:g} s")
 
 
+class Unframed(NoReply):
+    """The peer sent bytes, but no complete frame in time."""
+
+    def __init__(self, *, has_begun: bool) -> None:
+        missing = "an end block (FS CR)" if has_begun else "a start block (VT)"
+        PeerFault.__init__(self, f"the reply has not {missing}")
+
+
 class Closed(PeerFault):
     """The peer closed the connection."""
 
@@ -112,6 +120,8 @@ class Wire:
                 while len(found) < count:
                     found.append(await self._next())
         except TimeoutError:
+            if not found and (self.noise or self._frames.in_frame):
+                raise Unframed(has_begun=self._frames.in_frame) from None
             if not found:
                 raise NoReply(limit) from None
         except Closed:

@@ -53,7 +53,7 @@ from config.private_files import replace_all
 from config.quantities import FolderAddress
 from config.sections import ChannelKind
 from config.settings import FILE_NAME, load, parse, paths_in
-from config.toml_text import Location, parse_toml, replace_tables
+from config.toml_text import Location, parse_toml, replace_tables, toml_key, toml_value
 from mappings.compiler import compile_with_files, read_folder
 from mappings.language.diagnostics import Sources
 
@@ -325,7 +325,7 @@ def definitions_of(settings: Settings, names: Sequence[str]) -> list[str]:
 
 
 def as_toml(kind: str, table: Mapping[str, Any]) -> str:
-    lines = [f"{_key(key)} = {_value(value)}" for key, value in table.items()]
+    lines = [f"{toml_key(key)} = {toml_value(value)}" for key, value in table.items()]
     return "\n".join([f"[[{kind}]]", *lines, ""])
 
 
@@ -361,21 +361,6 @@ def _tables(
         if name not in [table["name"] for _, table in found]:
             raise NoSuchInterface(name)
     return found
-
-
-def _value(value: Any) -> str:
-    """Return a value as TOML, which is JSON except for tables."""
-    if isinstance(value, Mapping):
-        inside = ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items())
-        return f"{{{inside}}}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _key(key: str) -> str:
-    plain = key.replace("-", "").replace("_", "")
-    return key if plain.isalnum() and plain.isascii() else json.dumps(key, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 """`bridge examine` asks before it sends, prints each result, and writes the reports."""
 
+import json
+import tomllib
 from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
 from bridge.cli.application import application
 from tests.acceptance.house import free_port
-from tests.acceptance.wire import sink
+from tests.acceptance.wire import accept, sink
 
 
 def run(*arguments: str) -> Result:
@@ -48,3 +50,19 @@ def test_faults_and_wrong_options(tmp_path: Path) -> None:
         ("--tls", "--certificate", "x.pem"),
     ):
         assert run(address, "--yes", *wrong).exit_code == 2, wrong
+
+
+def test_settings_that_fit_are_printed() -> None:
+    """Lines to paste into bridge.toml, and the same as JSON."""
+
+    def without_number(message: bytes, _attempts: int) -> bytes:
+        return accept(message.replace(message.split(b"|")[9], b"OTHER"), 0)
+
+    with sink(without_number) as receiver:
+        arguments = (f"127.0.0.1:{receiver.port}", "--yes", "--probe", "matching")
+        result, as_json = run(*arguments), run(*arguments, "--json")
+    (line,) = [line for line in result.stdout.splitlines() if line.startswith("replies")]
+    assert tomllib.loads(line) == {"replies": {"mismatch": "delivered"}}
+    found = json.loads(as_json.stdout)
+    assert [probe["name"] for probe in found["results"]] == ["matching"]
+    assert [change["setting"] for change in found["proposal"]] == ["replies"]

@@ -72,6 +72,8 @@ def test_an_odd_receiver_gets_settings_that_fit(service: ServiceHarness, page: P
             assert download.value.path().read_bytes().startswith(start_of)
         earlier = page.get_by_role("grid", name="Earlier examinations")
         expect(earlier.get_by_role("row").filter(has_text=str(his.port))).to_contain_text("2 ok")
+        proposed = page.get_by_role("region", name="Settings that fit")
+        expect(proposed).to_contain_text('replies {} → {"AE 205" = "delivered"}')
         page.get_by_role("button", name="Use settings that fit …").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("New destination")
         expect(page.get_by_label("Host and port")).to_have_value(f"127.0.0.1:{his.port}")
@@ -81,16 +83,25 @@ def test_an_odd_receiver_gets_settings_that_fit(service: ServiceHarness, page: P
 MOST_CLICKS = 15
 
 
+MOST_BYTES = 100_000
+
+
+def refuse_repetition_and_size(message: bytes, attempts: int) -> bytes:
+    """Reply as a receiver that also refuses messages with a PDF."""
+    return refuse_repetition(message, 1 if len(message) > MOST_BYTES else attempts)
+
+
 def test_settings_of_a_destination_that_fit(service: ServiceHarness, page: Page) -> None:
     """The task: from the connection of an odd receiver to settings with which results arrive."""
     answer, hands = service.ris.answer, Mouse(page)
     enter(page, service, CHIEF, "connections/destination/ris")
-    service.ris.answer = refuse_repetition
+    service.ris.answer = refuse_repetition_and_size
     try:
         hands.click(page.get_by_role("button", name="More actions"))
         hands.click(page.get_by_role("menuitem", name="Examine the partner"))
         expect(page.get_by_label("Receiver")).to_have_value("ris")
-        choose_probes(page, "the same message twice")  # the idle minute of all probes is not part
+        # The idle minute of all probes is not part.
+        choose_probes(page, "the same message twice", "size of a message")
         hands.write(page.get_by_label("Who at the partner agreed"), "Ola at RIS")
         hands.click(page.get_by_role("button", name="Start …"))
         question = page.get_by_role("alertdialog")
@@ -99,12 +110,15 @@ def test_settings_of_a_destination_that_fit(service: ServiceHarness, page: Page)
     finally:
         service.ris.answer = answer
     expect(page.get_by_role("tab", name="Settings")).to_have_attribute("aria-selected", "true")
-    expect(page.locator("form")).to_contain_text("AE 205 = delivered")
+    for name, after in (("Reply handling", "AE 205 = delivered"), ("Content", "text")):
+        change = page.get_by_role("term").filter(has_text=name).locator("xpath=..")
+        expect(change).to_contain_text(after)
     hands.write(page.get_by_label("Reason for the audit trail"), "refuses repetitions")
     hands.click(page.get_by_role("button", name="Save and activate"))
     expect(page.get_by_text("ris is active on all nodes within 2 seconds.")).to_be_visible()
     settings = service.call(CHIEF, "GET", "connections/destination/ris").json()
     assert settings["table"]["replies"] == {"AE 205": "delivered"}
+    assert settings["table"]["content"] == ["text"]
     assert hands.clicks <= MOST_CLICKS
 
 

@@ -85,10 +85,16 @@ async def probes(call: CallDep) -> dict[str, Any]:
 
 @router.get("/{job_id}", responses={200: {"model": ExaminationResponse}})
 async def read(job_id: RowId, call: CallDep) -> dict[str, Any]:
-    """Return an examination with the results so far."""
+    """Return an examination with the results so far, and the settings that fit."""
     call.user.grant.require(Permission.CONNECT)
-    found = await CONSOLE_THREADS.run(examinations.find, call.context.database, job_id)
-    return examinations.as_json(found)
+    context = call.context
+
+    def work() -> dict[str, Any]:
+        job = examinations.find(context.database, job_id)
+        proposal = examinations.proposal_of(context.settings, context.database, job)
+        return examinations.as_json(job, proposal)
+
+    return await CONSOLE_THREADS.run(work)
 
 
 @router.get("/{job_id}/report")
@@ -98,7 +104,9 @@ async def report(job_id: RowId, call: CallDep, wanted: ReportFormat) -> Response
 
     def work() -> bytes:
         job = examinations.find(context.database, job_id)
-        document = document_of(examinations.examination_of(job), job.options["agreed"])
+        found = examinations.proposal_of(context.settings, context.database, job)
+        changes = found.proposal.changes if found else ()
+        document = document_of(examinations.examination_of(job), changes, job.options["agreed"])
         if wanted == SpecificationFormat.PDF:
             try:
                 return as_pdf(document)

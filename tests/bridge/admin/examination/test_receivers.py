@@ -31,11 +31,15 @@ OK, NOTE, FAULT, SKIPPED = Verdict
 
 
 async def examine(
-    port: int, *probes: str, limit: float = 120.0, ack_timeout: float = 0.3, **more: object
+    port: int,
+    *probes: str,
+    limit: float = 120.0,
+    ack_timeout: float = 0.3,
+    patience: float = 0.0,
+    **more: object,
 ) -> Examination:
-    options = ReceiverOptions(
-        probes=frozenset(probes) if probes else None, pause=0.01, idle=0.1, limit=limit
-    )
+    chosen = frozenset(probes) if probes else None
+    options = ReceiverOptions(None, chosen, pause=0.01, idle=0.1, limit=limit, patience=patience)
     target = Target("127.0.0.1", port, ack_timeout=ack_timeout, **more)  # type: ignore[arg-type]  # TLS
     numbers = count(1_000_000, 1_000)
     return await examine_receiver(target, options, lambda _: None, lambda: next(numbers))
@@ -65,7 +69,7 @@ async def test_a_good_receiver() -> None:
     async with receiver(replying(reply)) as port:
         found = await examine(port)
     by_name = {result.name: result for result in found.results}
-    assert list(by_name) == [name for name in PROBES if name != "tls"]
+    assert list(by_name) == list(PROBES)
     assert {name for name, result in by_name.items() if result.verdict is not OK} == {"enhanced"}
     hl7 = [message for message in seen if message.startswith(b"MSH")]
     assert {message.split(b"|")[10] for message in hl7} == {b"T"}
@@ -117,7 +121,7 @@ async def test_a_repeated_message_is_refused() -> None:
     async with receiver(replying(reply)) as port:
         (result,) = (await examine(port, "duplicate")).results
     assert (result.verdict, result.words) == (FAULT, "AA, then AE")
-    assert 'replies = {AE = "delivered"}' in result.advice
+    assert result.settings == {"replies": {"AE": "delivered"}}
 
 
 async def test_a_receiver_of_one_message_per_connection() -> None:
@@ -209,7 +213,7 @@ async def test_a_receiver_that_does_not_read() -> None:
 async def test_the_limit_of_an_examination() -> None:
     """The examination ends at its limit, also inside a probe."""
     async with receiver(sends(b"")) as port:
-        found = await examine(port, limit=3.0, ack_timeout=60.0)
+        found = await examine(port, "connect", "message", "idle", limit=3.0, ack_timeout=60.0)
     assert "not finished" in found.results[1].words
     assert found.results[-1].words == "the limit of 3 s is over"
 

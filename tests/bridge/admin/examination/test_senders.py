@@ -154,7 +154,8 @@ async def test_hostile_senders() -> None:
                 writer.write(b"\x0b" + b"A" * 65_536)
                 await writer.drain()
 
-    assert [result.verdict for result in (await examined(endless, SILENT)).results] == [SKIPPED]
+    found = await examined(endless, SILENT)
+    assert [result.name for result in found.results] == ["message", "framing"]
 
     async def many(port: int) -> None:
         async with AsyncExitStack() as stack:

@@ -93,7 +93,9 @@ def test_a_receiver_is_examined(console: RunningConsole, his: Sink) -> None:
     assert (found["state"], found["agreed"]) == ("done", "Ola at HIS")
     assert [result["name"] for result in found["results"]] == QUICK
     assert found["counts"] == {"ok": 2, "note": 0, "fault": 1, "skipped": 0}
-    assert found["results"][-1]["replies"] == {"AE 205": "delivered"}
+    proposal = found["proposal"]
+    assert proposal["table"]["replies"] == {"AE 205": "delivered"}
+    assert (proposal["kind"], proposal["name"], proposal["begun_on"]) == ("destination", "", "")
     assert {message.split(b"|")[10] for message in his.received} == {b"T"}
     listed = console.call("chief", "GET", f"{PATH}?subject=receiver+127.0.0.1:{his.port}").json()
     ExaminationsResponse.model_validate(listed)
@@ -107,7 +109,7 @@ def test_a_receiver_is_examined(console: RunningConsole, his: Sink) -> None:
         assert report.headers["content-type"].startswith(kinds[name])
         assert report.headers["content-disposition"].startswith("attachment; filename=")
     assert "Agreed with Ola at HIS." in reports["text"].text
-    assert "AE 205" in reports["text"].text
+    assert 'replies = {"AE 205" = "delivered"}' in reports["text"].text
     event = console.audit_events("chief", action="examine")[0]
     assert event["subject"] == f"receiver 127.0.0.1:{his.port}"
     assert event["reason"] == "Ola at HIS"
@@ -171,6 +173,28 @@ def test_an_examination_needs_a_confirmed_password(console: RunningConsole) -> N
     finally:
         console.clock.ahead = 0
     assert (answer.status_code, answer.json()["code"]) == (FORBIDDEN, "reauthentication_required")
+
+
+def test_the_settings_that_fit_are_saved_as_other_settings(
+    console: RunningConsole, his: Sink
+) -> None:
+    """The proposal is the table of the connection: validated, audited, and only once."""
+    path = "/api/connections/destination/his"
+    table = {"name": "his", "address": f"127.0.0.1:{his.port}", "enabled": False}
+    created = {"table": table, "reason": "new", "begun_on": "", "new": True}
+    assert console.call("chief", "PUT", path, created).status_code == OK
+    job = begin(console, destination="his").json()
+    found = run_until(console, job["id"], has_ended)
+    proposal = found["proposal"]
+    changes = {change["setting"]: (change["before"], change["after"])
+               for change in proposal["changes"]}  # fmt: skip
+    assert changes == {"replies": ("{}", '{"AE 205" = "delivered"}')}
+    assert proposal["table"] == {**table, "replies": {"AE 205": "delivered"}}
+    change = {"table": proposal["table"], "reason": "fits", "begun_on": proposal["begun_on"]}
+    assert console.call("chief", "PUT", path, change).status_code == OK
+    assert console.call("chief", "GET", path).json()["table"] == proposal["table"]
+    assert read(console, job["id"])["proposal"]["changes"] == []
+    assert console.call("chief", "PUT", path, change).status_code == CONFLICT
 
 
 def silent() -> socket.socket:

@@ -646,8 +646,15 @@ export interface ProbeResult extends Probe {
   expected: string;
   advice: string;
   took_ms: number;
-  /** Entries of the setting `replies` with which results reach the receiver. */
-  replies: Record<string, string>;
+}
+/** Settings that fit an examined partner; without a name, of a new connection. */
+export interface Proposal {
+  kind: ChannelKind;
+  name: string;
+  begun_on: string;
+  table: Record<string, unknown>;
+  /** As in bridge.toml; "" if it is not set. */
+  changes: { setting: string; before: string; after: string; why: string }[];
 }
 /** `GET examinations/ID`. */
 export interface Examination {
@@ -656,6 +663,7 @@ export interface Examination {
   /** "destination ris", "receiver his.example:2575" or "sender at port 2579". */
   subject: string;
   destination: string;
+  listener: string;
   address: string;
   tls: "none" | "verified" | "unverified";
   agreed: string;
@@ -672,6 +680,8 @@ export interface Examination {
   probes: Probe[];
   results: ProbeResult[];
   counts: Record<ProbeResult["verdict"], number>;
+  /** null in lists, and while nothing was found. */
+  proposal: Proposal | null;
 }
 
 export interface SpecificationFact {

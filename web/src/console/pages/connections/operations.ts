@@ -52,7 +52,7 @@ export const examineAddress = (kind: ChannelKind, name: string): string =>
   href(
     "examine",
     {},
-    new URLSearchParams(kind === "destination" ? { destination: name } : { role: "sender" }),
+    new URLSearchParams({ ...(kind === "listener" && { role: "sender" }), [kind]: name }),
   );
 
 /** The menu of a row: what may not be done says why. */

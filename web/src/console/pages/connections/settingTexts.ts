@@ -21,7 +21,8 @@ export function choiceLabel(field: string, choice: string): string {
 /** A form value in words, for the list of changes. */
 export function valueText(field: FieldSpec, value: Value): string {
   if (field.kind === "yes") return t(value === true ? "settings.yes" : "settings.no");
-  if (Array.isArray(value)) return value.map((one) => choiceLabel(field.name, one)).join(", ");
+  if (Array.isArray(value))
+    return value.map((one) => choiceLabel(field.name, one)).join(", ") || "–";
   if (value === "" || value === false) return "–";
   return field.kind === "choice" ? choiceLabel(field.name, String(value)) : String(value);
 }
