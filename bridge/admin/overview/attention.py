@@ -10,6 +10,7 @@ groups. Blocking.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ from bridge.queue.sites import visible_sites_hashes
 from bridge.store.database import Database
 from bridge.store.databases import bridge_database
 from bridge.store.records.exceptions import ExceptionSubject
-from bridge.store.records.unmapped_codes import met_by_active_version
+from bridge.store.records.unmapped_codes import UnmappedCodeRecord, still_unmapped
 from bridge.store.tables import EXCEPTIONS, UNKNOWN_CODES
 from config import Settings, load
 
@@ -341,31 +342,23 @@ def _items(connection: Connection, access: Access) -> Iterable[AttentionGroup]:
 
 
 def _codes(connection: Connection) -> Iterable[AttentionGroup]:
-    """Yield the code tables with codes that nobody has entered or ignored."""
-    statement = (
-        select(
-            _CODE.mapping,
-            _CODE.code_table,
-            func.count().label("number"),
-            func.min(_CODE.first_at).label("first_at"),
-            func.max(_CODE.last_at).label("last_at"),
-        )
-        .where(_CODE.seen_at.is_(None), _CODE.policy != KEEP_POLICY, met_by_active_version())
-        .group_by(_CODE.mapping, _CODE.code_table)
-        .order_by(func.max(_CODE.last_at).desc())
-        .limit(MAX_GROUPS)
-    )
-    for row in connection.execute(statement):
+    """Yield the code tables with codes that nobody has entered or ignored, last met first."""
+    by_table: dict[tuple[str, str], list[UnmappedCodeRecord]] = {}
+    for record in still_unmapped(connection, _CODE.seen_at.is_(None), _CODE.policy != KEEP_POLICY):
+        by_table.setdefault((record.mapping, record.code_table), []).append(record)
+    for (mapping, table), records in islice(by_table.items(), MAX_GROUPS):
         cause = Cause(
-            f"Codes have no entry in the table {row.code_table} of {row.mapping}",
+            f"Codes have no entry in the table {table} of {mapping}",
             ProposedAction.ADD_CODES,
             "Add the codes, activate, then replay the messages that lack a value.",
         )
-        own = {"definition": [row.mapping]}
-        at = row.first_at, row.last_at
+        at = (
+            min(record.first_at for record in records),
+            max(record.last_at for record in records),
+        )
         yield _group(
-            *(GroupSubject.CODES, f"{row.mapping} {row.code_table}", "", row.number, at),
-            *(cause, "codes", own),
+            *(GroupSubject.CODES, f"{mapping} {table}", "", len(records), at),
+            *(cause, "codes", {"definition": [mapping]}),
             applied=True,
         )
 

@@ -1,11 +1,14 @@
 """
 Codes of messages that their code table does not contain: how often, and since when.
 
-One row for each code of a table. The list for operators contains only codes that the active version
-has met. Codes are counted in memory, and the counts are stored periodically: processing a message
-never waits for a database. If a node is killed, the counts since the last write are lost; messages
-are not.
-Codes that may identify a person are counted without their text.
+One row for each code of a table. The list for operators contains the codes that have no entry in
+the table of the active version, whichever version has met them: an activation removes the codes
+that have an entry now, a rollback returns them. Codes are counted in memory, and the counts are
+stored periodically: processing a message never waits for a database. If a node is killed, the
+counts since the last write are lost; messages are not.
+
+Codes that may identify a person are counted without their text, and whether they have an entry is
+not known: they are listed until the table changes.
 """
 
 from collections import Counter
@@ -18,8 +21,11 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, select, upd
 from sqlalchemy.dialects.postgresql import insert
 
 from bridge.store.database import Database
-from bridge.store.tables import MAPPING_ACTIVATIONS, UNKNOWN_CODES
-from mappings.language.code_tables import UnmappedCode
+from bridge.store.errors import VersionDamaged
+from bridge.store.records import mapping_versions
+from bridge.store.tables import UNKNOWN_CODES
+from mappings.language.code_tables import CodeTable, UnmappedCode, read_table, table_file
+from mappings.language.diagnostics import Diagnostics, Sources
 
 MAX_NAMED_CODES = 200
 """Number of codes of a table that are stored by name; others are counted together."""
@@ -119,30 +125,66 @@ def _limit_names(connection: Connection, key: CodeKey) -> CodeKey:
     return key._replace(code=UNNAMED) if full else key
 
 
-def met_by_active_version() -> ColumnElement[bool]:
-    """Return the condition that the active version of the definition has met a code."""
-    activation = MAPPING_ACTIVATIONS.c
-    active = (
-        select(activation.version)
-        .where(activation.name == _CODE.mapping)
-        .order_by(activation.id.desc())
-        .limit(1)
-        .scalar_subquery()
-    )
-    return _CODE.version == active
+def still_unmapped(
+    connection: Connection, *conditions: ColumnElement[bool]
+) -> list[UnmappedCodeRecord]:
+    """List the codes that the active version of their definition lacks, last met first."""
+    latest = select(UNKNOWN_CODES).where(*conditions)
+    rows = connection.execute(
+        latest.order_by(_CODE.last_at.desc(), _CODE.mapping, _CODE.code_table, _CODE.code)
+    ).mappings()
+    records = [UnmappedCodeRecord(**{**row, "back": bool(row["back"])}) for row in rows]
+    tables = _CodeTables(connection)
+    return [record for record in records if tables.lack(record)]
+
+
+class _CodeTables:
+    """The code tables of versions, read while codes are compared with them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._active = mapping_versions.active_versions(connection)
+        self._sources: dict[tuple[str, str], Sources] = {}
+        self._tables: dict[tuple[str, str], CodeTable] = {}
+
+    def lack(self, record: UnmappedCodeRecord) -> bool:
+        """True if the active version of the definition uses the table and has no entry."""
+        activation = self._active.get(record.mapping)
+        if activation is None:
+            return False
+        if record.version == activation.version:
+            return True
+        file = table_file(record.code_table)
+        sources = self._sources_of(record.mapping, activation.version)
+        if file not in sources:
+            return False
+        if record.code == UNNAMED:
+            return sources[file] == self._sources_of(record.mapping, record.version).get(file)
+        table = self._table_of(record, sources)
+        found = table.code(record.code) if record.back else table.value(record.code)
+        return found is None
+
+    def _sources_of(self, name: str, version: str) -> Sources:
+        """Return the files of a version; none of one that is damaged or gone."""
+        if (name, version) not in self._sources:
+            try:
+                stored = mapping_versions.find(self._connection, name, version)
+            except VersionDamaged:
+                stored = None
+            self._sources[name, version] = stored.sources if stored else {}
+        return self._sources[name, version]
+
+    def _table_of(self, record: UnmappedCodeRecord, sources: Sources) -> CodeTable:
+        key = record.mapping, record.code_table
+        if key not in self._tables:
+            self._tables[key] = read_table(sources, record.code_table, Diagnostics())
+        return self._tables[key]
 
 
 def list_active(database: Database, limit: int) -> list[UnmappedCodeRecord]:
-    """List the codes that the active versions have met, last met first."""
-    codes = (
-        select(UNKNOWN_CODES)
-        .where(met_by_active_version())
-        .order_by(_CODE.last_at.desc(), _CODE.mapping, _CODE.code_table, _CODE.code)
-        .limit(limit)
-    )
+    """List the codes that the active versions lack, last met first."""
     with database.read() as connection:
-        rows = connection.execute(codes).mappings()
-        return [UnmappedCodeRecord(**{**row, "back": bool(row["back"])}) for row in rows]
+        return still_unmapped(connection)[:limit]
 
 
 def mark_seen(database: Database, key: CodeKey, by: str, now: int) -> bool:

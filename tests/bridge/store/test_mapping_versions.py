@@ -1,8 +1,12 @@
 """Versions of definitions on both databases: stored once and activated in order; drafts."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sqlalchemy import text
 
 from bridge.store.database import Database
@@ -81,18 +85,79 @@ def activate(database: Database, version: MappingVersion) -> None:
         mapping_versions.activate(connection, version, 1, "ann", "", ActivationOrigin.ACTIVATE)
 
 
-def test_codes_of_the_active_version_are_listed(database: Database) -> None:
-    """Codes are counted together. The next version lists them when it meets them too."""
+def with_entries(mapping: str, entries: Iterable[str]) -> MappingVersion:
+    """Return a version whose table `sex` has these codes."""
+    known = sorted(entries)
+    rows = "".join(f"{code.lower()},{code}-value\n" for code in known)
+    sources = {f"{mapping}.yaml": "", "codes/sex.csv": f"code,value\n{rows}"}
+    return MappingVersion(mapping, f"with {''.join(known)}", sources)
+
+
+Step = tuple[str, frozenset[str]]
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["meet", "activate"]), st.frozensets(st.sampled_from("ABCD"))),
+    max_size=12,
+)
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(steps=STEPS, back=st.booleans())
+def test_codes_without_an_entry_are_listed(
+    database: Database, steps: list[Step], back: bool
+) -> None:
+    """
+    After any sequence of messages and activations, also of former versions, the list has each code
+    that was met and that the active version lacks, with all its counts, first and last time.
+    """
     upgrade(database)
-    activate(database, V1)
-    unmapped_codes.add(database, {SEX: CodeUse(V1.version, "PID-8.1", "empty", 2)}, 10)
-    unmapped_codes.add(database, {SEX: CodeUse(V1.version, "PID-8.1", "empty", 3)}, 20)
-    (found,) = unmapped_codes.list_active(database, 9)
-    assert (found.code, found.count, found.first_at, found.last_at) == ("X", 5, 10, 20)
+    mapping = f"orders-{uuid4().hex}"
+    suffix = "-value" if back else ""
+    active = with_entries(mapping, ())
+    activate(database, active)
+    met: dict[str, list[int]] = {}
+    for at, (action, chosen) in enumerate(steps, 100):
+        if action == "activate":
+            active = with_entries(mapping, chosen)
+            activate(database, active)
+            continue
+        lacking = {
+            code for code in chosen if f"{code}-value" not in active.sources["codes/sex.csv"]
+        }
+        use = CodeUse(active.version, "PID-8.1", "empty", 2, back=back)
+        found = {CodeKey(mapping, "sex", f"{code}{suffix}"): use for code in lacking}
+        unmapped_codes.add(database, found, at)
+        for code in lacking:
+            met.setdefault(code, []).append(at)
+    listed = [row for row in unmapped_codes.list_active(database, 9999) if row.mapping == mapping]
+    assert {row.code: (row.count, row.first_at, row.last_at) for row in listed} == {
+        f"{code}{suffix}": (2 * len(times), times[0], times[-1])
+        for code, times in met.items()
+        if f"{code}-value" not in active.sources["codes/sex.csv"]
+    }
+    assert [row.last_at for row in listed] == sorted((row.last_at for row in listed), reverse=True)
+
+
+def test_a_code_without_a_name_is_listed_until_its_table_changes(database: Database) -> None:
+    """Whether it has an entry is not known; if it has none, the next message brings it again."""
+    upgrade(database)
+    activate(database, with_entries("orders", "A"))
+    unnamed = {CodeKey("orders", "sex", ""): CodeUse("with A", "PID-5", "empty")}
+    unmapped_codes.add(database, unnamed, 10)
+    same = replace(with_entries("orders", "A"), version="another rule")
+    activate(database, same)
+    assert [row.code for row in unmapped_codes.list_active(database, 9)] == [""]
+    activate(database, with_entries("orders", "AB"))
+    assert unmapped_codes.list_active(database, 9) == []
+
+
+def test_codes_of_a_table_that_is_gone_are_not_listed(database: Database) -> None:
+    upgrade(database)
+    activate(database, with_entries("orders", "A"))
+    unmapped_codes.add(database, {SEX: CodeUse("with A", "PID-8.1", "empty")}, 10)
     activate(database, V2)
     assert unmapped_codes.list_active(database, 9) == []
-    unmapped_codes.add(database, {SEX: CodeUse(V2.version, "PID-8.1", "empty")}, 30)
-    assert [record.count for record in unmapped_codes.list_active(database, 9)] == [6]
 
 
 def test_a_code_is_marked_as_seen(database: Database) -> None:

@@ -117,7 +117,7 @@ def test_a_group_of_another_site_is_not_seen(console: RunningConsole) -> None:
 def test_codes_without_an_entry_are_a_group(console: RunningConsole) -> None:
     """With the definition and its table; not for users of some sites, as tables serve all."""
     store_unmapped_code(console, "ZZ")
-    key = CodeKey("orders", "sex", "of a former version")
+    key = CodeKey("orders", "sex", "M")  # it has an entry now
     unmapped_codes.add(console.database, {key: CodeUse("former", "PID-8.1", "empty")}, now_ms())
 
     def groups(who: str) -> list[dict[str, Any]]:
@@ -312,9 +312,35 @@ def test_an_entry_for_an_unmapped_code(console: RunningConsole) -> None:
     body = {"reason": "a code more", "begun_on": draft["begun_on"], "revision": again["revision"]}
     done = console.call("author", "POST", "/api/mappings/orders/activate", body)
     assert done.status_code == 200, done.text
-    assert codes(console) == {}
+    assert "Q" not in codes(console)
     events = console.audit_events("chief", action="save draft")
     assert [event["subject"] for event in events] == ["mapping orders"] * 2
+
+
+def test_codes_stay_listed_until_they_have_an_entry(console: RunningConsole) -> None:
+    """Neither an activation nor a rollback forgets a code; one with an entry leaves the list."""
+    for code in ("Q1", "Q2"):
+        store_unmapped_code(console, code)
+
+    def listed() -> dict[str, dict[str, object]]:
+        own = {code: row for code, row in codes(console, "chief").items() if code in {"Q1", "Q2"}}
+        return dict(sorted(own.items()))
+
+    before = listed()
+    assert list(before) == ["Q1", "Q2"]
+    path = "/api/mappings/orders"
+    saved = console.call("author", "PUT", f"{path}/codes/sex", {"code": "Q1", "value": "O"})
+    draft = console.call("author", "GET", path).json()["draft"]
+    revision = saved.json()["revision"]
+    body = {"reason": "x", "begun_on": draft["begun_on"], "revision": revision}
+    done = console.call("author", "POST", f"{path}/activate", body)
+    assert done.status_code == 200, done.text
+    assert listed() == {"Q2": before["Q2"]}
+    active = console.call("author", "GET", path).json()["in_force"]["version"]
+    back = {"reason": "y", "begun_on": active}
+    done = console.call("author", "POST", f"{path}/rollback", back)
+    assert done.status_code == 200, done.text
+    assert listed() == before
 
 
 def test_ignoring_an_unmapped_code(console: RunningConsole) -> None:
