@@ -45,7 +45,7 @@ def take(
             for name, path in numbered(listed):
                 page.goto(f"{hospital.house.url}/console/{path}")
                 settle(page)
-                if page.locator("nav").count():  # a drawer on a phone
+                if page.locator("nav.navigation").count():  # a drawer on a phone
                     page.locator("nav .badge.red").first.wait_for(state="attached")
                 for theme in ("light", "dark"):
                     page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
