@@ -10,10 +10,11 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-from mappings.inbound import order_mapping, patient_mapping
-from mappings.inbound.definition import InboundMapping, compile_acceptance
-from mappings.inbound.order_mapping import OrderRules, compile_orders
-from mappings.inbound.patient_mapping import PatientRules, compile_patients
+from mappings.inbound import order_mapping, outside_mapping, patient_mapping
+from mappings.inbound.definition import InboundMapping, InboundPlan, compile_acceptance
+from mappings.inbound.order_mapping import compile_orders
+from mappings.inbound.outside_mapping import compile_outside
+from mappings.inbound.patient_mapping import compile_patients
 from mappings.language.code_tables import FOLDER, read_table, table_names
 from mappings.language.definition_files import load_tree
 from mappings.language.diagnostics import Diagnostics, Issue, MappingErrors, Sources, YamlNode
@@ -29,9 +30,11 @@ Compiled = InboundMapping | OutboundMapping
 KINDS = {
     "orders": ("accept", *order_mapping.KEYS),
     "patients": ("accept", *patient_mapping.KEYS),
+    "outside-reports": ("accept", *outside_mapping.KEYS),
     "results": OUTBOUND_KEYS,
     "status": OUTBOUND_KEYS,
 }
+INBOUND_KINDS = ("orders", "patients", "outside-reports")
 COMMON_KEYS = ("kind", "about", "include")
 
 
@@ -139,9 +142,14 @@ def _compile_kind(
     if kind in ("results", "status"):
         return compile_outbound(name, root, entries, context)
     acceptance = compile_acceptance(entries.get("accept"), root, context.diagnostics)
-    plan: OrderRules | PatientRules
-    compile_plan = compile_orders if kind == "orders" else compile_patients
-    plan = compile_plan(root, entries, context)
+    plan: InboundPlan
+    if kind == "orders":
+        plan = compile_orders(root, entries, context)
+    elif kind == "patients":
+        plan = compile_patients(root, entries, context)
+    else:
+        plan = compile_outside(root, entries, context)
+        acceptance = replace(acceptance, listed_only=True)
     return InboundMapping(name, "", acceptance, plan, needs_thread=context.diagnostics.needs_thread)
 
 

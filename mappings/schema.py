@@ -9,8 +9,8 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from mappings.compiler import COMMON_KEYS, KINDS
-from mappings.inbound import order_mapping, patient_mapping
+from mappings.compiler import COMMON_KEYS, INBOUND_KINDS, KINDS
+from mappings.inbound import order_mapping, outside_mapping, patient_mapping
 from mappings.inbound.definition import SENDER_KEYS
 from mappings.inbound.events import OrderAction
 from mappings.language import rules
@@ -224,6 +224,14 @@ INBOUND_MEMBERS: dict[str, Schema] = {
         one_of([*patient_mapping.ACTIONS, patient_mapping.REFUSE]),
         "The action of each trigger event.",
     ),
+    "report": closed(
+        dict.fromkeys(outside_mapping.REPORT_KEYS, RULE),
+        "The document number, status, time, title and author of an outside report.",
+    ),
+    "report_status": each(
+        one_of(list(outside_mapping.OutsideStatus)), "The meaning of each status code."
+    ),
+    "reported": CONDITION,
 }
 
 
@@ -407,7 +415,7 @@ def text() -> str:
 
 def _only(kind: str, keys: tuple[str, ...]) -> Schema:
     """Restrict a definition of a kind to the keys of the kind."""
-    is_inbound = kind in ("orders", "patients")
+    is_inbound = kind in INBOUND_KINDS
     shapes = (
         {"metadata": MESSAGE_METADATA, "echo": ECHOED}
         if is_inbound

@@ -23,7 +23,9 @@ PATIENT_ACTIONS = frozenset(
 )
 """Actions on a patient, independent of orders."""
 
-ORDER_ACTIONS = frozenset(OrderAction) - PATIENT_ACTIONS - {OrderAction.IGNORE}
+ORDER_ACTIONS = (
+    frozenset(OrderAction) - PATIENT_ACTIONS - {OrderAction.IGNORE, OrderAction.OUTSIDE_REPORT}
+)
 
 
 class OrderStep(StrEnum):

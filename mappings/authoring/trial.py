@@ -156,7 +156,12 @@ def _as_json(event: OrderEvent) -> dict[str, Any]:
     values["action"] = event.action.value
     values["link_signals"] = [f"{signal.kind}={signal.value}" for signal in event.link_signals]
     values["echo"] = list(event.echo)
-    for rare in ("visit", "renumbers"):
+    if event.outside is not None:
+        values["outside"] |= {
+            "pdf": f"{len(event.outside.pdf)} bytes" if event.outside.pdf else "",
+            "omitted": list(event.outside.omitted),
+        }
+    for rare in ("visit", "renumbers", "outside"):
         if not values[rare]:
             del values[rare]
     return values

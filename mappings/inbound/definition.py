@@ -31,6 +31,7 @@ from mappings.hl7.refusals import (
 )
 from mappings.inbound.events import OrderEvent
 from mappings.inbound.order_mapping import AbsentTags, OrderRules, PatientNames
+from mappings.inbound.outside_mapping import OutsideRules
 from mappings.inbound.patient_mapping import PatientRules
 from mappings.language.conditions import compile_wildcards
 from mappings.language.diagnostics import (
@@ -110,12 +111,16 @@ class Acceptance:
     senders: tuple[SenderPattern, ...] = ()
     versions: frozenset[str] = frozenset()
     processing: frozenset[str] = frozenset()
+    listed_only: bool = False
+    """Whether no sender is accepted if none is listed; otherwise all are."""
 
     def accepts(self, header: Header, fallback: str) -> bool:
         """True if type (MSH-9.1), trigger (MSH-9.2) and sender are accepted."""
         if not self.accepts_type(header):
             return False
-        return not self.senders or any(sender.matches(header, fallback) for sender in self.senders)
+        if not self.senders:
+            return not self.listed_only
+        return any(sender.matches(header, fallback) for sender in self.senders)
 
     def accepts_type(self, header: Header) -> bool:
         """True if type and trigger are accepted, from any sender."""
@@ -151,6 +156,8 @@ def refusal_for(
     if senders:
         furthest = max(sender.mismatch(header, fallback) or 0 for sender in senders)
         return UnknownSender(f"MSH-{furthest}")
+    if any(known.listed_only and known.accepts_type(header) for known in acceptances):
+        return UnknownSender(f"MSH-{_FIRST_OF_SENDER}")
     types = {code for acceptance in acceptances for code, _ in acceptance.messages}
     known = header.message_code in types
     return UnsupportedEvent() if known else UnsupportedMessage()
@@ -252,6 +259,9 @@ class Subjects(NamedTuple):
     orders: frozenset[str] = frozenset()
 
 
+InboundPlan = OrderRules | PatientRules | OutsideRules
+
+
 @dataclass(frozen=True, slots=True)
 class InboundMapping:
     """A compiled definition. Immutable; `version` is a hash of its files (16 hex digits)."""
@@ -259,7 +269,7 @@ class InboundMapping:
     name: str
     version: str
     acceptance: Acceptance
-    plan: OrderRules | PatientRules
+    plan: InboundPlan
     files: tuple[str, ...] = ()
     """The names of the files of which it was compiled."""
     sources: Sources = field(default_factory=dict, repr=False, compare=False)
@@ -272,7 +282,8 @@ class InboundMapping:
         """What happens to an order whose patient is known by another name."""
         if isinstance(self.plan, OrderRules):
             return self.plan.patient_names
-        return PatientNames.EXACT
+        is_outside = isinstance(self.plan, OutsideRules)
+        return PatientNames.COMPATIBLE if is_outside else PatientNames.EXACT
 
     def accepts(self, header: Header, fallback: str = "utf-8") -> bool:
         """
@@ -316,7 +327,7 @@ class InboundMapping:
         with suppress(MessageRefusal, RuleFailed):
             patients.update(mrn for _, mrn in self.plan.patients(scopes))
         with suppress(MessageRefusal, RuleFailed):
-            if isinstance(self.plan, OrderRules):
+            if not isinstance(self.plan, PatientRules):
                 orders.update(self.plan.order_numbers(scopes))
         return Subjects(*(frozenset(values - {""}) for values in (sites, patients, orders)))
 

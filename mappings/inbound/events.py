@@ -29,6 +29,7 @@ class OrderAction(StrEnum):
     PATIENT_MERGE = "patient-merge"
     PATIENT_UNMERGE = "patient-unmerge"
     VISIT_MOVE = "visit-move"
+    OUTSIDE_REPORT = "outside-report"
     IGNORE = "ignore"
 
 
@@ -62,6 +63,30 @@ class PatientVisit:
     number: str
     prior: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideReport:
+    """
+    A version of a report that was not made here.
+
+    `number` names the document at its sender (`MSH-3|MSH-4`), `parent` the one that it replaces or
+    completes. `status` is a word of `OutsideStatus`, `code` the status as sent. `at` is the time
+    of the version in ms.
+    """
+
+    sender: str
+    number: str
+    parent: str
+    status: str
+    code: str
+    at: int | None
+    title: str
+    author: str
+    text: str = field(repr=False)
+    pdf: bytes = field(repr=False)
+    omitted: tuple[str, ...]
+    """The types of the parts that are neither text, RTF nor PDF."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +127,5 @@ class OrderEvent:
     """Of a merge: the patient gets a new number that no other patient has (A46, A47)."""
     is_mutual: bool = False
     """Of an undone merge: either of the two patients may be the one that was merged (A37)."""
+    outside: OutsideReport | None = None
+    """Of an outside report; None if the group only names another order of the same report."""

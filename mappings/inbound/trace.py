@@ -20,6 +20,7 @@ from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.order_mapping import OMITTED, PARENTS, OrderRules
+from mappings.inbound.outside_mapping import NO_STATUS, OutsideRules
 from mappings.inbound.patient_mapping import OTHERWISE, PatientRules
 from mappings.language.conditions import Condition, compile_condition
 from mappings.language.diagnostics import Diagnostics, RuleFailed, YamlNode
@@ -288,7 +289,8 @@ def _only(rule: OutlineRule, context: CompilationContext) -> "_Only":
 
 
 _RULES = frozenset({"tag", "meta", "app", "order", "prior_mrn", "prior_name", "visit"}) | {
-    "visit-value"
+    "visit-value",
+    "report",
 }
 
 
@@ -334,6 +336,8 @@ class _TracedDefinition:
     ) -> EventTrace:
         if isinstance(mapping.plan, OrderRules):
             return self._order(mapping.plan, scope, event, names)
+        if isinstance(mapping.plan, OutsideRules):
+            return self._outside(mapping.plan, scope, event, names)
         return self._patient(mapping.plan, scope, event, names)
 
     def _order(
@@ -383,6 +387,21 @@ class _TracedDefinition:
             *(scope.place, event.action.value if event else "", event.note if event else ""),
             *(values.get("tag:SiteID", ""), values.get("tag:PatientMRN", ""), ""),
             self._row("event", (trigger, OTHERWISE)),
+            tuple(target for target in targets if target.present or target.sources),
+        )
+
+    def _outside(
+        self, plan: OutsideRules, scope: MessageScope, event: OrderEvent | None, names: PlaceNames
+    ) -> EventTrace:
+        expected = _expected_of_outside(plan, scope, event)
+        targets = [self._target(one, scope, names, expected) for one in self.targets]
+        values = {target.target: target.value for target in targets}
+        return EventTrace(
+            *(scope.place, event.action.value if event else "", event.note if event else ""),
+            values.get("tag:SiteID", ""),
+            values.get("tag:PatientMRN", ""),
+            values.get("tag:Accession", ""),
+            self._row("row", (values.get("report:status", "").upper() or NO_STATUS, OTHERWISE)),
             tuple(target for target in targets if target.present or target.sources),
         )
 
@@ -560,7 +579,7 @@ def _as_filled(target: str, found: RuleTrace, scope: MessageScope, rule: Outline
                 kind="default",
             )
             return replace(found, value=site, sources=(*found.sources, source))
-    elif kind in ("order", "prior_mrn", "prior_name", "visit", "visit-value", "link"):
+    elif kind in ("order", "prior_mrn", "prior_name", "visit", "visit-value", "link", "report"):
         value = "" if value == NULL else value
         if target == "order:control":
             value = value.upper()
@@ -645,4 +664,17 @@ def _expected_of_patient(
         found["visit:prior"] = event.visit.prior or None
         for key in plan.visit.values:
             found[f"visit-value:{key}"] = event.visit.values.get(key) or None
+    return found
+
+
+def _expected_of_outside(
+    plan: OutsideRules, scope: MessageScope, event: OrderEvent | None
+) -> dict[str, str | None]:
+    """Return the mapped values of an outside report; its texts are not rules."""
+    if event is None:
+        return _expected_of_refused(plan.tags, scope)
+    found: dict[str, str | None] = {f"tag:{tag}": event.clinical_info.get(tag) for tag in plan.tags}
+    if event.outside is not None:
+        found["report:number"] = event.outside.number
+        found["report:parent"] = event.outside.parent or None
     return found

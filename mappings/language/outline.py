@@ -4,6 +4,7 @@ modifiers.
 
     tag:Modality  meta:Priority  app:ReturnFormat  order:control  link:study-uid  row:NW/A  only
     each:OBX  keep  echo  event:A08  prior_mrn  visit:number  visit-value:PatientClass
+    report:number  reported
     field:patient/PID-5  field:segments/TXA-4  status:final  setting:text.layout  accept:messages
 
 The sources of a rule are its alternatives in the order in which they are tried. A rule with one
@@ -422,6 +423,8 @@ _KEYED = (
     ("order_control.replies", "reply", _listed),
     ("links", "link", _link),
     ("events", "event", _listed),
+    ("report", "report", outline_rule),
+    ("report_status", "row", _listed),
     ("visit.values", "visit-value", outline_rule),
 )
 """Places whose entries are rules: the prefix of their targets, and the function that reads one."""
@@ -431,6 +434,7 @@ _SINGLE = (
     ("echo", "echo", _listed),
     ("prior_mrn", "prior_mrn", outline_rule),
     ("prior_name", "prior_name", outline_rule),
+    ("reported", "reported", _conditional),
     ("visit.number", "visit:number", outline_rule),
     ("visit.prior", "visit:prior", outline_rule),
 )

@@ -49,6 +49,7 @@ from mappings.authoring.text_edits import EditRefused, apply_edits
 from mappings.compiler import Compiled, definition_names
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.order_mapping import OrderRules
+from mappings.inbound.outside_mapping import OutsideRules
 from mappings.language.code_tables import table_file
 from mappings.language.diagnostics import Sources
 
@@ -76,11 +77,13 @@ def draft_json(found: MappingDraft) -> dict[str, Any]:
 
 
 def kind_of(compiled: Compiled | None) -> str:
-    """Return what a definition maps: orders, patients or results; empty if it has errors."""
+    """Return the kind of a definition, `results` for all outbound ones; empty with errors."""
     if compiled is None:
         return ""
     if not isinstance(compiled, InboundMapping):
         return "results"
+    if isinstance(compiled.plan, OutsideRules):
+        return "outside-reports"
     return "orders" if isinstance(compiled.plan, OrderRules) else "patients"
 
 

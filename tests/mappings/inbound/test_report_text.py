@@ -1,0 +1,154 @@
+"""The text and the PDF of outside reports."""
+
+import base64
+import textwrap
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mappings.hl7.escapes import escape
+from mappings.hl7.message import Message
+from mappings.hl7.refusals import MessageRefusal, ValueTooLong, WrongDataType
+from mappings.inbound import report_text
+from mappings.inbound.report_text import ReportContent, read_content
+from mappings.language.scope import split_orders
+from tests.mappings.definitions import DEFAULTS
+
+PDF = b"%PDF-1.7\n1 0 obj\n<< >>\nendobj\n%%EOF\n"
+HEAD = "MSH|^~\\&|A|B|C|D|20261128220100||ORU^R01|1|P|2.5.1\rPID|1||1\rORC|RE\rOBR|1\r"
+
+
+def read(*segments: str) -> ReportContent:
+    raw = (HEAD + "\r".join(segments)).encode("utf-8", "surrogatepass")
+    (scope,) = split_orders(Message.parse(raw), DEFAULTS)
+    return read_content(scope)
+
+
+def encapsulated(data: bytes, kind: str = "application", subtype: str = "PDF") -> str:
+    return f"OBX|1|ED|1^Report||^{kind}^{subtype}^Base64^{base64.b64encode(data).decode()}"
+
+
+@pytest.mark.parametrize(
+    ("segments", "expected"),
+    [
+        (("OBX|1|TX|||One.", "OBX|2|TX|||Two."), "One.\nTwo."),
+        (("OBX|1|TX|||One.~Two.",), "One.\nTwo."),
+        (("OBX|1|FT|||One.\\.br\\Two.\\.br\\\\.br\\Three.",), "One.\nTwo.\n\nThree."),
+        (("OBX|1|ST|||3 \\T\\ 4 \\S\\ 5",), "3 & 4 ^ 5"),
+        (("OBX|1|TX|||3 & 4^5",), "3 & 4^5"),
+        (("OBX|1|TX|||One.", "OBX|2|TX|||", "OBX|3|TX|||Two."), "One.\n\nTwo."),
+        (('OBX|1|TX|||""', "OBX|2|TX|||One."), "One."),
+        (("OBX|1|CE|||RID28454^Normal^RADLEX",), "Normal"),
+        (("OBX|1|TX|||One\\X0D0A\\Two",), "One\nTwo"),
+        (("OBX|1|TX|||{\\E\\rtf1 One \\E\\b two\\E\\b0 .\\E\\par Three}",), "One two.\nThree"),
+        (("OBX|1|FT|||{\\rtf1\\ansi One\\par Two}",), "One\nTwo"),
+    ],
+)
+def test_text(segments: tuple[str, ...], expected: str) -> None:
+    """Text has its lines, resolved escapes and no markup."""
+    assert read(*segments) == ReportContent(expected)
+
+
+@pytest.mark.parametrize("subtype", ["PDF", "pdf", "", "RTF", "octet-stream"])
+def test_pdf_of_any_subtype(subtype: str) -> None:
+    """The first bytes say that it is a PDF, whatever the sender calls it."""
+    assert read(encapsulated(PDF, "AP", subtype)) == ReportContent(pdf=PDF)
+
+
+@pytest.mark.parametrize("line_end", ["\\.br\\", "\\X0D0A\\", " ", "\n"])
+def test_base64_in_lines(line_end: str) -> None:
+    """Base64 may have line breaks, as MIME writes it."""
+    lines = textwrap.wrap(base64.b64encode(PDF * 20).decode(), 76)
+    found = read(f"OBX|1|ED|1||^application^PDF^Base64^{line_end.join(lines)}")
+    assert found.pdf == PDF * 20
+
+
+def test_text_and_pdf_together() -> None:
+    """A report may have both; a second PDF and a picture are named as left out."""
+    found = read(
+        "OBX|1|TX|||One.",
+        encapsulated(PDF),
+        encapsulated(PDF),
+        encapsulated(b"\xff\xd8", "image", "JPEG"),
+    )
+    assert found == ReportContent("One.", PDF, ("PDF", "image JPEG"))
+
+
+def test_rtf_in_base64() -> None:
+    assert read(encapsulated(b"{\\rtf1 One\\par caf\\'e9}", "TEXT", "RTF")).text == "One\ncafé"
+
+
+def test_plain_text_in_base64() -> None:
+    assert read(encapsulated("Größe".encode(), "text", "plain")).text == "Größe"
+
+
+@pytest.mark.parametrize("data", ["%%%%", "JVBERi0x===A", "JVBER"])
+def test_invalid_base64(data: str) -> None:
+    """Data that is not base64 is refused, with its place."""
+    with pytest.raises(WrongDataType) as refused:
+        read("OBX|1|TX|||One.", f"OBX|2|ED|1||^application^PDF^Base64^{data}")
+    assert refused.value.place == "OBX[2]-5"
+
+
+def test_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data above the limit is refused before it is decoded."""
+    monkeypatch.setattr(report_text, "MAX_PDF_BYTES", 300)
+    assert read(encapsulated(PDF + b" " * 100)).pdf
+    with pytest.raises(ValueTooLong):
+        read(encapsulated(PDF + b" " * 400))
+
+
+def test_too_much_text() -> None:
+    line = "OBX|1|TX|||" + "x" * 250_000
+    assert len(read(line, line, line).text) == 750_002
+    with pytest.raises(ValueTooLong):
+        read(line, line, line, line, line)
+
+
+WORDS = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=30
+)
+LINES = WORDS.map(lambda text: text.strip() if text.strip() != '""' else "")
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["TX", "FT", "ST"]), st.lists(LINES, min_size=1, max_size=4)),
+        max_size=8,
+    )
+)
+def test_no_text_is_lost(rows: list[tuple[str, list[str]]]) -> None:
+    """Each line of any mixture of types and repetitions is in the text, in order."""
+    if any(line.startswith("{\\rtf") for _, lines in rows for line in lines):
+        return
+    segments = [
+        f"OBX|{number}|{kind}|||{'~'.join(map(escape, lines))}"
+        for number, (kind, lines) in enumerate(rows, start=1)
+    ]
+    expected = [line for _, lines in rows for line in lines if line]
+    assert [line for line in read(*segments).text.split("\n") if line] == expected
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["TX", "FT", "ST", "ED", "RP", "CE", "", "ZZ"]),
+            st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), max_size=200)
+            | st.binary(max_size=200).map(
+                lambda data: "^a^b^Base64^" + base64.b64encode(data).decode()
+            )
+            | st.text("{}\\rtfpaubin'0123456789 ", max_size=80).map(
+                lambda text: "{\\E\\rtf1" + text
+            ),
+        ),
+        max_size=5,
+    )
+)
+def test_any_content(rows: list[tuple[str, str]]) -> None:
+    """Any content is read, or refused; the text has no control characters."""
+    segments = [f"OBX|{n}|{kind}|1||{value}" for n, (kind, value) in enumerate(rows, start=1)]
+    with suppress(MessageRefusal):
+        text = read(*segments).text
+        assert all(character in {"\n", "\t"} or character >= " " for character in text)
