@@ -61,6 +61,7 @@ ENGINE: Final[Mapping[str, Mapping[str, str]]] = {
         "reset": "reset-order",
         "unassign_report": "unassign",
         "elsewhere": "elsewhere",
+        "outside": "outside",
         "assign": "assign",
         "link": "link-orders",
         "unlink": "unlink-orders",

@@ -28,6 +28,17 @@ class ReportStatus(StrEnum):
     ADDENDUM = "Addendum"
 
 
+class OutsideStatus(StrEnum):
+    """Status of a version of a report that was not made here; a later one wins at equal times."""
+
+    UNKNOWN = "unknown"
+    PRELIMINARY = "preliminary"
+    FINAL = "final"
+    ADDENDUM = "addendum"
+    CORRECTED = "corrected"
+    WITHDRAWN = "withdrawn"
+
+
 SIGNED: Final = frozenset({ReportStatus.FINAL, ReportStatus.ADDENDUM})
 
 PRE_LAUNCH: Final = "PreLaunch"

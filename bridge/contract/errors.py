@@ -72,6 +72,7 @@ class ErrorCode(StrEnum):
     BAD_CURSOR = "bad_cursor", 400, "the cursor is not from a response of this endpoint"
     BAD_DOCUMENT = "bad_document", 400, "the document does not follow the report's content model"
     BAD_EMAIL = "bad_email", 400, "UserEmail is not an e-mail address"
+    BAD_PDF = "bad_pdf", 400, "the file is not a PDF"
     BAD_QR_OPTIONS = (
         "bad_qr_options",
         400,
@@ -243,6 +244,12 @@ class ErrorCode(StrEnum):
         "password_too_weak",
         400,
         "the password has fewer than 12 characters and is easy to guess",
+    )
+    OUTSIDE_OF_NOBODY = "outside_of_nobody", 400, "PatientMRN or Accession is required"
+    OUTSIDE_OF_OTHER_PATIENT = (
+        "outside_of_other_patient",
+        409,
+        "the outside report is known for another patient",
     )
     PATIENT_NAME_MISMATCH = (
         "patient_name_mismatch",

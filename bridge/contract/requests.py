@@ -29,6 +29,8 @@ from pydantic import (
 from pydantic.config import JsonDict
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from bridge.contract import OutsideStatus
+
 _INVISIBLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]"
 )
@@ -503,6 +505,70 @@ class ReportedElsewhereBody(OneReport):
     reportedAt: Annotated[int, Field(strict=True, ge=0, le=_YEAR_9999)] | None = None
     sender: Tag = ""
     resultStatus: Tag = ""
+
+
+MAX_OUTSIDE_TEXT: Final = 1_000_000
+"""Characters of an outside report."""
+
+
+class OutsideReportBody(Body):
+    """
+    `POST /api/report/outside`.
+
+    A version of a report that was not made here. `PatientMRN` or `Accession` is required.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    **_ORDER_EXAMPLE,
+                    "sender": "NIGHTREADS|NORTH",
+                    "number": "F-3401",
+                    "reportStatus": "final",
+                    "statusCode": "F",
+                    "reportedAt": 1_800_000_000_000,
+                    "title": "CT chest",
+                    "author": "Nora Night",
+                    "text": "No acute finding.",
+                }
+            ]
+        }
+    )
+
+    SiteID: Identifier
+    PatientMRN: OptionalVisibleIdentifier = ""
+    Accession: OptionalVisibleIdentifier = ""
+    PatientName: Tag = ""
+    PatientBirthDate: Tag = ""
+    Modality: Tag = ""
+    BodyPartExamined: Tag = ""
+    StudyDescription: Tag = ""
+    ProcedureCode: Tag = ""
+    StudyDate: Tag = ""
+    StudyTime: Tag = ""
+    sender: Identifier
+    number: Identifier = Field(description="Number of the document at its sender")
+    parent: OptionalVisibleIdentifier = Field(
+        "", description="Number of the document that this one replaces or completes"
+    )
+    reportStatus: OutsideStatus = Field(description="Status of this version")
+    statusCode: Tag = Field("", description="Status code as sent, such as `F`")
+    reportedAt: Annotated[int, Field(strict=True, ge=0, le=_YEAR_9999)] | None = Field(
+        None, description="Time of this version, in milliseconds since the epoch"
+    )
+    sentAt: Annotated[int, Field(strict=True, ge=0, le=_YEAR_9999)] | None = Field(
+        None, description="Time of its message, in milliseconds since the epoch"
+    )
+    title: Tag = Field("", description="Title of the document")
+    author: Tag = Field("", description="Name of its author")
+    text: Annotated[Text, Field(max_length=MAX_OUTSIDE_TEXT, repr=False)] = Field(
+        "", description="Plain text of the report"
+    )
+    pdf: Text = Field("", repr=False, description="PDF of the report in base64, at most 16 MiB")
+    omitted: list[Tag] = Field(
+        [], max_length=20, description="Types of the parts that are not shown, such as image JPEG"
+    )
 
 
 class StatusBody(Body):

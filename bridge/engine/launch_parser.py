@@ -226,7 +226,7 @@ def _structured_report(
     text: str, index: int, limits: SizeLimits, budget: ParsingBudget
 ) -> Attachment:
     pointer = f"/dicomSR/{index}/fileData"
-    data = _decoded(text, limits.structured_report, f"dicomSR[{index}]", pointer)
+    data = decode_file(text, limits.structured_report, f"dicomSR[{index}]", pointer)
     report = _parse_report(data, limits, budget)
     if "fault" in report:
         fault = ErrorCode(report["fault"])
@@ -271,7 +271,7 @@ def _key_image(
     sent: KeyImageFile, index: int, limits: SizeLimits, budget: ParsingBudget
 ) -> Attachment:
     pointer = f"/keyImages/{index}/imageData"
-    data = _decoded(sent.imageData, limits.key_image, f"keyImages[{index}]", pointer)
+    data = decode_file(sent.imageData, limits.key_image, f"keyImages[{index}]", pointer)
     try:
         bounds = ImageLimits(limits.key_image, limits.key_image_pixels)
         image = accept(data, sent.contentType, bounds, budget=budget)
@@ -290,7 +290,8 @@ def _key_image(
     )
 
 
-def _decoded(text: str, limit: int, named: str, pointer: str) -> bytes:
+def decode_file(text: str, limit: int, named: str, pointer: str) -> bytes:
+    """Decode base64 with line ends; raise EngineError if it is none, empty, or above the limit."""
     # Four characters encode three bytes, so the size is known before decoding.
     if len(text) > limit * 4 // 3 + 4 + text.count("\n") + text.count("\r"):
         detail = f"{named}: the file is larger than {limit} bytes"

@@ -639,6 +639,59 @@ class PatientPointer(Record, table=True):
     """The identifier that the merge named; it may have been merged later."""
 
 
+class OutsideReport(Record, table=True):
+    """
+    A report that was not made here. `document_hash` identifies it at its sender.
+
+    `mrn` is the number in its messages, also after a merge; empty if they have none.
+    """
+
+    __tablename__ = "engine_outside_report"
+    __table_args__ = (
+        UniqueConstraint("site_id", "sender", "document_hash"),
+        Index("ix_engine_outside_report_mrn", "site_id", "mrn"),
+        Index("ix_engine_outside_report_accession", "site_id", "accession"),
+    )
+
+    pk: int | None = key()
+    outside_id: str = Field(unique=True)
+    site_id: str = Field(foreign_key="engine_site.site_id")
+    sender: str
+    document_hash: str
+    mrn: str
+    accession: str
+    created_at: int = moment()
+    updated_at: int = moment()
+
+
+class OutsideVersion(Record, table=True):
+    """A version of an outside report as it was sent; it never changes."""
+
+    __tablename__ = "engine_outside_version"
+    __table_args__ = (UniqueConstraint("outside_pk", "digest"),)
+
+    pk: int | None = key()
+    outside_pk: int = Field(
+        foreign_key="engine_outside_report.pk", sa_type=BIG_KEY, ondelete="CASCADE"
+    )
+    digest: str  # of the content: a retransmission is no version
+    number: str
+    number_hash: str = Field(index=True)
+    parent_hash: str = Field(index=True)
+    status: str = Field(max_length=32)
+    code: str  # the status as sent
+    at: int | None = moment_or_none()
+    sent_at: int | None = moment_or_none()
+    received_at: int = moment()
+    title: str
+    author: str
+    tags: dict[str, Any] = json_object()
+    content_text: str = Field(default="", sa_type=Text)
+    omitted: list[str] = json_list()  # the types of the parts that are not shown
+    pdf: bytes | None = binary_or_none()
+    pdf_bytes: int = Field(default=0, sa_type=BigInteger)
+
+
 class ReportRelease(Record, table=True):
     """A report or addendum to be delivered, at once or at the end of a cooling period."""
 

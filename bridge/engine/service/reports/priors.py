@@ -1,8 +1,9 @@
 """
 Earlier reports of the patient, and earlier states of this report.
 
-Earlier reports are signed reports of the same patient on the same site. Earlier states include the
-text of that time, so that a page can compare preliminary and final text.
+Earlier reports are signed reports of the same patient on the same site, and reports that were not
+made here. Earlier states include the text of that time, so that a page can compare preliminary and
+final text.
 """
 
 from typing import Any
@@ -24,6 +25,13 @@ from bridge.engine.service.report_transitions import (
     prelim_reads,
     signed_addenda,
 )
+from bridge.engine.service.reports.outside import (
+    PREFIX,
+    find_outside,
+    list_outside,
+    read_outside,
+    read_pdf,
+)
 from bridge.engine.service.signing.lease import Editor
 from bridge.engine.service.work import Work
 
@@ -37,23 +45,36 @@ _TAGS = ("Modality", "BodyPartExamined", "StudyDescription", "StudyDate", "Study
 
 
 def list_priors(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
-    """Return the patient's earlier signed reports without text, the best for comparison first."""
+    """
+    Return the patient's earlier reports without text, the best for comparison first.
+
+    Outside reports that their sender has withdrawn are last, and are not compared.
+    """
     report = lock_report_by_id(work, report_id)
     orders = orders_of(work.session, key_of(report))
     found = _signed(work, report, {order.mrn for order in orders})
     groups = orders_by_report(work.session, [key_of(prior) for prior in found])
     others = [Study(groups[key_of(prior)][0].tags, prior.signed_at or 0) for prior in found]
+    summaries = [_summary(prior, groups[key_of(prior)]) for prior in found]
+    outside = list_outside(work, report, orders)
+    usable = [prior for prior in outside if not prior.is_withdrawn]
+    others += [prior.study for prior in usable]
+    summaries += [prior.summary() for prior in usable]
     best = rank_priors(Study(orders[0].tags), others)[:SHOWN]
+    withdrawn = [prior.summary() for prior in outside if prior.is_withdrawn]
     return [
-        {**_summary(found[index], groups[key_of(found[index])]), "compare": rank < AUTO_COMPARED}
-        for rank, index in enumerate(best)
+        *({**summaries[at], "compare": rank < AUTO_COMPARED} for rank, at in enumerate(best)),
+        *({**summary, "compare": False} for summary in withdrawn[: SHOWN - len(best)]),
     ]
 
 
 def read_prior(work: Work, _: Editor, report_id: str, prior_id: str) -> dict[str, Any]:
     """Return an earlier report of the same patient with its text; raise `report_not_found`."""
     report = lock_report_by_id(work, report_id)
-    mrns = {order.mrn for order in orders_of(work.session, key_of(report))}
+    orders = orders_of(work.session, key_of(report))
+    if prior_id.startswith(PREFIX):
+        return read_outside(work, find_outside(work, report, orders, prior_id))
+    mrns = {order.mrn for order in orders}
     prior = next(iter(_signed(work, report, mrns, col(Report.report_id) == prior_id)), None)
     if prior is None:
         raise EngineError(ErrorCode.REPORT_NOT_FOUND)
@@ -65,6 +86,13 @@ def read_prior(work: Work, _: Editor, report_id: str, prior_id: str) -> dict[str
             for addendum in signed_addenda(addenda_of(work, prior))
         ],
     }
+
+
+def read_prior_pdf(work: Work, _: Editor, report_id: str, prior_id: str, version: int) -> bytes:
+    """Return the PDF of a version of an outside report; raise `report_not_found`."""
+    report = lock_report_by_id(work, report_id)
+    orders = orders_of(work.session, key_of(report))
+    return read_pdf(work, find_outside(work, report, orders, prior_id), version)
 
 
 def _signed(
@@ -93,6 +121,7 @@ def _summary(report: Report, orders: list[ReportOrder]) -> dict[str, Any]:
         "signedAt": report.signed_at,
         "signedBy": (report.signed_by or {}).get("name", ""),
         "date": Study(tags).day,
+        "outside": None,
         **{name: tags.get(name, "") for name in _TAGS},
     }
 

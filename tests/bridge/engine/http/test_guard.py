@@ -44,6 +44,7 @@ ADMINISTRATIVE: dict[str, Any] = {
     "report/reset-order": identity(),
     "report/unassign": identity(),
     "report/elsewhere": {**ONE, "reported": True},
+    "report/outside": {**identity(), "sender": "S", "number": "1", "reportStatus": "final"},
     "report/link-orders": LINK,
     "report/unlink-orders": LINK,
     "patient/update": {"SiteID": "SITE1", "PatientMRN": "P1"},

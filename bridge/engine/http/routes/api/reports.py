@@ -2,9 +2,9 @@
 Changes of reports, orders and patients.
 
 Reports: `sign`, `unsign`, `addendum/sign`, `addendum/unsign`, `prelim` and `prelim/withdraw`.
-Orders: `delete`, `update-dicomsr`, `reset-order`, `unassign`, `assign`, `link-orders` and
-`unlink-orders`. Patients: `patient/update`, `patient/merge` and `patient/unmerge`; all are
-idempotent.
+Orders: `delete`, `elsewhere`, `outside`, `update-dicomsr`, `reset-order`, `unassign`, `assign`,
+`link-orders` and `unlink-orders`. Patients: `patient/update`, `patient/merge` and
+`patient/unmerge`; all are idempotent.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,6 +21,7 @@ from bridge.contract.requests import (
     FlatIdentity,
     LinkBody,
     OneReport,
+    OutsideReportBody,
     PatientMergeBody,
     PatientUpdateBody,
     PrelimBody,
@@ -56,6 +57,7 @@ from bridge.engine.service.reports.deletion import delete_report, reset_order
 from bridge.engine.service.reports.elsewhere import mark_order, unmark_order
 from bridge.engine.service.reports.files import update_structured_reports
 from bridge.engine.service.reports.order_links import link_orders, unlink_orders
+from bridge.engine.service.reports.outside import add_version, read_document
 from bridge.engine.service.reports.patients import merge_patients, undo_merge, update_patient
 from bridge.engine.service.signing import addenda, prelims, sign
 from bridge.engine.service.work import Work
@@ -183,6 +185,23 @@ async def update_dicomsr(body: UpdateStructuredReports, request: Request) -> Res
         return ReportResult(done.report, warnings=done.warnings)
 
     return await change_report(request, "update-dicomsr", body.clinicalInfo, update)
+
+
+@files.post("/outside", response_class=Response, responses=DONE)
+async def outside(body: OutsideReportBody, request: Request) -> Response:
+    """
+    Store a version of a report that was not made here; the same content again changes nothing.
+
+    It is a prior of the patient, also of one who has no order yet. Without `PatientMRN` it belongs
+    to the patient of the order with its `Accession`.
+    """
+    engine = engine_of(request)
+    site = RequestSite(body.SiteID)
+    await require_site_administrator(request, site)
+    document = await engine.documents.run(read_document, body)
+    return await change_as_administrator(
+        request, "outside", site, lambda work: add_version(work, document)
+    )
 
 
 @router.post("/reset-order", response_class=Response, responses=DONE)

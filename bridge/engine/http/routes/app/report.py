@@ -480,7 +480,7 @@ WRITERS = {
 
 @router.get("/priors", response_model=PageJson)
 async def list_priors(page: ReportPageDep) -> Response:
-    """Return the earlier signed reports of the patient, the best comparison first."""
+    """Return the earlier reports of the patient, the best comparison first."""
     return JSONResponse({"priors": await page.read(priors.list_priors)})
 
 
@@ -495,6 +495,24 @@ async def read_prior(
         lambda work, editor, report_id: priors.read_prior(work, editor, report_id, prior_id),
     )
     return JSONResponse(found)
+
+
+@router.get("/priors/{prior_id}/versions/{version}/pdf", response_class=Response)
+async def read_prior_pdf(
+    prior_id: Annotated[str, Path(min_length=1, max_length=64)],
+    version: RowId,
+    page: ReportPageDep,
+) -> Response:
+    """Return the PDF of a version of a report that was not made here, as a file."""
+    data = await page.read_and_record(
+        "prior-view",
+        prior_id,
+        lambda work, editor, report_id: priors.read_prior_pdf(
+            work, editor, report_id, prior_id, version
+        ),
+    )
+    headers = {**_NO_STORE, "Content-Disposition": 'attachment; filename="report.pdf"'}
+    return response_bodies.bytes_response(data, "application/pdf", headers)
 
 
 @router.get("/history", response_model=PageJson)
