@@ -62,6 +62,11 @@ MESSAGE_CAUSES: Final[Mapping[str, Cause]] = {
         ProposedAction.ACKNOWLEDGE,
         "Decide with the reader whether the report is still needed. Nothing was removed.",
     ),
+    "outside_reports_not_supported": Cause(
+        "The report service has no place for reports that were not made here",
+        ProposedAction.ACKNOWLEDGE,
+        "Remove the definition of outside reports from the listener, or use the built-in engine.",
+    ),
     "several_orders": Cause(
         "The order number matches several orders",
         ProposedAction.EDIT_AND_RESEND,
@@ -290,6 +295,11 @@ ENGINE_CAUSES: Final[Mapping[str, Cause]] = {
     ),
     "patient_name_mismatch": Cause(
         "The patient number belongs to a patient with another name",
+        ProposedAction.COMPARE_PATIENTS,
+        _PATIENTS,
+    ),
+    "outside_of_other_patient": Cause(
+        "The report of another system is known for another patient",
         ProposedAction.COMPARE_PATIENTS,
         _PATIENTS,
     ),

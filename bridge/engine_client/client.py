@@ -30,6 +30,7 @@ from bridge.contract.requests import (
     LinkBody,
     OrderIdentity,
     OrderInSite,
+    OutsideReportBody,
     PatientMergeBody,
     PatientUpdateBody,
     PdfBody,
@@ -408,6 +409,10 @@ class EngineClient:
             resultStatus=status,
         )
         return await self._call("POST", _ELSEWHERE, order.site, _RECORDS, body=body)
+
+    async def add_outside_report(self, body: OutsideReportBody) -> None:
+        """Store a version of a report that was not made here; idempotent. Only our engine can."""
+        await self._call("POST", "/api/report/outside", body.SiteID, _ANYTHING, body=body)
 
     async def unmark_reported(self, order: OrderKey) -> tuple[StatusRecordBody, ...]:
         """Remove the mark of an order that is reported elsewhere; idempotent."""

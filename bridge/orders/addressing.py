@@ -14,10 +14,10 @@ from bridge.orders.hierarchy import numbers_of, parent_numbers
 from bridge.orders.order import Order, OrderState, Patient, key_of
 from bridge.orders.plans import SEVERAL_ORDERS
 from bridge.orders.rules import (
+    ADDRESSED_ACTIONS,
     AFFECTED_STATES,
     CLOSING_ACTIONS,
     CREATING_ACTIONS,
-    ORDER_ACTIONS,
 )
 from bridge.orders.values import is_closed_by
 from mappings.inbound.events import OrderAction, OrderEvent
@@ -80,7 +80,7 @@ class IdentifierTakenError(Exception):
 SINGLE_ORDER_ACTIONS = AFFECTED_STATES.keys()
 """Actions that need one order: with the number of several, they have no effect."""
 
-SINGLE_PATIENT_ACTIONS = ORDER_ACTIONS | {OrderAction.PATIENT_UPDATE, OrderAction.VISIT_MOVE}
+SINGLE_PATIENT_ACTIONS = ADDRESSED_ACTIONS | {OrderAction.PATIENT_UPDATE, OrderAction.VISIT_MOVE}
 """Actions on one patient. A merge names both of its patients itself."""
 
 
@@ -100,7 +100,7 @@ def redirected_to_survivor(event: OrderEvent, survivors: Mapping[Patient, str]) 
     if mrn is None or event.action not in SINGLE_PATIENT_ACTIONS:
         return event
     info = {**event.clinical_info, "PatientMRN": mrn}
-    prior = event.mrn if event.action in ORDER_ACTIONS else event.prior_mrn
+    prior = event.mrn if event.action in ADDRESSED_ACTIONS else event.prior_mrn
     return replace(event, mrn=mrn, prior_mrn=prior, clinical_info=info)
 
 
@@ -154,7 +154,9 @@ def orders_of_others(
     one.
     """
     own = index.get(key_of(event))
-    if event.action not in ORDER_ACTIONS or (own is not None and not own.number_only):
+    if event.action not in ADDRESSED_ACTIONS or (own is not None and not own.number_only):
+        return []
+    if not event.mrn:  # an outside report without a number of its patient
         return []
     return [
         order
@@ -168,7 +170,7 @@ def orders_of_others(
 
 
 def numbers_to_look_up(event: OrderEvent) -> set[str]:
-    if event.action not in ORDER_ACTIONS:
+    if event.action not in ADDRESSED_ACTIONS:
         return set()
     return parent_numbers(event) | numbers_of(event)
 
@@ -192,7 +194,7 @@ def with_known_accession(
     """
     named = index.get(key_of(event))
     ordered = named is not None and not named.number_only
-    if event.action not in ORDER_ACTIONS or ordered:
+    if event.action not in ADDRESSED_ACTIONS or ordered:
         return event, False
     same = [order for order in numbered if may_be_same_order(event, order)]
     if event.accession not in {event.placer, event.filler}:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bridge.orders.order import Order, Patient
-from bridge.orders.rules import ORDER_ACTIONS
+from bridge.orders.rules import ADDRESSED_ACTIONS
 from bridge.orders.times import (
     UNKNOWN,
     MessageTime,
@@ -93,7 +93,7 @@ def has_conflicting_name(
     A middle name or a title that one of them leaves out is no difference.
     """
     correction = demographics.get((event.site, event.mrn))
-    if correction is None or event.action not in ORDER_ACTIONS:
+    if correction is None or event.action not in ADDRESSED_ACTIONS:
         return False
     if are_comparable(sent_at, correction.sent) and not is_earlier(sent_at, correction.sent):
         return False
@@ -228,7 +228,7 @@ def names_former_identity(event: OrderEvent, demographics: KnownDemographics) ->
 
     The name may be the one before the merge or the survivor's.
     """
-    if event.action not in ORDER_ACTIONS:
+    if event.action not in ADDRESSED_ACTIONS:
         return False
     given = _folded_name(event.clinical_info.get("PatientName"))
     known = (demographics.get((event.site, mrn)) for mrn in (event.prior_mrn, event.mrn))
@@ -328,7 +328,7 @@ def with_correction(
     `orders` are those of patients with conflicting names.
     """
     correction = demographics.get((event.site, event.mrn))
-    if correction is None or event.action not in ORDER_ACTIONS | {OrderAction.VISIT_MOVE}:
+    if correction is None or event.action not in ADDRESSED_ACTIONS | {OrderAction.VISIT_MOVE}:
         return event
     if not (
         _predates_correction(event, sent_at, demographics, list(orders))

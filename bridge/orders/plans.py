@@ -131,13 +131,12 @@ def plan(
     """
     known = dict(index)
     tasks = []
-    own_events = _replacements_first(
-        merge_events(
-            event
-            for event in events
-            if event.action in ORDER_ACTIONS and event.note != SEVERAL_ORDERS
-        )
+    planned = (
+        event
+        for event in (_with_reported(event, index) for event in events)
+        if event.action in ORDER_ACTIONS and event.note != SEVERAL_ORDERS
     )
+    own_events = _replacements_first(merge_events(planned))
     for position, event in enumerate(with_child_events(own_events, index.values(), source.sent_at)):
         if has_early_rows or event.prior_mrn:
             task = _plan_event(event, known, position, source)
@@ -149,6 +148,30 @@ def plan(
         known[task.after.key] = task.after
         tasks.append(task)
     return tasks
+
+
+IDENTITY_TAGS = ("SiteID", "PatientMRN", "Accession")
+
+
+def _with_reported(event: OrderEvent, index: Mapping[OrderKey, Order]) -> OrderEvent:
+    """
+    Return what an outside report does to its order: a known one is reported elsewhere.
+
+    Only a final or corrected result does that. The values of the order do not change.
+    """
+    if event.action is not OrderAction.OUTSIDE_REPORT:
+        return event
+    known = index.get(key_of(event))
+    applies = (
+        bool(event.result_status)
+        and known is not None
+        and not (known.number_only or known.moved_away)
+        and known.state is not OrderState.CANCELLED
+    )
+    info = {tag: event.clinical_info[tag] for tag in IDENTITY_TAGS if tag in event.clinical_info}
+    action = OrderAction.REPORTED if applies else OrderAction.IGNORE
+    note = event.note if event.note == SEVERAL_ORDERS else ""
+    return replace(event, action=action, clinical_info=info, note=note, outside=None)
 
 
 def is_final_cancellation(task: OrderTask, events: Iterable[OrderEvent]) -> bool:

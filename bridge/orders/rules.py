@@ -23,9 +23,11 @@ PATIENT_ACTIONS = frozenset(
 )
 """Actions on a patient, independent of orders."""
 
-ORDER_ACTIONS = (
-    frozenset(OrderAction) - PATIENT_ACTIONS - {OrderAction.IGNORE, OrderAction.OUTSIDE_REPORT}
-)
+ADDRESSED_ACTIONS = frozenset(OrderAction) - PATIENT_ACTIONS - {OrderAction.IGNORE}
+"""Actions that are about an order of a patient."""
+
+ORDER_ACTIONS = ADDRESSED_ACTIONS - {OrderAction.OUTSIDE_REPORT}
+"""Actions with transitions. An outside report of a known order becomes `REPORTED`."""
 
 
 class OrderStep(StrEnum):

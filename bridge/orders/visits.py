@@ -18,7 +18,7 @@ from bridge.orders.duplicates import combined_with_existing, may_be_same_order, 
 from bridge.orders.hierarchy import numbers_of
 from bridge.orders.order import Order, OrderState, Patient, Survivors, key_of
 from bridge.orders.patients import DEMOGRAPHICS, demographics_of, with_new_patient
-from bridge.orders.rules import CREATING_ACTIONS, ORDER_ACTIONS
+from bridge.orders.rules import ADDRESSED_ACTIONS, CREATING_ACTIONS
 from bridge.orders.times import UNKNOWN, MessageTime, comparable_time, is_earlier
 from mappings.inbound.events import OrderAction, OrderEvent, PatientVisit
 from mappings.inbound.procedures import replace_identifiers, replace_number
@@ -196,7 +196,7 @@ def redirected_events(
     names_former_patient = any(
         was.mrn != now.mrn and not _was_sent_before_move(was, sent_at, moves, known)
         for was, now in zip(events, redirected, strict=True)
-        if now.action in ORDER_ACTIONS
+        if now.action in ADDRESSED_ACTIONS
     )
     return redirected, names_former_patient
 
@@ -209,7 +209,7 @@ def orders_to_read(
     keys, patients, named = set[OrderKey](), set[Patient](), set[str]()
     for event in (redirected_to_survivor(event, redirects.survivors) for event in events):
         own = {(event.site, event.mrn), (event.site, event.prior_mrn)}
-        if event.action in ORDER_ACTIONS and own & moved_patients:
+        if event.action in ADDRESSED_ACTIONS and own & moved_patients:
             targets = {move.now.mrn for visit, move in redirects.moves.items() if visit[:2] in own}
             keys |= {replace(key_of(event), mrn=mrn) for mrn in {event.mrn, *targets}}
             if event.accession in {event.placer, event.filler}:
@@ -222,7 +222,7 @@ def _with_accession_of_moved(
     event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderKey, Order]
 ) -> OrderEvent:
     by_number = event.accession in {event.placer, event.filler}
-    if not by_number or event.action not in ORDER_ACTIONS or key_of(event) in known:
+    if not by_number or event.action not in ADDRESSED_ACTIONS or key_of(event) in known:
         return event
     visits = {move.now for visit, move in moves.items() if visit[:2] == (event.site, event.mrn)}
     found = {
@@ -255,7 +255,7 @@ def goes_to_other_patient(
     return any(
         was.mrn != now.mrn and (was.site, was.mrn) not in survivors
         for was, now in zip(before, after, strict=True)
-        if now.action in ORDER_ACTIONS
+        if now.action in ADDRESSED_ACTIONS
     )
 
 
@@ -286,7 +286,7 @@ def _was_sent_before_move(
 def _move_of(
     event: OrderEvent, moves: VisitTransfers, known: Mapping[OrderKey, Order]
 ) -> tuple[VisitReference, VisitTransfer] | None:
-    if event.action not in ORDER_ACTIONS:
+    if event.action not in ADDRESSED_ACTIONS:
         return None
     key = key_of(event)
     own = known.get(key)

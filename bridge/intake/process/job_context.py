@@ -30,6 +30,9 @@ ORDER_MOVED = "order_moved"
 IDENTIFIER_MOVED = "identifier_moved"
 """The code of a message that moves an identifier for which there is no merge to undo."""
 
+OUTSIDE_NOT_SUPPORTED = "outside_reports_not_supported"
+"""The code of an outside report if the report service has no place for it."""
+
 EXCEPTION_NOTES = (
     MERGE_UNDONE,
     IDENTIFIER_MOVED,
@@ -40,6 +43,7 @@ EXCEPTION_NOTES = (
     OTHER_PATIENT,
     PATIENT_CONFLICT,
     ORDER_MOVED,
+    OUTSIDE_NOT_SUPPORTED,
     "examined_after_cancel",
     PARENT_REPLACED,
     SUPERSEDED,

@@ -28,7 +28,7 @@ from mappings.hl7.message import Message
 from mappings.hl7.path import Path
 from mappings.hl7.times import Precision, parse_timestamp
 from mappings.inbound.definition import InboundMapping
-from mappings.inbound.events import OrderEvent
+from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.order_mapping import PatientNames
 from mappings.language.code_tables import UnmappedCode
 from mappings.language.scope import ListenerDefaults
@@ -164,9 +164,16 @@ def _job(
         source,
         events,
         policy.merged,
-        policy.patient_conflict,
+        _conflict_policy(policy, events),
         definition.patient_names,
     )
+
+
+def _conflict_policy(policy: ListenerPolicy, events: Sequence[OrderEvent]) -> PatientConflict:
+    """Return the treatment of conflicts: a report never moves an order to another patient."""
+    found = policy.patient_conflict
+    has_report = any(event.action is OrderAction.OUTSIDE_REPORT for event in events)
+    return PatientConflict.PARK if has_report and found is PatientConflict.MOVE else found
 
 
 def _part(events: Sequence[OrderEvent], flags: int) -> Sequence[OrderEvent]:

@@ -39,6 +39,7 @@ from bridge.intake.process.order_repository import (
     OrderRepository,
     PreparedBatch,
 )
+from bridge.intake.process.outside_reports import store_outside_reports
 from bridge.intake.process.patient_events import (
     WorklistClient,
     apply_patient_events,
@@ -320,6 +321,7 @@ class OrderProcessor:
         lease.require()
         await apply_patient_events(worklist, context)
         await reassign_orders(worklist, context)
+        await store_outside_reports(worklist.client, context)
         tasks = plan(
             context.job.events,
             context.index,

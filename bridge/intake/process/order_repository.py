@@ -49,9 +49,9 @@ from bridge.orders.patients import (
 )
 from bridge.orders.plans import SEVERAL_ORDERS, merge_events
 from bridge.orders.rules import (
+    ADDRESSED_ACTIONS,
     CASCADING_ACTIONS,
     CREATING_ACTIONS,
-    ORDER_ACTIONS,
     PATIENT_ACTIONS,
 )
 from bridge.orders.values import links_of, parents_of
@@ -205,7 +205,7 @@ def names_other_person(job: MessageJob, index: Mapping[OrderKey, Order]) -> bool
 
 
 def _known_order(event: OrderEvent, index: Mapping[OrderKey, Order]) -> Order | None:
-    known = index.get(key_of(event)) if event.action in ORDER_ACTIONS else None
+    known = index.get(key_of(event)) if event.action in ADDRESSED_ACTIONS else None
     return None if known is None or known.number_only or known.moved_away else known
 
 
@@ -278,7 +278,10 @@ def _moves_to_follow(job: MessageJob) -> list[VisitTransfer]:
 
 def _order_events(jobs: Sequence[MessageJob]) -> list[OrderEvent]:
     return [
-        event for job in jobs for event in merge_events(job.events) if event.action in ORDER_ACTIONS
+        event
+        for job in jobs
+        for event in merge_events(job.events)
+        if event.action in ADDRESSED_ACTIONS
     ]
 
 

@@ -31,7 +31,7 @@ from bridge.orders.addressing import (
 )
 from bridge.orders.order import Patient, Survivors
 from bridge.orders.patients import MergedIdentity, is_of_other_person, survivor_tags
-from bridge.orders.rules import CREATING_ACTIONS, ORDER_ACTIONS
+from bridge.orders.rules import ADDRESSED_ACTIONS, CREATING_ACTIONS
 from bridge.redaction import describe
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
@@ -117,7 +117,9 @@ class PatientCheck:
         return [DuplicateKeyIdentifier("MRG-1")] if _closes_circle(events, survivors) else []
 
     def _has_conflict(self, connection: Connection, events: Sequence[OrderEvent]) -> bool:
-        changes = [event for event in events if event.action in ORDER_ACTIONS - CREATING_ACTIONS]
+        changes = [
+            event for event in events if event.action in ADDRESSED_ACTIONS - CREATING_ACTIONS
+        ]
         index, others = order_index.find_with_others(connection, numbers_by_order(changes))
         return any(orders_of_others(change, index, others) for change in changes)
 

@@ -1,0 +1,68 @@
+"""Outside reports of a message as calls to the report engine, which keeps them as priors."""
+
+from base64 import b64encode
+from typing import Final
+
+from bridge.contract import OutsideStatus
+from bridge.contract.requests import OutsideReportBody
+from bridge.engine_client.client import EngineClient
+from bridge.engine_client.errors import EngineFailure
+from bridge.intake.process.job_context import OUTSIDE_NOT_SUPPORTED, JobContext
+from mappings.inbound.events import OrderEvent, OutsideReport
+
+STORED: Final = "outside_report_stored"
+_TAGS: Final = (
+    "PatientName",
+    "PatientBirthDate",
+    "Modality",
+    "BodyPartExamined",
+    "StudyDescription",
+    "ProcedureCode",
+    "StudyDate",
+    "StudyTime",
+)
+
+
+async def store_outside_reports(client: EngineClient, context: JobContext) -> None:
+    """
+    Store the outside reports of a message, also those whose patient is not known.
+
+    Raises EngineFailure. Another report service has no place for them: that is an exception.
+    """
+    sent_at = context.job.source.sent_at
+    for event in context.job.events:
+        if event.outside is None:
+            continue
+        context.job.claimed.lease.require()
+        body = _body(event, event.outside, None if sent_at is None else sent_at.at)
+        try:
+            await client.add_outside_report(body)
+        except EngineFailure as failure:
+            if not failure.is_unsupported:
+                raise
+            context.notes.append(OUTSIDE_NOT_SUPPORTED)
+        else:
+            context.notes.append(STORED)
+
+
+def _body(event: OrderEvent, report: OutsideReport, sent_at: int | None) -> OutsideReportBody:
+    info = event.clinical_info
+    return OutsideReportBody.model_construct(
+        None,
+        SiteID=event.site,
+        PatientMRN=event.mrn,
+        Accession=event.accession,
+        **{tag: str(info[tag]) for tag in _TAGS if info.get(tag)},
+        sender=report.sender,
+        number=report.number,
+        parent=report.parent,
+        reportStatus=OutsideStatus(report.status),
+        statusCode=report.code,
+        reportedAt=report.at,
+        sentAt=sent_at,
+        title=report.title,
+        author=report.author,
+        text=report.text,
+        pdf=b64encode(report.pdf).decode(),
+        omitted=list(report.omitted),
+    )
