@@ -194,6 +194,35 @@ def test_a_launch_opens_the_comparison_with_a_prior(engine: EngineServer, page: 
     assert (page.inner_text("#compare del"), page.inner_text("#compare ins")) == ("4", "6")
 
 
+def test_a_prior_that_was_not_made_here(engine: EngineServer, page: Page) -> None:
+    """It is marked, read with its versions, compared as any prior, and its PDF is saved."""
+    study = {"Modality": "CT", "BodyPartExamined": "CHEST", "StudyDescription": "CT CHEST"}
+    order = {"SiteID": "SITE1", "PatientMRN": "P1", "Accession": "NIGHT"}
+    sent = {**order, **study, "StudyDate": "20240110", "sender": "NIGHTREADS|NORTH", "number": "1"}
+    final = {"reportStatus": "final", "sentAt": 1, "text": "Nodule of 3 mm."}
+    pdf = base64.b64encode(b"%PDF-1.7\n%%EOF\n").decode()
+    corrected = {"reportStatus": "corrected", "sentAt": 2, "text": "Nodule of 4 mm.", "pdf": pdf}
+    for version in (corrected, final):
+        engine.call("POST", "report/outside", {**sent, **version})
+    link = engine.launch(
+        accession="NEW",
+        tags={**study, "StudyDate": "20260110", "KeyFindings": "Nodule of 6 mm."},
+        reportingApp={"AutoComparePrior": True},
+    )
+    opened(page, link)
+    expect(page.locator("#priors .prior")).to_contain_text("Not made here")
+    expect(page.locator("#priors")).to_contain_text("From NIGHTREADS NORTH")
+    expect(page.locator("#priors .document").first).to_have_text("Nodule of 4 mm.")
+    expect(page.locator("#priors details .document")).to_be_hidden()
+    page.click("#priors summary")
+    expect(page.locator("#priors details .document")).to_have_text("Nodule of 3 mm.")
+    with page.expect_download() as saved:
+        page.click("#priors .pdf")
+    assert saved.value.suggested_filename == "report.pdf"
+    page.click("#priors .compare")
+    assert (page.inner_text("#compare del"), page.inner_text("#compare ins")) == ("4", "6")
+
+
 def test_key_images_and_findings(engine: EngineServer, page: Page) -> None:
     """The page shows key images small and large, and inserts key findings as plain text."""
     data = io.BytesIO()

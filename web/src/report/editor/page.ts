@@ -110,14 +110,31 @@ export type Finding = {
   words: string;
 } & (Place | { range: { from: number; to: number } });
 
+/** What the sender of a report says about a version of it. */
+export type OutsideStatus =
+  "unknown" | "preliminary" | "final" | "addendum" | "corrected" | "withdrawn";
+
+/** A version of a report that was not made here. */
+export interface OutsideVersion {
+  version: number;
+  status: OutsideStatus;
+  at: number;
+  author: string;
+  pdf: boolean;
+  omitted: string[];
+  document: ReportDocument;
+}
+
 export interface PriorSummary {
   reportId: string;
-  status: Status;
+  status: Status | "";
   accessions: string[];
   signedAt: number | null;
   signedBy: string;
   date: string;
   compare: boolean;
+  /** Of a report that was not made here. */
+  outside: { sender: string; status: OutsideStatus; versions: number; withdrawn: boolean } | null;
   Modality: string;
   BodyPartExamined: string;
   StudyDescription: string;
@@ -127,6 +144,8 @@ export interface PriorSummary {
 export interface Prior extends PriorSummary {
   document: ReportDocument;
   addenda: { document: ReportDocument; signedAt: number }[];
+  /** All versions of a report that was not made here, the newest first. */
+  versions?: OutsideVersion[];
 }
 
 export interface PrelimRead {

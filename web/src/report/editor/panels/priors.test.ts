@@ -29,3 +29,52 @@ it("shows the prior that was selected last, even if another one arrives later", 
   await waitFor(() => expect(screen.getByText("text of r2")).toBeTruthy());
   expect(screen.queryByText("text of r1")).toBeNull();
 });
+
+it("marks a report that was not made here, with its versions and its file", async () => {
+  const version = (number: number, status: string, text: string) => ({
+    ...{ version: number, status, at: 1_800_000_000_000, author: "Nora Night" },
+    ...{ pdf: number === 2, omitted: number === 2 ? ["image JPEG"] : [] },
+    document: fromText(text),
+  });
+  const outside = {
+    ...prior("outside-1", "CT chest"),
+    outside: { sender: "NIGHTREADS", status: "corrected", versions: 2, withdrawn: false },
+    versions: [version(2, "corrected", "Corrected text."), version(1, "final", "First text.")],
+  } as unknown as Prior;
+  const asked: number[] = [];
+  const endpoints = {
+    priors: () => Promise.resolve({ priors: [outside] }),
+    prior: () => Promise.resolve(outside),
+    priorPdf: (_: string, number: number) => {
+      asked.push(number);
+      return Promise.reject(new Error("refused"));
+    },
+  };
+  const controller = { endpoints, page: null } as unknown as ReportController;
+  render(Priors, { controller, compare: () => undefined });
+  await fireEvent.click(await screen.findByRole("button", { name: /CT chest.*Not made here/s }));
+  await screen.findByText("Corrected text.");
+  expect(screen.getByText(/From NIGHTREADS/, { selector: "p:not(.version p)" })).toBeTruthy();
+  expect(screen.getByText("First text.").closest("details")?.open).toBe(false);
+  expect(screen.getByText("Not shown: image JPEG")).toBeTruthy();
+  await fireEvent.click(screen.getByRole("button", { name: "Save the PDF" }));
+  await screen.findByRole("alert");
+  expect(asked).toEqual([2]);
+});
+
+it("does not compare a report that its sender has withdrawn", async () => {
+  const withdrawn = {
+    ...prior("outside-1", "CT chest"),
+    outside: { sender: "NIGHTREADS", status: "withdrawn", versions: 1, withdrawn: true },
+    versions: [],
+  } as unknown as Prior;
+  const endpoints = {
+    priors: () => Promise.resolve({ priors: [withdrawn] }),
+    prior: () => Promise.resolve(withdrawn),
+  };
+  const controller = { endpoints, page: { autoCompare: true } } as unknown as ReportController;
+  render(Priors, { controller, compare: () => undefined });
+  await fireEvent.click(await screen.findByRole("button", { name: /withdrawn by its sender/ }));
+  await screen.findByText("Not made here");
+  expect(screen.queryByRole("button", { name: "Compare" })).toBeNull();
+});
