@@ -87,7 +87,7 @@ class OutsideRules:
         if message.first(DOCUMENT) is None:
             return split_orders(message, defaults)
         own = SegmentPositions.of(range(len(message.names)), message.names)
-        return [MessageScope(message, defaults, own, place=DOCUMENT)]
+        return [MessageScope(message, defaults, own, place=f"{DOCUMENT}[1]")]
 
     def refusals(self, scopes: Sequence[MessageScope], _: Message) -> list[MessageRefusal]:
         """Return why a message is refused."""

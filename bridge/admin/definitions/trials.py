@@ -511,6 +511,7 @@ _PREFIXES = (
     ("clinical_info.Metadata.", "meta:"),
     ("clinical_info.", "tag:"),
     ("reporting_app.", "app:"),
+    ("outside.", "report:"),
 )
 _SECONDS = 8.0
 _MAX_PER_CONTROL_ID = 20

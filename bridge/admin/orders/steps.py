@@ -56,6 +56,9 @@ class AttentionNote:
     seen_by: str
 
 
+OUTSIDE_TYPES: Final = frozenset({"ORU", "MDM"})
+"""Types of the messages that become outside reports."""
+
 Attempts = Mapping[int, Sequence[Mapping[str, Any]]]
 """The attempts of deliveries, as `message_content.attempt_view` returns them."""
 
@@ -86,7 +89,9 @@ def message_steps(
     """Yield how messages arrived and ended; `edits` are those of each message."""
     for row in rows:
         link = SentenceLink("message", row.id)
-        text = f"{row.message_type or 'Message'} from {row.listener}"
+        kind = row.message_type or "Message"
+        outside = "Outside report, " if kind[:3] in OUTSIDE_TYPES else ""
+        text = f"{outside}{kind} from {row.listener}"
         acknowledged = f", acknowledged {row.ack_code}" if row.ack_code else ""
         yield Step(row.received_at, "message", "received", text + acknowledged, link=link)
         for edit in edits.get(row.id, ()):

@@ -64,7 +64,17 @@ export function marksOf(
 }
 
 /** The groups of the values on the right, in this order. */
-export const KINDS = ["tag", "order", "meta", "visit", "app", "link", "row", "only"] as const;
+export const KINDS = [
+  "tag",
+  "report",
+  "order",
+  "meta",
+  "visit",
+  "app",
+  "link",
+  "row",
+  "only",
+] as const;
 
 export interface TargetGroup {
   kind: string;

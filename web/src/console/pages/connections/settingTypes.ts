@@ -13,7 +13,7 @@ export interface Activation {
 export interface Form {
   listener: FieldSpec[];
   destination: FieldSpec[];
-  /** The kind of each definition: orders, patients or results. */
+  /** The kind of each definition: orders, patients, outside-reports or results. */
   definitions: Record<string, string>;
 }
 

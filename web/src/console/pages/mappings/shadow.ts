@@ -70,7 +70,7 @@ export function toneOfDifference({ kind, field }: FieldDifference): Tone {
   return GOOD.includes(now) ? "ok" : "amber";
 }
 
-const PREFIXES = ["tag", "meta", "app"];
+const PREFIXES = ["tag", "meta", "app", "report"];
 /** "Refused now", "Accession", "Metadata ReadingRoom", "OBX-5 Observation Value". */
 export function wordsOf({ kind, field, name }: Pick<FieldDifference, "kind" | "field" | "name">) {
   if (kind === "outcome") {
