@@ -9,15 +9,18 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.acceptance.house import House, bridge, free_port
 from tests.acceptance.orders import order
+from tests.acceptance.radiologist import Window
 from tests.acceptance.wire import Sender, sink
 from tests.bridge.admin.mirth.exports import channel, mapper, place
 from tests.conftest import address_of, ask_server, drop_database
 from tests.eventually import eventually
 from tests.release.guides import ROOT, commands, run
+from tests.trust import TRUSTED
 
 GUIDES = "docs/guides"
 SERVING = ("bridge serve", "bridge send")
@@ -97,6 +100,28 @@ def test_a_sender_is_connected(house: House, tmp_path: Path) -> None:
     assert run(begin + script, **environment).count("ris-a") == 6
     house.settle()
     assert house.worklist()
+
+
+@pytest.mark.slow
+def test_reports_from_elsewhere(house: House, tmp_path: Path) -> None:
+    """The guide's definition takes the report of the night service."""
+    guide, port = f"{GUIDES}/reports-from-elsewhere.md", free_port()
+    environment, begin = {"BRIDGE_HOME": house.home}, f"cd {tmp_path}\n"
+    run(begin + commands(guide, "1. Name the sender"), **environment)
+    settings = commands(guide, "2. Add it to a listener", language="toml")
+    add_settings(house, settings.replace("0.0.0.0:2575", f"127.0.0.1:{port}"))
+    tried = run(begin + commands(guide, "3. Try and activate"), **environment)
+    assert "No acute finding." in tried
+    house.start()
+    script = commands(guide, "4. Send a message").replace("2575", str(port))
+    assert "AA" in run(begin + script, **environment)
+    house.settle()
+    house.send(order(1, mrn="M7001", name="EXAMPLE^NORA"))
+    window = Window(house, "M7001", "A1")
+    headers = {"Authorization": f"Bearer {window.session}"}
+    address = f"{house.url}/reporting/api/session/priors"
+    (prior,) = httpx.get(address, headers=headers, verify=TRUSTED).json()["priors"]
+    assert prior["outside"]["sender"] == "NIGHTREADS NORTH"
 
 
 @pytest.mark.slow
