@@ -48,8 +48,9 @@ def overview(home: Home, as_json: AsJson = False) -> None:
     """
     Show all listeners and destinations, and what needs a person.
 
-    The columns: messages of the last minute; errors of the last hour and their share; what waits,
-    and since when; the latencies p50 and p99 of the last hour in milliseconds. Problems are first.
+    The columns: messages or results of the last minute; those of the last hour that are parked or
+    refused, and their share; what waits, and since when; the latencies p50 and p99 of the last hour
+    in milliseconds. Problems are first.
     """
     from bridge.admin.overview.channels import read_overview
 

@@ -28,7 +28,7 @@ STATE_CHOICES: Final = (
 The values of the filter `state`: the states, and `open` (queued or claimed), `failed` (parked or
 refused), `waiting` (queued, never tried), `retrying` (queued after a failure).
 """
-_GROUPS: Final[Mapping[str, Sequence[str]]] = {
+STATE_GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "open": ("queued", "claimed"),
     "failed": ("parked", "refused"),
     "waiting": ("queued",),
@@ -66,10 +66,10 @@ def states_and_causes(
     if "state" not in filters:
         return found
     chosen = choices_of(filters, "state", STATE_CHOICES)
-    states = sorted({state for name in chosen for state in _GROUPS.get(name, (name,))})
+    states = sorted({state for name in chosen for state in STATE_GROUPS.get(name, (name,))})
     alternatives = []
     for name in chosen:
-        own = parameters.among("m.state", _GROUPS.get(name, (name,)))
+        own = parameters.among("m.state", STATE_GROUPS.get(name, (name,)))
         alternatives.append(f"({own} AND {_TRIED[name]})" if name in _TRIED else own)
     probe = f"({' OR '.join(alternatives)})"
     if not set(chosen).isdisjoint(_TRIED) or not _are_indexed(connection, table, states):

@@ -15,6 +15,7 @@ from bridge.active_settings import current, find_connection
 from bridge.admin.channel_operations import channel_states
 from bridge.admin.lists.listing import UNLIMITED
 from bridge.admin.overview.attention import SEVERITIES, Attention, groups, visible_alerts
+from bridge.admin.overview.row_counts import RowCounts, count_rows
 from bridge.monitoring.alerts import ActiveAlert, active_alerts
 from bridge.monitoring.baseline import MINUTE, QUARTER, WEEK
 from bridge.monitoring.conditions import AlertSeverity, QueueBacklog
@@ -72,16 +73,20 @@ class _Present:
     """Of the last hour."""
     quarters: Mapping[ChannelKey, Mapping[int, Figures]]
     """Of the last day."""
+    rows: Mapping[ChannelKey, RowCounts]
 
 
 def _read_present(database: Database, now: int) -> _Present:
     begin = _first_point(now, QUARTER, _POINTS)
+    with database.read() as connection:
+        rows = count_rows(connection, now)
     return _Present(
         now,
         active_alerts(database),
         read_backlogs(database),
         read_history(database, 1, now - now % MINUTE - HOUR, now + 1),
         read_history(database, 15, begin, now + 1),
+        rows,
     )
 
 
@@ -189,36 +194,22 @@ _NO_COUNTS: Final[Mapping[str, Any]] = {
 def _counts(key: ChannelKey, present: _Present) -> dict[str, Any]:
     kind, now = key[0], present.now
     hour = Figures()
-    minutes = present.minutes.get(key, {})
-    for figures in minutes.values():
+    for figures in present.minutes.get(key, {}).values():
         hour.add(figures)
     quarters = present.quarters.get(key, {})
     begin = _first_point(now, QUARTER, _POINTS)
     day = [quarters.get(begin + number * QUARTER, Figures()) for number in range(_POINTS)]
-    errors, attempts = hour.total(ERRORS[kind]), hour.total(ATTEMPTS[kind])
+    rows, attempts = present.rows.get(key, RowCounts()), hour.total(ATTEMPTS[kind])
     return {
-        "rate": _rate(minutes, MESSAGES[kind], now),
-        "errors": errors,
-        "share": round(min(1.0, errors / attempts), 4) if attempts else None,
+        "rate": rows.rate,
+        "errors": rows.failed,
+        "share": round(min(1.0, rows.failed / attempts), 4) if attempts else None,
         **_queue(key, present.backlogs),
         "p50": percentile(hour.latency, 0.5),
         "p99": percentile(hour.latency, 0.99),
         "spark": [figures.total(ATTEMPTS[kind]) for figures in day],
         "spark_bad": [figures.total(ERRORS[kind]) for figures in day],
     }
-
-
-def _rate(minutes: Mapping[int, Figures], outcomes: Iterable[str], now: int) -> float:
-    """
-    Return the messages of the last 60 seconds, to a tenth.
-
-    Of the minute before, as large a part is taken as the minute in progress lacks.
-    """
-    passed = now % MINUTE
-    latest, before = (
-        minutes.get(now - passed - back, Figures()).total(outcomes) for back in (0, MINUTE)
-    )
-    return round(latest + before * (MINUTE - passed) / MINUTE, 1)
 
 
 def _queue(key: ChannelKey, backlogs: Mapping[ChannelKey, QueueBacklog]) -> dict[str, int | None]:

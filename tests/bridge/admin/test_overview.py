@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, text
 
+from bridge.admin.lists.deliveries import DeliveryList
+from bridge.admin.lists.listing import UNLIMITED, ListDefinition
+from bridge.admin.lists.messages import MessageList
 from bridge.admin.overview.attention import Attention
 from bridge.admin.overview.channels import ChannelState, channel_series
 from bridge.admin.overview.channels import overview as overview_of
@@ -24,8 +27,11 @@ from bridge.monitoring.statistics import (
 from bridge.store.database import Database
 from bridge.store.tables import CHANNEL_STATISTICS
 from config.sections import ChannelKind
+from tests.bridge.admin.lists.test_delivery_list import COUNT, filled
 from tests.bridge.message_store import START, MessageStore
 from tests.bridge.query_plans import plan_of, recorded_statements
+
+__all__ = ["filled"]
 
 T = 1000 * DAY
 """The beginning of a day, hour and quarter hour, in UTC."""
@@ -89,23 +95,68 @@ def rows_of(found: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def test_figures_of_channels(database: Database) -> None:
-    """Rate, errors and their share, latency, and the quarter hours of a day."""
+    """Latency, the quarter hours of a day, and what was received and sent in it."""
     receive(database, T, 120, number=10)
     now = T + 119 * MINUTE + 30_000
     send(database, now - 20 * MINUTE, {"AA": 3, "AE": 1})
     roll_up(database, now)
     found = overview(database, {L: [state("orders")], D: [state("ris")]}, now)
     orders, ris = rows_of(found)["orders"], rows_of(found)["ris"]
-    assert orders["rate"] == 15.0  # ten of this minute, five of the 30 seconds before
-    assert (orders["errors"], orders["share"]) == (61, 0.1)
     assert (orders["p50"], orders["p99"]) == (3.5, 4.0)
     assert orders["spark"] == [0] * 88 + [150] * 8
     assert orders["spark_bad"] == [0] * 88 + [15] * 8
-    assert (ris["rate"], ris["errors"], ris["share"]) == (0, 1, 0.25)
     assert ris["p50"] == 13.0
     assert found["totals"] == {"received": 1200, "sent": 3}
     idle = rows_of(overview(database, {L: [state("idle")], D: []}, now))["idle"]
     assert (idle["rate"], idle["errors"], idle["share"], idle["p50"]) == (0, 0, None, None)
+
+
+def test_the_numbers_are_those_of_the_lists_behind_them(filled: Database) -> None:
+    """
+    The rate is the rows of the last minute, the errors the failed rows of the last hour; an attempt
+    that will be repeated is no error.
+    """
+    MessageStore(filled).fill(3600, 3700, state="refused")
+    now = START + 3700 * 1000
+    names = {L: ("ris", "odd", "even", "idle"), D: ("his", "ris")}
+    lists: Mapping[ChannelKind, tuple[ListDefinition[Any], str]] = {
+        L: (MessageList(), "channel"),
+        D: (DeliveryList(), "destination"),
+    }
+    channels = {kind: [state(name) for name in found] for kind, found in names.items()}
+
+    def shown(at: int) -> dict[tuple[str, str], tuple[int, int]]:
+        found = overview(filled, channels, at)["channels"]
+        return {(row["kind"], row["name"]): (row["rate"], row["errors"]) for row in found}
+
+    for at in (START + COUNT * 1000, START + 70_000, now):
+        for (kind, name), numbers in shown(at).items():
+            listed, own = lists[ChannelKind(kind)]
+            minute = {own: [name], "since": at - MINUTE}
+            failed = {own: [name], "state": ["failed"], "since": at - HOUR}
+            with filled.read() as connection:
+                counts = [
+                    listed.count(connection, filters, UNLIMITED) for filters in (minute, failed)
+                ]
+            assert [(number, True) for number in numbers] == counts
+    assert shown(START + COUNT * 1000)[D, "ris"] == (20, 10)
+    assert shown(now)[D, "ris"][0] == 0
+    assert shown(now)[L, "odd"] == (30, 50)
+
+
+def test_the_share_of_errors(database: Database) -> None:
+    """Of the messages of the hour; unknown without any."""
+    MessageStore(database).fill(1, 4, state="refused")
+    now = START + MINUTE
+    metrics = Metrics()
+    metrics.received.labels("odd", "accepted").inc(6)
+    metrics.received.labels("odd", "refused").inc(2)
+    StatisticsRecorder(metrics, database, "node").store(now)
+    rows = rows_of(overview(database, {L: [state("odd"), state("even")], D: []}, now))
+    assert [(row["errors"], row["share"]) for row in (rows["odd"], rows["even"])] == [
+        (2, 0.25),
+        (2, None),
+    ]
 
 
 def test_queues_of_channels(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,6 +179,14 @@ def test_former_names_in_json(tmp_path: Path) -> None:
     assert (alert["told_at"], alert["returns"]) == values
 
 
+_REFUSED = text("""
+    INSERT INTO message (received_at, listener, identity, digest, edition, message_type, mapping,
+        mapping_version, flags, ack_code, acknowledgment, error_code, error_place, state, detail)
+    VALUES (:at, 'in', 1, 1, 0, 'ORM^O01', 'orders', '1', 0, 'AE', 'delivered', '', '', 'refused',
+        '')
+""")
+
+
 def test_the_overview_of_channels(tmp_path: Path) -> None:
     """What needs a person, then a line for each channel; `--json` has all members."""
     home = Home(tmp_path / "home")
@@ -190,6 +198,8 @@ def test_the_overview_of_channels(tmp_path: Path) -> None:
     now = time.time_ns() // 1_000_000
     with bridge_database(home.folder) as database:
         StatisticsRecorder(metrics, database, "test").store(now)
+        with database.write() as connection:
+            connection.execute(_REFUSED, {"at": now})
         quiet = AlertCondition("quiet:listener in", AlertSeverity.WARNING, "it is silent")
         update_alerts(database, [quiet], now, 0)
     needs, need, _, head, row = home.ok("channels").splitlines()

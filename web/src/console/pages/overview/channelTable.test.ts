@@ -34,10 +34,12 @@ it("sorts problems first, and again only when the pointer has left", async () =>
 it("leads from errors to the failed messages, and tells nothing of other sites", () => {
   const shared = { ...channel("c", false), shared: true, rate: null, errors: null, waiting: null };
   render(ChannelTable, {
-    ...{ now: 0, changed: () => undefined, ontest: () => undefined },
+    ...{ now: 60_000, changed: () => undefined, ontest: () => undefined },
     rows: [channel("b", true), shared],
   });
   const link = screen.getByRole("link", { name: /errors of b/ });
   expect(link.getAttribute("href")).toBe("/console/messages?channel=b&state=failed&since=1h");
+  const rate = screen.getByRole("link", { name: /messages of b in the last minute/ });
+  expect(rate.getAttribute("href")).toBe("/console/messages?channel=b&since=0&until=60000");
   expect(screen.queryByRole("link", { name: /of c/ })).toBeNull();
 });
