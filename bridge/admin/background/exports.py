@@ -182,7 +182,9 @@ class Export(JobWork):
         more = bool(self._state.get("more"))
         if name := self._job.options.get("as_examples"):
             return {"definition": name, "more": more}
-        return {"name": file_name(self._job), "bytes": size, "more": more}
+        keep = round(self._context.settings.console.keep_exports * 1000)
+        until = self._context.clock() + keep
+        return {"name": file_name(self._job), "bytes": size, "more": more, "until": until}
 
     def _next_rows(self, access: Access, until: float) -> list[SelectedRow]:
         rows: list[SelectedRow] = []

@@ -59,8 +59,8 @@ class BackgroundJobResponse(_Response):
     A background job; times in ms.
 
     `expected` is the number of rows, a lower bound unless `exact`. `format` is that of an export.
-    `result` has the `name` and `bytes` of a file, `more` if rows were left out by a limit, and the
-    `error` and `detail` of a failed job.
+    `result` has the `name` and `bytes` of a file, which is kept `until`, `more` if rows were left
+    out by a limit, and the `error` and `detail` of a failed job.
     """
 
     id: int

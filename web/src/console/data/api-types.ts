@@ -625,7 +625,7 @@ export interface BackgroundJob {
   failed: number;
   created_at: number;
   finished_at: number | null;
-  /** Of an export: `name` and `bytes` of the file; of a job that failed: `error` and `detail`. */
+  /** Of an export: `name` and `bytes` of the file, kept `until`; of a failed job: `error`, `detail`. */
   result: Readonly<Record<string, unknown>>;
 }
 /** The result of a job for one row: `done`, `found`, or the code of an error with its text. */
