@@ -122,9 +122,11 @@ _PLACES = {
     "visit": ("visit",),
     "visit-value": ("visit", "values"),
     "status": ("statuses",),
+    "report": ("report",),
+    "report-status": ("report_status",),
 }
-_TOP = ("prior_mrn", "prior_name", "only")
-_WHOLE = frozenset({"row", "reply", "event", "status", "only"})
+_TOP = ("prior_mrn", "prior_name", "only", "reported")
+_WHOLE = frozenset({"row", "reply", "event", "status", "report-status", "only", "reported"})
 """Targets that are no rules with sources: they are set as a whole."""
 _WHOLE_OR_LINK = _WHOLE | {"link"}
 _FIELD = "field:"

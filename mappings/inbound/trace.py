@@ -266,7 +266,7 @@ def _traced(known: _Known) -> "_TracedDefinition":
     rows = {
         _row_key(rule.target): rule
         for rule in outlined.rules
-        if rule.target.startswith(("row:", "event:"))
+        if rule.target.startswith(("row:", "event:", "report-status:"))
     }
     only = outlined.rule("only")
     return _TracedDefinition(
@@ -401,7 +401,9 @@ class _TracedDefinition:
             values.get("tag:SiteID", ""),
             values.get("tag:PatientMRN", ""),
             values.get("tag:Accession", ""),
-            self._row("row", (values.get("report:status", "").upper() or NO_STATUS, OTHERWISE)),
+            self._row(
+                "report-status", (values.get("report:status", "").upper() or NO_STATUS, OTHERWISE)
+            ),
             tuple(target for target in targets if target.present or target.sources),
         )
 

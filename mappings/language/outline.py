@@ -4,7 +4,7 @@ modifiers.
 
     tag:Modality  meta:Priority  app:ReturnFormat  order:control  link:study-uid  row:NW/A  only
     each:OBX  keep  echo  event:A08  prior_mrn  visit:number  visit-value:PatientClass
-    report:number  reported
+    report:number  report-status:F  reported
     field:patient/PID-5  field:segments/TXA-4  status:final  setting:text.layout  accept:messages
 
 The sources of a rule are its alternatives in the order in which they are tried. A rule with one
@@ -424,7 +424,7 @@ _KEYED = (
     ("links", "link", _link),
     ("events", "event", _listed),
     ("report", "report", outline_rule),
-    ("report_status", "row", _listed),
+    ("report_status", "report-status", _listed),
     ("visit.values", "visit-value", outline_rule),
 )
 """Places whose entries are rules: the prefix of their targets, and the function that reads one."""

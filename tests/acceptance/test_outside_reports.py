@@ -76,6 +76,7 @@ def test_the_night_service_has_read_it(house: House) -> None:
     assert prior["outside"]["sender"] == "NIGHTREADS NORTH"
     assert version["document"]["content"][0]["content"][0]["text"] == "No acute finding."
     assert version["pdf"]
+    assert "Outside report, ORU^R01 from orders" in house.bridge("orders", "show", "A1")
     with Sender(house.mllp_port) as sender:
         assert verdict(sender.ask(result(2, sender="OTHER")))[0] == "AR"
     (shown,) = json.loads(house.bridge("messages", "list", "--limit", "1", "--json"))

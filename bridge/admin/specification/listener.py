@@ -30,6 +30,7 @@ from mappings.hl7 import dictionary
 from mappings.hl7.acknowledgment import ERROR_DESCRIPTIONS
 from mappings.hl7.path import InvalidPath, Path
 from mappings.inbound.definition import InboundMapping
+from mappings.inbound.outside_mapping import NO_STATUS, OTHERWISE, OutsideRules, OutsideStatus
 from mappings.language.outline import Outline, OutlineRule, outline
 
 _VERSION: Final = "2.5.1"
@@ -51,6 +52,14 @@ _ACTIONS: Final[Mapping[str, str]] = {
     "visit-move": "moves the orders of a visit",
 }
 _EXAMINED: Final = "; the examination is done"
+_ORDERS: Final = "orders: ORC-1, ORC-5 and OBR-25 decide, see Order control"
+_OUTSIDE: Final = "a report of the sender, which becomes a prior of the patient"
+_STATUSES: Final[Mapping[str, str]] = {
+    **{status: f"{status} report" for status in OutsideStatus},
+    OutsideStatus.UNKNOWN: "a report without a status",
+    OutsideStatus.WITHDRAWN: "the report is withdrawn",
+    OutsideStatus.IGNORE: "is accepted without effect",
+}
 _USES: Final[Mapping[str, str]] = {
     "order:placer": "placer order number",
     "order:filler": "filler order number",
@@ -63,6 +72,13 @@ _USES: Final[Mapping[str, str]] = {
     "prior_name": "name of the patient before a merge",
     "visit:number": "visit number",
     "visit:prior": "visit number before a move",
+    "report:number": "document number",
+    "report:parent": "number of the document that this one replaces or completes",
+    "report:status": "status of the report",
+    "report:time": "time of the report",
+    "report:title": "title of the report",
+    "report:author": "author of the report",
+    "reported": "decides whether the order is reported",
     "only": "decides whether the order is for imaging",
 }
 _ACKNOWLEDGED: Final = {
@@ -203,10 +219,14 @@ def _messages(definition: DefinitionSources) -> Iterator[MessageSpecification]:
             shown = "any other event" if event == "*" else event
             yield MessageSpecification(f"ADT^{shown}", purpose)
         return
+    is_outside = isinstance(definition.mapping.plan, OutsideRules)
     for kind in message_types(definition.mapping):
-        yield MessageSpecification(
-            kind, "orders: ORC-1, ORC-5 and OBR-25 decide, see Order control"
-        )
+        yield MessageSpecification(kind, _OUTSIDE if is_outside else _ORDERS)
+    for rule in rules:
+        if rule.target.startswith("report-status:"):
+            code = rule.target.partition(":")[2]
+            shown = {NO_STATUS: "no status", OTHERWISE: "any other status"}.get(code, code)
+            yield MessageSpecification(f"report status {shown}", _STATUSES[_text(rule)])
     only = next((rule.condition for rule in rules if rule.target == "only"), "")
     if only:
         purpose = f"those with: {only}; others are accepted without effect"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from mappings.authoring.edits import SetRule, edit_rule
 from mappings.authoring.trial import try_message
 from mappings.compiler import compile_sources
 from mappings.hl7.header import peek
@@ -210,3 +211,18 @@ def test_a_trial_shows_the_report() -> None:
     assert event["outside"]["text"] == "No acute finding."
     assert event["outside"]["pdf"] == "9 bytes"
     assert json.dumps(event)
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "expected"),
+    [
+        ("report:title", "OBR-4.1", "report:\n  title: OBR-4.1"),
+        ("report-status:F", "corrected", "report_status:\n  F: corrected"),
+    ],
+)
+def test_a_form_writes_the_rules(target: str, text: str, expected: str) -> None:
+    """A change by a form is a rule of the own file."""
+    edited = edit_rule({**SHIPPED, "mine.yaml": LISTED}, "mine", target, SetRule(text))
+    (edit,) = edited.edits
+    assert edit.insert.endswith(expected)
+    assert edited.issues == ()
