@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, quote_plus, urlencode, urlsplit
@@ -18,6 +19,11 @@ from joserfc.jwk import RSAKey
 from typing_extensions import override
 
 CLIENT, SECRET = "bridge", "client secret"
+
+
+@cache
+def _signing_key() -> RSAKey:
+    return RSAKey.generate_key(2048, auto_kid=True)
 
 
 @dataclass
@@ -32,7 +38,7 @@ class IdentityProvider:
     by_userinfo: bool = False
     responses: dict[str, bytes] = field(default_factory=dict)
     """Bodies by path, instead of the right ones."""
-    key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, auto_kid=True))
+    key: RSAKey = field(default_factory=_signing_key)
     signing: RSAKey | None = None
     attempts: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -121,7 +127,7 @@ def identity_provider() -> Iterator[IdentityProvider]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     provider.issuer = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield provider

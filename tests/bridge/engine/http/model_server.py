@@ -54,7 +54,7 @@ def listening(model: Model) -> Iterator[Model]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     model.url = f"http://127.0.0.1:{server.server_address[1]}/v1/it"
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield model
     over.set()

@@ -16,20 +16,19 @@ from joserfc.jwk import RSAKey
 from sqlalchemy import text
 
 from bridge.audit import trail
-from bridge.engine.http.engine_application import create_application
 from bridge.engine.service.accounts import audit_queries, users
 from bridge.engine.service.sites import site_settings
 from bridge.engine.service.sites.site_settings import SiteSettings
 from bridge.engine.settings import EngineSettings, SingleSignOn
 from bridge.store.database import Database
-from bridge.store.databases import ENGINE_PACKAGE, ENGINE_VERSIONS
-from bridge.store.migration import upgrade
+from tests.bridge.engine.http.applications import application_with
 from tests.bridge.engine.http.identity_provider import (
     CLIENT,
     SECRET,
     IdentityProvider,
     identity_provider,
 )
+from tests.databases import fresh_file
 from tests.eventually import PATIENCE
 
 BASE = "http://reports.test"
@@ -66,8 +65,7 @@ def cookie_of(response: httpx.Response) -> str:
 
 @pytest.fixture
 def sign_on(tmp_path: Path) -> Iterator[SignOn]:
-    database = Database(f"sqlite:///{tmp_path / 'engine.db'}")
-    upgrade(database, ENGINE_PACKAGE, ENGINE_VERSIONS)
+    database = Database(fresh_file(tmp_path / "engine.db"))
     with database.write() as connection:
         site_settings.add_site(connection, SiteSettings("SITE1"), 1)
         users.register(connection, "SITE1", ADA, "Ada Reader", 1)
@@ -77,7 +75,7 @@ def sign_on(tmp_path: Path) -> Iterator[SignOn]:
             link_keys=(("1", secrets.token_bytes(32)),), public_url=BASE, single_sign_on=sso
         )
         clock = lambda: time.time_ns() // 1_000_000  # noqa: E731  # a clock
-        application = create_application(settings, database, clock=clock)
+        application = application_with(settings, database, clock)
         yield SignOn(runner, application, database, provider)
         runner.run(application.state.engine.stop())
     database.dispose()
