@@ -12,7 +12,7 @@ SETTLES_WITHIN = 20.0  # seconds in which a page loads its data and draws it
 
 def violations(page: Page) -> list[str]:
     """Return axe's violations: rule and element. Repeat while the page may still load."""
-    page.evaluate(AXE.read_text("utf-8"))
+    _load(page)
     until = time.monotonic() + SETTLES_WITHIN
     while (found := _run(page, RULES)) and time.monotonic() < until:
         page.wait_for_timeout(200)
@@ -21,7 +21,7 @@ def violations(page: Page) -> list[str]:
 
 def violations_in_themes(page: Page, *themes: str) -> list[str]:
     """Return the violations of a page that has its data: in the first theme all, then by colour."""
-    page.evaluate(AXE.read_text("utf-8"))
+    _load(page)
     found = []
     for number, theme in enumerate(themes):
         page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
@@ -30,8 +30,13 @@ def violations_in_themes(page: Page, *themes: str) -> list[str]:
     return found
 
 
+def _load(page: Page) -> None:
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text("utf-8"))
+
+
 def _run(page: Page, rules: list[str]) -> list[str]:
-    found = page.evaluate("rules => axe.run({runOnly: rules})", rules)
+    found = page.evaluate("rules => axe.run({runOnly: rules, resultTypes: ['violations']})", rules)
     return [
         f"{violation['id']}: {node['html'][:160]}"
         for violation in found["violations"]
