@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE # each worker and each child would compile the tests
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint bench fuzz soak power sweep model simulate sbom advisories setup app clean
+.PHONY: demo test lint lint-python lint-web bench fuzz soak power sweep model simulate sbom advisories setup app clean
 
 demo: app ## the whole story over real sockets; KEEP=1 leaves it running
 	$(BIN)/python -m bridge.demo $(if $(KEEP),--keep)
@@ -13,13 +13,18 @@ demo: app ## the whole story over real sockets; KEEP=1 leaves it running
 test: app ## lint is apart: `make lint`
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
-lint: $(READY)
+lint: $(READY) ## Python and web side by side
+	$(MAKE) --jobs 2 --output-sync=target lint-python lint-web
+
+lint-python: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy web/build.py
 	find tests -name '*.py' | xargs $(BIN)/mypy --explicit-package-bases --namespace-packages
 	$(BIN)/lint-imports
+
+lint-web: $(READY)
 	$(BIN)/python web/build.py types
 	$(BIN)/python web/build.py lint
 
