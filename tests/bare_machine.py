@@ -80,7 +80,7 @@ def main() -> int:
         folder = Path(name)
         report = folder / "report.xml"
         options = ["-q", "-p", "tests.bare_machine", f"--junitxml={report}", "--durations=5"]
-        command = [sys.executable, "-m", "pytest", "-n", "0", *options]
+        command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", *options]
         status = subprocess.run(
             command, cwd=ROOT, env=bare_environment(folder), check=False
         ).returncode
