@@ -90,6 +90,7 @@ def _collected() -> Iterator[None]:
     gc.collect()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("story", STORIES)
 def test_promises_hold(story: str) -> None:
     """The guarantees hold in fifty schedules with up to eight faults each."""
