@@ -3,13 +3,27 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urljoin
 
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Error, Page, Playwright
 
 from tests.eventually import PATIENCE
+from tests.programs import CHROMIUM
 
 BROWSER_PATIENCE = 1000 * PATIENCE
 """Milliseconds that a test waits for a page."""
+
+
+PROCESS_PER_SITE = "--process-per-site"
+
+
+@contextmanager
+def launched(driver: Playwright, *arguments: str) -> Iterator[Browser]:
+    browser = driver.chromium.launch(
+        executable_path=CHROMIUM.path, args=["--no-sandbox", *arguments]
+    )
+    yield browser
+    browser.close()
 
 
 @contextmanager
@@ -27,12 +41,46 @@ def checked_page(profile: BrowserContext) -> Iterator[Page]:
 
 @contextmanager
 def window(chromium: Browser, **options: Any) -> Iterator[Page]:
-    """A page of 1280 x 720 in a fresh profile; errors in its scripts raise at the end."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 720}, **options)
-    context.set_default_timeout(BROWSER_PATIENCE)
-    page = context.new_page()
+    """A page of 1280 x 720 without stored data; errors in its scripts raise at the end."""
+    use = chromium, str(options)
+    profile = _IDLE.pop(use, None) or chromium.new_context(
+        viewport={"width": 1280, "height": 720}, **options
+    )
+    profile.set_default_timeout(BROWSER_PATIENCE)
+    profile.set_storage_state({"cookies": [], "origins": []})
+    profile.clear_permissions()
+    page = profile.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     yield page
-    context.close()
+    if _leave_one_page(profile):
+        _IDLE[use] = profile
+    else:
+        profile.close()
     assert errors == [], errors
+
+
+_IDLE: dict[tuple[Browser, str], BrowserContext] = {}
+"""
+Profiles that no test uses, by browser and options.
+
+With `PROCESS_PER_SITE` a profile keeps the process of its pages for the next test. The start of a
+process, which then compiles the scripts, takes longer than most tests.
+"""
+
+
+def _leave_one_page(profile: BrowserContext) -> bool:
+    """Close all pages but one without scripts, which keeps the process; False if there is none."""
+    first, *others = profile.pages or [profile.new_page()]
+    if not first.url.endswith(_WITHOUT_SCRIPTS):
+        try:
+            profile.new_page().goto(urljoin(first.url, _WITHOUT_SCRIPTS))
+        except Error:  # the service has stopped
+            return False
+        others.append(first)
+    for page in others:
+        page.close()
+    return True
+
+
+_WITHOUT_SCRIPTS = "/readyz"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
-from tests.browser.checked_pages import BROWSER_PATIENCE, checked_page
+from tests.browser.checked_pages import BROWSER_PATIENCE, checked_page, launched
 from tests.browser.engine_server import EngineServer, opened
 from tests.browser.screens import add_sample_data
 from tests.programs import CHROMIUM
@@ -47,9 +47,8 @@ def driver() -> Iterator[Playwright]:
 @pytest.fixture(scope="module")
 def chromium(driver: Playwright) -> Iterator[Browser]:
     """One browser for a module; each test has its own profile."""
-    browser = driver.chromium.launch(executable_path=CHROMIUM.path, args=["--no-sandbox"])
-    yield browser
-    browser.close()
+    with launched(driver) as browser:
+        yield browser
 
 
 @pytest.fixture

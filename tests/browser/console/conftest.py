@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import trustme
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, Playwright
 
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender, Sink, sink
 from tests.bridge.engine.http.identity_provider import CLIENT, SECRET, identity_provider
-from tests.browser.checked_pages import window
+from tests.browser.checked_pages import PROCESS_PER_SITE, launched, window
 from tests.browser.console_client import ConsoleClient
 from tests.browser.signing_in import PASSWORD
 from tests.enrolment import open_link
@@ -54,6 +54,13 @@ def mutual_tls(folder: Path) -> dict[str, str]:
 def without_stream(page: Page) -> None:
     """Block the stream of hints, which stays open, so that the network can become idle."""
     page.route("**/console/api/live", lambda route: route.abort())
+
+
+@pytest.fixture(scope="module")
+def chromium(driver: Playwright) -> Iterator[Browser]:
+    """One browser for a module; the pages of a profile share a process."""
+    with launched(driver, PROCESS_PER_SITE) as browser:
+        yield browser
 
 
 @pytest.fixture

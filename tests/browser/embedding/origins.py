@@ -160,7 +160,7 @@ def hosting(*, coep: bool = False, site: str = "SITE1") -> Iterator[Host]:
         return answer.status_code, answer.json()
 
     host.ask = asking  # type: ignore[method-assign]  # trusts the self-signed certificate
-    serving = threading.Thread(target=host.serve_forever)
+    serving = threading.Thread(target=host.serve_forever, args=(0.01,))
     serving.start()
     try:
         yield host

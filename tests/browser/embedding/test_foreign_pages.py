@@ -36,7 +36,7 @@ class ForeignPage(BaseHTTPRequestHandler):
 def foreign(installed: Installed) -> Iterator[Page]:
     """A page of a host that is not allowed."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), ForeignPage)
-    serving = threading.Thread(target=server.serve_forever)
+    serving = threading.Thread(target=server.serve_forever, args=(0.01,))
     serving.start()
     context = installed.browser.new_context(ignore_https_errors=True)
     try:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Playwright, expect
 
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
 from tests.browser import console_client
-from tests.browser.checked_pages import window
+from tests.browser.checked_pages import PROCESS_PER_SITE, launched, window
 from tests.browser.console_client import ConsoleClient
 from tests.browser.signing_in import PASSWORD
 from tests.enrolment import open_link
@@ -75,6 +75,13 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MappingConsole
     finally:
         house.stop()
         house.kill()
+
+
+@pytest.fixture(scope="module")
+def chromium(driver: Playwright) -> Iterator[Browser]:
+    """One browser for a module; the pages of a profile share a process."""
+    with launched(driver, PROCESS_PER_SITE) as browser:
+        yield browser
 
 
 @pytest.fixture
