@@ -115,6 +115,9 @@ export interface SampleMessage {
   version?: string;
 }
 
+/** The kind of definitions that write messages; the others read them. One with errors has none. */
+export const OUTBOUND = "results";
+
 export interface MappedEvent {
   action: string;
   place: string;
@@ -123,6 +126,7 @@ export interface MappedEvent {
   accession: string;
   clinical_info: Record<string, unknown>;
   link_signals: string[];
+  outside?: Record<string, unknown>;
   [more: string]: unknown;
 }
 

@@ -5,6 +5,7 @@ import { api, attempt, problemOf, session, type Problem } from "../../data/api";
 import { t } from "../../texts";
 import { EditHistory } from "../editor/history.svelte";
 import { toast } from "../../ui/toasts.svelte";
+import { OUTBOUND } from "../types";
 import type { Schema } from "../editor/schemaChoices";
 import type { Change, OutlineRule } from "../rules/rules";
 import { lastStored } from "../sampleMessages";
@@ -35,7 +36,6 @@ export const pendingSamples: { messages: SampleMessage[] } = { messages: [] };
 
 const LAST_RELEASES = 10;
 const LAST_MESSAGES = 10;
-const OUTBOUND = "results";
 
 export class DefinitionDraft {
   readonly name: string;

@@ -70,7 +70,6 @@ export function toneOfDifference({ kind, field }: FieldDifference): Tone {
   return GOOD.includes(now) ? "ok" : "amber";
 }
 
-const PREFIXES = ["tag", "meta", "app", "report"];
 /** "Refused now", "Accession", "Metadata ReadingRoom", "OBX-5 Observation Value". */
 export function wordsOf({ kind, field, name }: Pick<FieldDifference, "kind" | "field" | "name">) {
   if (kind === "outcome") {
@@ -85,10 +84,10 @@ export function wordsOf({ kind, field, name }: Pick<FieldDifference, "kind" | "f
 
 export function targetWords(target: string, name = ""): string {
   if (name) return `${target} ${name}`;
-  const [prefix = "", ...rest] = target.split(":");
-  if (PREFIXES.includes(prefix)) return t(`shadow.target.${prefix}`, { name: rest.join(":") });
-  const key = `shadow.target.${target.replaceAll(":", "_")}`;
-  return hasText(key) ? t(key) : target;
+  const [prefix, ...rest] = target.split(":");
+  const keys = [target.replaceAll(":", "_"), prefix].map((one) => `shadow.target.${one}`);
+  const key = keys.find(hasText);
+  return key ? t(key, { name: rest.join(":") }) : target;
 }
 
 const LEAST = 0.001;
