@@ -21,10 +21,10 @@ MAPPINGS = 'mappings = ["orders", "patients", "night"]'
 PDF = b"%PDF-1.7\n%%EOF\n"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+@pytest.fixture
+def house(database_url: str, tmp_path: Path) -> Iterator[House]:
     """An installation whose listener takes the reports of the night service, not started."""
-    url = request.getfixturevalue("postgres_url") if request.param == "postgresql" else ""
+    url = "" if database_url.startswith("sqlite") else database_url
     house = House(tmp_path / "home", database=url)
     house.listener_extra = MAPPINGS
     house.make()
