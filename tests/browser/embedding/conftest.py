@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Playwright
@@ -18,7 +17,7 @@ STUDIES = itertools.count(1)
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/browser/embedding/"):
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.slow)
 
