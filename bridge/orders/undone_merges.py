@@ -18,6 +18,13 @@ from mappings.outbound.echo import Echo
 
 _ON_WORKLIST = frozenset({OrderState.ORDERED, OrderState.REPORTED})
 _NUMBERS = Path.parse("PID-3")
+_SENT = {
+    "PatientBirthDate": Path.parse("PID-7"),
+    "PatientAge": Path.parse("PID-7"),
+    "PatientSex": Path.parse("PID-8"),
+    "Race": Path.parse("PID-10"),
+    "Ethnicity": Path.parse("PID-22"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,7 @@ def returning_order(
         was_sent_with_it = not Echo(order.echo).texts(_NUMBERS).isdisjoint(numbers)
         if not was_sent_with_it or not demographics or contradicts(order.tags, [demographics]):
             return None
-        former = FormerOrder(demographics)
+        former = FormerOrder({**_sent_demographics(order), **demographics})
     others = {tag: value for tag, value in order.tags.items() if tag not in DEMOGRAPHICS}
     own = frozenset(map(merged_hash, set(numbers) - {prior_mrn}))
     after = replace(
@@ -91,3 +98,18 @@ def returning_order(
         merged_from=order.merged_from & own,
     )
     return ReturningOrder(order, after)
+
+
+def _sent_demographics(order: Order) -> dict[str, Any]:
+    """
+    Return the demographics that an order was sent with, except for the name.
+
+    The survivor's values complete those of an order. What was sent does not differ from them, or
+    the message would wait.
+    """
+    echo = Echo(order.echo)
+    return {
+        tag: order.tags[tag]
+        for tag, path in _SENT.items()
+        if tag in order.tags and any(echo.texts(path))
+    }
