@@ -10,7 +10,7 @@ from alembic import op
 
 from bridge.store.columns import BIG_KEY
 
-revision = "0040"
+revision = "0033"
 down_revision = "0032"
 branch_labels = None
 depends_on = None
