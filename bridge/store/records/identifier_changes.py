@@ -182,6 +182,7 @@ def undo(
     moved = [(before, after) for before, after in results if after is not None]
     order_index.move(connection, moved)
     stay = order_index.ids_merged_from(connection, pointer.site, pointer.mrn, numbers)
+    order_index.forget_numbers(connection, stay, numbers)
     return len(moved), stay
 
 

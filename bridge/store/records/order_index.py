@@ -229,6 +229,16 @@ def ids_merged_from(
     return list(connection.scalars(statement))
 
 
+def forget_numbers(connection: Connection, ids: Collection[int], numbers: Iterable[str]) -> None:
+    """Let orders, by their row ids, not be known by these merged numbers any more."""
+    marks = set(map(merged_hash, numbers))
+    connection.execute(
+        delete(SIGNALS).where(
+            _SIGNAL.order_id.in_(ids), _SIGNAL.kind == MERGED_FROM, _SIGNAL.signal.in_(marks)
+        )
+    )
+
+
 def find_related(
     connection: Connection, patients: Iterable[Patient], signals: Iterable[int]
 ) -> list[Order]:

@@ -14,6 +14,7 @@ from the former visit to the current one.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
@@ -153,11 +154,38 @@ def merge(
 def merge_pointers(
     connection: Connection, patients: Iterable[Patient]
 ) -> dict[Patient, MergePointer]:
-    """Return the pointers of these merged patients; others are absent."""
+    """
+    Return the pointers of these merged patients; others are absent.
+
+    Their identity is that of the final survivor: the last merge of a chain named it.
+    """
+    pointers = _stored_pointers(connection, patients)
+    return {
+        patient: replace(pointer, identity=_last_of_chain(connection, pointer).identity)
+        for patient, pointer in pointers.items()
+    }
+
+
+def _stored_pointers(
+    connection: Connection, patients: Iterable[Patient]
+) -> dict[Patient, MergePointer]:
     return {
         (site, row.prior_mrn): _merge_pointer(row)
         for site, row in _rows(connection, _POINTERS, patients)
     }
+
+
+def _last_of_chain(connection: Connection, pointer: MergePointer) -> MergePointer:
+    """Return the pointer of the merge that named the final survivor."""
+    seen = {pointer.prior_mrn}
+    while pointer.merged_into not in {pointer.mrn, *seen}:
+        patient = (pointer.site, pointer.merged_into)
+        following = _stored_pointers(connection, [patient]).get(patient)
+        if following is None:  # a merge of an earlier version
+            break
+        pointer = following
+        seen.add(pointer.prior_mrn)
+    return pointer
 
 
 def list_merges(

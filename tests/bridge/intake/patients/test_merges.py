@@ -299,6 +299,18 @@ async def test_an_order_of_another_person_waits_for_the_repair(
     assert hospital.states() == {"done"}
 
 
+async def test_the_last_merge_of_a_chain_says_who_the_survivor_is(hospital: Hospital) -> None:
+    """Her order with her second number waits when her own number was merged into another person."""
+    second = replace(EVA, mrn="7022")
+    await hospital.send(order(second, "1"))
+    await hospital.send(merge(EVA, second))
+    await hospital.send(order(second, "2"))
+    await hospital.send(merge(IDA, EVA))
+    await hospital.send(order(second, "3"))
+    assert hospital.last_message() == ("parked", "merge_contradicted")
+    assert await patients(hospital) == dict.fromkeys(("F1", "F2"), (IDA.mrn, IDA.name))
+
+
 @pytest.mark.parametrize("control", ["XO", "CA", "SC"])
 async def test_a_change_of_another_person(hospital: Hospital, control: str) -> None:
     """A change or cancellation of the freed person does not reach the survivor's orders."""
