@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.pool import ConnectionPoolEntry
 from sqlmodel import Session
 
 from bridge.store import sqlite
@@ -322,17 +323,16 @@ class Database:
         return driver
 
     def dispose(self) -> None:
-        """Close all connections; those that are in use are closed when they are returned."""
+        """Close all connections; those in use, and later ones, are closed when they return."""
         for close in self._on_dispose:
             close()
         with self._beside_lock:
             for other in self._beside.values():
                 other.dispose()
         self.synchronous_commit.close()
-        pool = self.engine.pool
+        # Also for the pool that replaces this one: a thread may still need a connection.
+        event.listen(self.engine.pool, "checkin", _close_returned)
         self.engine.dispose()
-        event.listen(pool, "checkin", _close_returned)
-        pool.dispose()  # connections that were returned before `_close_returned` was registered
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -344,7 +344,6 @@ class Database:
             raise translate(error) from None  # the driver's message may quote the row
 
 
-def _close_returned(driver: DBAPIConnection | None, _: object) -> None:
-    """Close a connection that returns to a pool which is not used any more, unless it was lost."""
-    if driver is not None:
-        driver.close()
+def _close_returned(_: DBAPIConnection | None, entry: ConnectionPoolEntry) -> None:
+    """Close a connection that returns to a pool of a disposed database."""
+    entry.close()

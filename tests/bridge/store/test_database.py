@@ -196,13 +196,16 @@ def test_a_read_only_server(postgres_server: str, postgres_url: str) -> None:
 def test_a_connection_that_is_in_use_at_disposal_is_closed_when_it_is_returned(
     postgres_url: str,
 ) -> None:
-    """A thread may still read when the database is disposed of."""
+    """A thread may still read when the database is disposed of, and may read once more."""
     database = Database(postgres_url)
     with database.read() as connection:
         driver = database.driver_connection(connection)
         database.dispose()
         assert not driver.closed
     assert driver.closed
+    with database.read() as connection:
+        later = database.driver_connection(connection)
+    assert later.closed
 
 
 @pytest.mark.postgres
