@@ -23,14 +23,13 @@ from bridge.contract.requests import (
     OneReport,
     OutsideReportBody,
     PatientMergeBody,
-    PatientUnmergeBody,
     PatientUpdateBody,
     PrelimBody,
     ReportedElsewhereBody,
     SignBody,
     UpdateStructuredReports,
 )
-from bridge.contract.responses import StatusRecordBody, UndoneMergeBody
+from bridge.contract.responses import StatusRecordBody
 from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.requests.guard import FileRoute, WriteRoute
@@ -288,19 +287,14 @@ async def merge(body: PatientMergeBody, request: Request) -> Response:
     )
 
 
-@patient_router.post("/unmerge", response_model=UndoneMergeBody, responses=problems())
-async def unmerge(body: PatientUnmergeBody, request: Request) -> Response:
-    """Undo a merge: `PriorPatientMRN` is a patient of its own again.
-
-    The caller names the orders that return, with their demographics: no others do.
-    """
+@patient_router.post("/unmerge", response_class=Response, responses=DONE)
+async def unmerge(body: PatientMergeBody, request: Request) -> Response:
+    """Undo a merge: `PriorPatientMRN` is a patient of its own again; its reports do not move."""
     return await change_as_administrator(
         request,
         "patient-unmerge",
         RequestSite(body.SiteID),
-        lambda work: undo_merge(
-            work, body.SiteID, body.PatientMRN, body.PriorPatientMRN, body.orders
-        ).model_dump(mode="json"),
+        lambda work: undo_merge(work, body.SiteID, body.PatientMRN, body.PriorPatientMRN),
     )
 
 
