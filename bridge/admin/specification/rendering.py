@@ -20,8 +20,8 @@ from bridge.admin.specification.model import (
 )
 
 _USAGE: Final = (
-    "Usage: R required, C required under the condition that is named, RE sent if it is known,"
-    " O optional. Fields that are not listed are not used."
+    "Usage: R required, C required under the named condition, RE sent if known, O optional."
+    " Other fields are not used."
 )
 _FIELDS: Final = (
     ("Field", 1.1),
