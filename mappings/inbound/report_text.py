@@ -19,16 +19,14 @@ from striprtf.striprtf import rtf_to_text
 from mappings.hl7.message import NULL, Repetition, Segment
 from mappings.hl7.refusals import ValueTooLong, WrongDataType
 from mappings.language.scope import MessageScope
+from parsers.pdf import MAX_PDF_BYTES, is_pdf
 
-MAX_PDF_BYTES: Final = 16 * 2**20
 MAX_TEXT_CHARACTERS: Final = 1_000_000
 MAX_RTF_CHARACTERS: Final = 4_000_000
 """Limits of a report. RTF is longer than its text: it may contain pictures."""
 MAX_OMITTED: Final = 20
 """Parts that are named as left out."""
 
-_PDF: Final = b"%PDF-"
-_PDF_WITHIN: Final = 1024  # bytes, of which some programs write a few before the mark
 _RTF: Final = "{\\rtf"
 _TEXTS: Final = frozenset({"", "TX", "FT", "ST", "NM", "DT", "TM", "TS", "DTM", "SI", "IS", "ID"})
 _CODED: Final = frozenset({"CE", "CWE", "CNE", "CF"})
@@ -118,7 +116,7 @@ def _encapsulated(repetition: Repetition, place: str) -> Iterator[str | bytes | 
             yield text
             return
     content = _decoded(data.text(), encoding.casefold(), place)
-    if _PDF in content[:_PDF_WITHIN]:
+    if is_pdf(content):
         yield content
     elif content.lstrip()[: len(_RTF)] == _RTF.encode():
         if len(content) > MAX_RTF_CHARACTERS:

@@ -36,10 +36,10 @@ from bridge.engine.rules.outside import VersionTimes, is_of_other_patient
 from bridge.engine.rules.text.document import from_text, to_json
 from bridge.engine.service.report_lookup import follow_pointers, lock_patients
 from bridge.engine.service.work import Work
+from parsers.pdf import MAX_PDF_BYTES, is_pdf
 
 PREFIX: Final = "outside-"
 """Begins the public ids of outside reports; no other report id has it."""
-MAX_PDF_BYTES: Final = 16 * 2**20
 MAX_REPORTS: Final = 200
 MAX_VERSIONS: Final = 50
 """Outside reports of a patient, and versions of a report, that a page shows: the newest ones."""
@@ -92,16 +92,12 @@ class OutsideDocument:
         return hashlib.sha256(name.encode()).hexdigest() if number else ""
 
 
-_PDF: Final = b"%PDF-"
-_PDF_WITHIN: Final = 1024  # bytes, of which some programs write a few before the mark
-
-
 def read_document(body: OutsideReportBody) -> OutsideDocument:
     """Return the checked document; raise `EngineError`. Decodes: call it off the event loop."""
     if not body.PatientMRN and not body.Accession:
         raise EngineError(ErrorCode.OUTSIDE_OF_NOBODY, pointer="/PatientMRN")
     pdf = decode_file(body.pdf, MAX_PDF_BYTES, "pdf", "/pdf") if body.pdf else b""
-    if pdf and _PDF not in pdf[:_PDF_WITHIN]:
+    if pdf and not is_pdf(pdf):
         raise EngineError(ErrorCode.BAD_PDF, pointer="/pdf")
     return OutsideDocument(
         site_id=body.SiteID,
