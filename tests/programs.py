@@ -101,8 +101,15 @@ CHROMIUM = _program(
     "chromium",
     "chromium-browser",
 )
+DCMTK = _program("DCMTK", "modalities and archives that speak DICOM", "dcmtk", "findscu")
 HAPROXY = _program("HAProxy", "clusters behind a load balancer", "haproxy", "haproxy")
 JAVA = _program("Java", "the models of the queues", "default-jre-headless", "java")
+ORTHANC = _program(
+    "Orthanc",
+    "a PACS that speaks DICOM and DICOMweb",
+    "orthanc orthanc-dicomweb",
+    "Orthanc",
+)
 STRACE = _program("strace", "failing system calls", "strace", "strace")
 SYSTEMD_ANALYZE = _program("systemd-analyze", "the systemd unit", "systemd", "systemd-analyze")
 
@@ -124,7 +131,7 @@ RIGHT_TO_MOUNT = Requirement(
 FUSE = (LIBFUSE, FUSE_DEVICE, RIGHT_TO_MOUNT)
 """What the recording disk needs."""
 
-OF_THE_TESTS = (BASH, CHROMIUM, HAPROXY, STRACE, SYSTEMD_ANALYZE, *FUSE)
+OF_THE_TESTS = (BASH, CHROMIUM, DCMTK, HAPROXY, ORTHANC, STRACE, SYSTEMD_ANALYZE, *FUSE)
 """What `make test` uses."""
 
 

@@ -507,6 +507,35 @@ class ReportEventRecord(Record, table=True):
     actor: str = ""
 
 
+class ScheduledStepRecord(Record, table=True):
+    """A scheduled procedure step of an order, as the modality worklist shows it."""
+
+    __tablename__ = "scheduled_step"
+    __table_args__ = (
+        UniqueConstraint("site", "accession", "mrn", "position", name="scheduled_step_order"),
+        Index("scheduled_step_day", "day", "modality"),
+        Index("scheduled_step_accession", "accession"),
+        Index("scheduled_step_mrn", "mrn"),
+        Index("scheduled_step_study", "study_uid"),
+    )
+
+    id: int | None = key()
+    site: str
+    accession: str
+    mrn: str
+    position: int = Field(sa_type=SmallInteger)
+    step_id: str
+    study_uid: str
+    status: str
+    modality: str
+    stations: str
+    location: str
+    day: int | None = None
+    time: str
+    item: str
+    changed_at: int = moment()
+
+
 class MappingExampleRecord(Record, table=True):
     """A message without patient data, and what a definition makes of it."""
 
@@ -609,6 +638,7 @@ BACKGROUND_JOB_PARTS: Final = metadata.tables["background_job_part"]
 SAVED_VIEWS: Final = metadata.tables["saved_view"]
 CHANNEL_STATISTICS: Final = metadata.tables["channel_statistics"]
 REPORT_EVENTS: Final = metadata.tables["report_event"]
+SCHEDULED_STEPS: Final = metadata.tables["scheduled_step"]
 MAPPING_EXAMPLES: Final = metadata.tables["mapping_example"]
 MESSAGE_NUMBER_CURSORS: Final = metadata.tables["message_number_cursor"]
 AUDIT_EVENTS: Final = metadata.tables["audit_event"]
