@@ -38,7 +38,7 @@ export default ts.config(
         {
           patterns: [
             { group: ["http://*", "https://*"] },
-            { group: ["bits-ui", "uplot"], message: "Pages use the components of console/ui." },
+            { group: ["uplot"], message: "Pages use the components of console/ui." },
           ],
         },
       ],

@@ -54,6 +54,24 @@ def test_pages_are_reached_by_keys_and_back(service: ServiceHarness, page: Page)
     expect(heading).to_have_text("Messages")
 
 
+def test_a_dialog_keeps_the_focus(service: ServiceHarness, page: Page) -> None:
+    """Tab goes round in it, the page behind it is inert, and the focus returns at its end."""
+    enter(page, service, OPERATOR, "messages")
+    grid = page.get_by_role("grid", name="Messages")
+    grid.focus()
+    page.keyboard.press("?")
+    keys = page.get_by_role("dialog", name="Keys")
+    expect(keys).to_be_focused()
+    for pressed in (*["Tab"] * 20, *["Shift+Tab"] * 20):
+        page.keyboard.press(pressed)
+        assert page.evaluate("document.activeElement.closest('[role=dialog]') !== null")
+    expect(page.locator("main [inert]").first).to_be_attached()
+    page.keyboard.press("Escape")
+    expect(keys).to_have_count(0)
+    expect(page.locator("[inert]")).to_have_count(0)
+    expect(grid).to_be_focused()
+
+
 def test_a_number_is_searched_from_any_page(service: ServiceHarness, page: Page) -> None:
     """`/`, an accession and Enter show its order; the number is in no address and no title."""
     enter(page, service, OPERATOR, "connections")
