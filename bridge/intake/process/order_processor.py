@@ -93,6 +93,7 @@ from bridge.queue.errors import LeaseEnded
 from bridge.queue.notes import MessageNotes
 from bridge.queue.states import QueueEvent
 from bridge.redaction import describe, stack_frames
+from mappings.hl7.header import peek
 from mappings.inbound.events import OrderAction
 from mappings.inbound.order_mapping import NOTES_OF_IGNORED_ORDERS, PatientNames
 from mappings.language.diagnostics import HookNotCalled
@@ -383,7 +384,7 @@ class OrderProcessor:
                         worklist.client,
                         key,
                         since.at,
-                        sender=context.job.claimed.listener,
+                        sender=_sender_of(context.job.claimed),
                         status=task.event.result_status,
                     )
                     context.notes += notes
@@ -479,6 +480,15 @@ def _record_launch(context: JobContext, task: OrderTask, launched: LaunchRespons
     if launched.report_id and task.after.key in context.link_groups:
         context.report_ids[task.after.key] = launched.report_id
     context.put(replace(task.after, report_id=launched.report_id or task.after.report_id))
+
+
+def _sender_of(claimed: ClaimedMessage) -> str:
+    """Return the sending application of a message, else its facility, else its listener."""
+    header = peek(claimed.payload)
+    names = (header.sending_application, header.sending_facility)
+    separator = header.delimiters.component
+    texts = [name.decode("utf-8", "replace").partition(separator)[0].strip() for name in names]
+    return next(filter(None, texts), claimed.listener)
 
 
 def _outcome_of(context: JobContext) -> MessageOutcome:

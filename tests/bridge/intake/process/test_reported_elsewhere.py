@@ -29,10 +29,10 @@ async def listed(hospital: Hospital, **query: Any) -> set[str]:
     return {order["Accession"] for row in rows for order in row["orders"]}
 
 
-async def marks(hospital: Hospital, accession: str) -> list[str]:
-    """Return the result statuses of the marks of an order's report."""
+async def marks(hospital: Hospital, accession: str, member: str = "status") -> list[str]:
+    """Return a member of the marks of an order's report: the result status by default."""
     (row,) = (await hospital.client.worklist(SITE, accession=accession)).items
-    return [mark["status"] for mark in row["reportedElsewhere"]]
+    return [mark[member] for mark in row["reportedElsewhere"]]
 
 
 def state(hospital: Hospital) -> list[str]:
@@ -53,6 +53,7 @@ async def test_a_status_message_takes_an_unread_order_off_the_list(
     assert await listed(hospital, text="A1") == {"A1"}
     assert await listed(hospital, mrn="M1") == {"A1", "A2"}
     assert await marks(hospital, "A1") == [result]
+    assert await marks(hospital, "A1", "sender") == ["RIS"]
     assert state(hospital) == ["reported", "ordered"]
     assert hospital.last_message() == ("done", "")
 
