@@ -5,12 +5,15 @@ TX, FT and ST are lines of text, and so are other simple types; each repetition 
 RTF is converted to text, in an ED or in the text itself. Of an ED, the first bytes decide what it
 is, because senders name types and subtypes differently. What is neither text, RTF nor PDF is
 named, and left out. Sizes are limited, before data is decoded.
+
+A sender whose fields have a limit divides a PDF: the ED of the next repetition or OBX continues it,
+with the same type. Base64 is divided before or after the encoding.
 """
 
 import base64
 import binascii
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +22,7 @@ from striprtf.striprtf import rtf_to_text
 from mappings.hl7.message import NULL, Repetition, Segment
 from mappings.hl7.refusals import ValueTooLong, WrongDataType
 from mappings.language.scope import MessageScope
-from parsers.pdf import MAX_PDF_BYTES, is_pdf
+from parsers.pdf import MAX_PDF_BYTES, is_complete, is_pdf
 
 MAX_TEXT_CHARACTERS: Final = 1_000_000
 MAX_RTF_CHARACTERS: Final = 4_000_000
@@ -28,6 +31,9 @@ MAX_OMITTED: Final = 20
 """Parts that are named as left out."""
 
 _RTF: Final = "{\\rtf"
+_END_CHARACTERS: Final = 2048
+_END_TEXTS: Final = 200
+"""The encoded end of a file: characters, and texts that may contain them."""
 _TEXTS: Final = frozenset({"", "TX", "FT", "ST", "NM", "DT", "TM", "TS", "DTM", "SI", "IS", "ID"})
 _CODED: Final = frozenset({"CE", "CWE", "CNE", "CF"})
 _BLANKS: Final = re.compile(r"\s+")
@@ -56,19 +62,17 @@ def read_content(scope: MessageScope) -> ReportContent:
     """
     lines: list[str] = []
     pdf, omitted, characters = b"", list[str](), 0
-    for position in scope.own.by_name.get("OBX", ()):
-        segment = scope.message.segment(position)
-        place = _place(scope, position)
-        for found in _parts(segment, place):
-            if isinstance(found, str):
-                lines.append(found)
-                characters += len(found) + 1
-                if characters > MAX_RTF_CHARACTERS:
-                    raise ValueTooLong(place)
-            elif isinstance(found, bytes) and not pdf:
-                pdf = found
-            elif len(omitted) < MAX_OMITTED:
-                omitted.append("PDF" if isinstance(found, bytes) else found.name)
+    for part in _joined(_parts_of_all(scope)):
+        found = part.content() if isinstance(part, _EncodedData) else part
+        if isinstance(found, str):
+            lines.append(found)
+            characters += len(found) + 1
+            if characters > MAX_RTF_CHARACTERS:
+                raise ValueTooLong(scope.locate("OBX-5"))
+        elif isinstance(found, bytes) and not pdf:
+            pdf = found
+        elif len(omitted) < MAX_OMITTED:
+            omitted.append("PDF" if isinstance(found, bytes) else found.name)
     place = scope.locate("OBX-5")
     text = _as_text("\n".join(lines), place)
     if len(text) > MAX_TEXT_CHARACTERS:
@@ -81,18 +85,104 @@ class _Omitted:
     name: str
 
 
+class _EncodedData:
+    """The data of an ED, and of those that continue it."""
+
+    def __init__(self, kind: str, subtype: str, encoding: str, codec: str, place: str) -> None:
+        self.type = (kind, subtype)
+        self.encoding = encoding.casefold()
+        self._codec = codec
+        self._place = place
+        self.files: list[list[str]] = []
+        """Texts that are encoded together; padding ends one."""
+        self._size = 0  # characters
+
+    def add(self, text: str) -> None:
+        """Add data. Raises ValueTooLong."""
+        text = _BLANKS.sub("", text)
+        self._size += len(text)
+        width = 2 * MAX_PDF_BYTES if self.encoding == "hex" else MAX_PDF_BYTES // 3 * 4 + 4
+        if self._size > width:
+            raise ValueTooLong(self._place)
+        if not self.files or self.files[-1][-1].endswith("="):
+            self.files.append([])
+        self.files[-1].append(text)
+
+    def continues(self, other: "_EncodedData") -> bool:
+        """True if `other` is a PDF without its end, and this is no file of its own."""
+        if (self.type, self.encoding) != (other.type, other.encoding):
+            return False
+        return other.is_open() and not _is_file(self._begin())
+
+    def is_open(self) -> bool:
+        """True if it is a PDF without its end."""
+        if not is_pdf(self._begin()):
+            return False
+        whole = sum(map(len, self.files[-1]))
+        end = "".join(self.files[-1][-_END_TEXTS:])[-_END_CHARACTERS:]
+        even = end[(len(end) - whole) % 4 :]  # begins where four characters begin
+        return not is_complete(_lenient(even, self.encoding))
+
+    def extend(self, other: "_EncodedData") -> None:
+        for text in (text for file in other.files for text in file):
+            self.add(text)
+
+    def content(self) -> "str | bytes | _Omitted":
+        """Return a text, or a PDF. Raises WrongDataType, ValueTooLong."""
+        texts = map("".join, self.files)
+        content = b"".join(_decoded(text, self.encoding, self._place) for text in texts)
+        if is_pdf(content):
+            return content
+        if _is_rtf(content):
+            if len(content) > MAX_RTF_CHARACTERS:
+                raise ValueTooLong(self._place)
+            return _as_text(content.decode("latin-1"), self._place)
+        if _is_plain(*self.type):
+            return _plain(content, self._codec)
+        return _Omitted(" ".join(filter(None, self.type))[:40] or "ED")
+
+    def _begin(self) -> bytes:
+        return _lenient(self.files[0][0][:_END_CHARACTERS], self.encoding)
+
+
+_Part = str | _EncodedData | _Omitted
+
+
+def _joined(parts: Iterable[_Part]) -> Iterator[_Part]:
+    """Join data that continues the data before it."""
+    last: _EncodedData | None = None
+    for part in parts:
+        if isinstance(part, _EncodedData) and last is not None and part.continues(last):
+            last.extend(part)
+            continue
+        if last is not None:
+            yield last
+        last = part if isinstance(part, _EncodedData) else None
+        if last is None:
+            yield part
+    if last is not None:
+        yield last
+
+
 def _place(scope: MessageScope, position: int) -> str:
     number = scope.message.numbers[position]
     return f"OBX[{number}]-5" if number > 1 else "OBX-5"
 
 
-def _parts(segment: Segment, place: str) -> Iterator[str | bytes | _Omitted]:
-    """Yield the lines of text, PDF files and omitted parts of an OBX."""
+def _parts_of_all(scope: MessageScope) -> Iterator[_Part]:
+    for position in scope.own.by_name.get("OBX", ()):
+        yield from _parts(scope.message.segment(position), _place(scope, position))
+
+
+def _parts(segment: Segment, place: str) -> Iterator[_Part]:
+    """Yield the lines of text, the data and the omitted parts of an OBX."""
     data_type = segment.value("2").strip().upper()
     field = segment.field(5)
     if data_type == "ED":
         for repetition in field.repetitions:
-            yield from _encapsulated(repetition, place)
+            part = _encapsulated(repetition, place)
+            if part is not None:
+                yield part
     elif data_type in _TEXTS:
         texts = [repetition.text() for repetition in field.repetitions] or [""]  # an empty line
         yield from ("" if text.strip() == NULL else text for text in texts)
@@ -103,29 +193,40 @@ def _parts(segment: Segment, place: str) -> Iterator[str | bytes | _Omitted]:
         yield _Omitted(data_type[:20])
 
 
-def _encapsulated(repetition: Repetition, place: str) -> Iterator[str | bytes | _Omitted]:
-    """Yield the content of an ED: type (2), subtype (3), encoding (4) and data (5)."""
+def _encapsulated(repetition: Repetition, place: str) -> str | _EncodedData | None:
+    """Return the content of an ED: type (2), subtype (3), encoding (4) and data (5)."""
     kind, subtype, encoding = (repetition.component(number).text().strip() for number in (2, 3, 4))
     data = repetition.component(5)
     if not data or data.is_null:
-        return
-    if encoding.upper() in ("", "A"):
-        # A sender that writes no encoding means base64 if the data is neither text nor RTF.
-        text = data.text()
-        if encoding or text.lstrip().startswith(_RTF) or not _is_base64(text):
-            yield text
-            return
-    content = _decoded(data.text(), encoding.casefold(), place)
-    if is_pdf(content):
-        yield content
-    elif content.lstrip()[: len(_RTF)] == _RTF.encode():
-        if len(content) > MAX_RTF_CHARACTERS:
-            raise ValueTooLong(place)
-        yield _as_text(content.decode("latin-1"), place)
-    elif _is_plain(kind, subtype):
-        yield _plain(content, repetition.syntax.codec)
-    else:
-        yield _Omitted(" ".join(filter(None, (kind, subtype)))[:40] or "ED")
+        return None
+    text = data.text()
+    # A sender that writes no encoding means base64 if the data is neither text nor RTF.
+    is_text = encoding.upper() == "A" or (
+        not encoding and (text.lstrip().startswith(_RTF) or not _is_base64(text))
+    )
+    if is_text:
+        return text
+    found = _EncodedData(kind, subtype, encoding, repetition.syntax.codec, place)
+    found.add(text)
+    return found
+
+
+def _is_rtf(content: bytes) -> bool:
+    return content.lstrip()[: len(_RTF)] == _RTF.encode()
+
+
+def _is_file(content: bytes) -> bool:
+    return is_pdf(content) or _is_rtf(content)
+
+
+def _lenient(text: str, encoding: str) -> bytes:
+    """Decode as much of a text as is encoded well; b'' for another text."""
+    try:
+        if encoding == "hex":
+            return bytes.fromhex(text[: len(text) // 2 * 2])
+        return base64.b64decode(text[: len(text) // 4 * 4])
+    except (binascii.Error, ValueError):
+        return b""
 
 
 def _is_base64(text: str) -> bool:
@@ -137,18 +238,13 @@ def _is_base64(text: str) -> bool:
 
 
 def _decoded(text: str, encoding: str, place: str) -> bytes:
-    compact = _BLANKS.sub("", text)
     if encoding == "hex":
-        if len(compact) > 2 * MAX_PDF_BYTES:
-            raise ValueTooLong(place)
         try:
-            return bytes.fromhex(compact)
+            return bytes.fromhex(text)
         except ValueError:
             raise WrongDataType(place) from None
-    if len(compact) > MAX_PDF_BYTES // 3 * 4 + 4:
-        raise ValueTooLong(place)
     try:
-        return base64.b64decode(compact + "=" * (-len(compact) % 4), validate=True)
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
         raise WrongDataType(place) from None
 

@@ -65,6 +65,44 @@ def test_base64_in_lines(line_end: str) -> None:
     assert found.pdf == PDF * 20
 
 
+LARGE = b"%PDF-1.7\n" + bytes(range(256)) * 40 + b"\n%%EOF\n"
+
+
+@pytest.mark.parametrize("size", [97, 1000, 4000, 13_000])
+@pytest.mark.parametrize("separator", ["OBX", "~"])
+def test_a_pdf_in_pieces(size: int, separator: str) -> None:
+    """Base64 may be divided anywhere, among segments or repetitions; text and files stay apart."""
+    encoded = base64.b64encode(LARGE).decode()
+    pieces = [
+        f"^application^PDF^Base64^{encoded[at : at + size]}" for at in range(0, len(encoded), size)
+    ]
+    joined = "~".join(pieces)
+    rows = [joined] if separator == "~" else pieces
+    segments = [f"OBX|{number}|ED|1||{row}" for number, row in enumerate(rows, start=1)]
+    found = read("OBX|1|TX|||One.", *segments, encapsulated(PDF), "OBX|9|TX|||Two.")
+    assert found == ReportContent("One.\nTwo.", LARGE, ("PDF",))
+
+
+@pytest.mark.parametrize("size", [100, 3000])
+def test_a_pdf_that_was_divided_before_it_was_encoded(size: int) -> None:
+    """Each piece has its own padding."""
+    pieces = [LARGE[at : at + size] for at in range(0, len(LARGE), size)]
+    assert read(*map(encapsulated, pieces)) == ReportContent(pdf=LARGE)
+
+
+def test_two_pdf_files_stay_two() -> None:
+    assert read(encapsulated(LARGE), encapsulated(PDF)) == ReportContent(
+        pdf=LARGE, omitted=("PDF",)
+    )
+
+
+def test_too_many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is that of the whole file."""
+    monkeypatch.setattr(report_text, "MAX_PDF_BYTES", 3000)
+    with pytest.raises(ValueTooLong):
+        read(encapsulated(LARGE[:2500]), encapsulated(LARGE[2500:]))
+
+
 def test_text_and_pdf_together() -> None:
     """A report may have both; a second PDF and a picture are named as left out."""
     found = read(
