@@ -10,3 +10,4 @@ class Role(StrEnum):
     DELIVERY = "delivery"
     ENGINE = "engine"
     CONSOLE = "console"
+    DICOM = "dicom"

@@ -13,6 +13,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from config.dicom import DicomPeer, DicomSettings
 from config.listeners import ListenerSettings
 from config.sections import (
     Alerts,
@@ -43,6 +44,7 @@ _TABLES: Final[tuple[tuple[str, type[BaseModel]], ...]] = (
     ("lifetimes", LifetimeSettings),
     ("sign_in", SignIn),
     ("intake", IntakeSettings),
+    ("dicom", DicomSettings),
     ("schedule", ScheduleSettings),
     ("alerts", Alerts),
     ("retention", Retention),
@@ -57,6 +59,7 @@ _ARRAYS: Final[tuple[tuple[str, type[BaseModel], dict[str, Any]], ...]] = (
         {"name": "ris-orders", "bind": "127.0.0.1:2575", "site": "SITE1"},
     ),
     ("destination", DestinationSettings, {"name": "ris-results", "address": "127.0.0.1:2576"}),
+    ("dicom.peer", DicomPeer, {"ae_title": "CT1", "addresses": ["192.168.7.9"]}),
 )
 """Arrays of tables, with the values of required keys."""
 _OPTIONAL: Final = {
@@ -86,6 +89,13 @@ _OPTIONAL: Final = {
     "listener.allow": '["10.1.0.0/16", "192.168.7.9"]',
     "listener.profile": '"profiles/orders.xml"',
     "listener.tls": '{ certificate = "…", key = "…", client_ca = "…" }  # client_ca: mutual',
+    "dicom.bind": '"0.0.0.0:11112"',
+    "dicom.tls": '{ certificate = "…", key = "…", client_ca = "…" }  # client_ca: mutual',
+    "dicom.peer.modalities": '["CT", "MR"]',
+    "dicom.peer.stations": '["CT1"]',
+    "dicom.peer.locations": '["ROOM 3"]',
+    "dicom.peer.charset": "'ISO 2022 IR 6\\ISO 2022 IR 87'",
+    "dicom.peer.token_file": '"secrets/ct1.token"',
     "destination.tls": '{ ca = "…", certificate = "…", key = "…", server_name = "…" }',
 }
 """Example values of keys that are unset or empty by default, shown as comments."""
@@ -94,10 +104,11 @@ _SECONDS: Final = frozenset(
     | {"scan_every", "every", "repeat_every", "hold_down", "queue_age"}
     | {"certificate_before", "keep"}
     | {"alert_after", "pool_timeout"}
-    | {"poll_status_every"}
+    | {"poll_status_every", "request_timeout", "message_timeout"}
 )
 _SIZES: Final = frozenset(
     {"max_frame", "frame_memory", "body", "structured_report", "key_image", "metadata", "disk_free"}
+    | {"max_pdu", "max_identifier", "max_object", "object_memory"}
 )
 _COLUMN: Final = 44
 
@@ -124,10 +135,15 @@ def _keys(section: str, model: type[BaseModel], values: dict[str, Any]) -> Itera
     for key, field in sorted(
         model.model_fields.items(), key=lambda item: item[0] not in model.__annotations__
     ):
-        if field.deprecated:
+        if field.deprecated or is_array(section, key):
             continue
         value = values.get(key, field.get_default(call_default_factory=True))
         yield _line(section, field.alias or key, value, field)
+
+
+def is_array(section: str, key: str) -> bool:
+    """True if a key of a section is an array of tables, with a heading of its own."""
+    return any(name == f"{section}.{key}" for name, _, _ in _ARRAYS)
 
 
 def example_value(section: str, key: str, field: FieldInfo | None = None) -> str:

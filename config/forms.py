@@ -64,6 +64,8 @@ def to_plain_value(value: Any) -> Any:
     """Return a value as in the file."""
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, BaseModel):
+        return to_table(value)
     if isinstance(value, list):
         return [to_plain_value(item) for item in value]
     if isinstance(value, Path | str):

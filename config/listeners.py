@@ -5,13 +5,20 @@ A setting that has no effect for the kind of listener is a mistake.
 """
 
 from enum import StrEnum
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Final
 
 from pydantic import Field, field_validator, model_validator
 
-from config.quantities import AnyAddress, Bytes, FolderAddress, Seconds, TimeZone, WebAddress
+from config.quantities import (
+    AnyAddress,
+    Bytes,
+    FolderAddress,
+    Seconds,
+    TimeZone,
+    WebAddress,
+    parse_network,
+)
 from config.sections import Section
 
 _MLLP_ONLY: Final = (
@@ -183,13 +190,7 @@ class ListenerSettings(Section):
     @field_validator("allow")
     @classmethod
     def _networks(cls, value: list[str]) -> list[str]:
-        for item in value:
-            try:
-                ip_network(item)
-            except ValueError:
-                text = f'{item} is no IP address or network; write "10.1.0.0/16" or "192.168.7.9"'
-                raise ValueError(text) from None
-        return value
+        return [parse_network(item) for item in value]
 
     @property
     def per_source(self) -> int:

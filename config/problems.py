@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from config.example import example_value
+from config.example import example_value, is_array
 from config.quantities import parse_duration, parse_size
 from config.toml_text import MAX_MISTAKES, Location
 
@@ -114,9 +114,11 @@ def _problem_text(
         return f"{bound[1]} {context[bound[0]]:.15g}{_unit(setting.field)}"
     if kind in {"enum", "literal_error"}:
         return f"write {context['expected']}".replace("'", '"')
-    if not setting.section and setting.field is not None:
+    is_table = not setting.section or is_array(setting.section, setting.key)
+    if is_table and setting.field is not None:
+        heading = f"{setting.section}.{setting.key}".removeprefix(".")
         several = get_origin(setting.field.annotation) is list
-        return f"write [[{setting.key}]], once for each" if several else f"write [{setting.key}]"
+        return f"write [[{heading}]], once for each" if several else f"write [{heading}]"
     wanted = _wanted(kind, setting, location)
     example = _example(setting)
     return f"{wanted}, for example {example}" if example else wanted
@@ -162,11 +164,11 @@ def _model(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def _example(setting: _Setting) -> str:
-    section, _, inside = setting.section.partition(".")
     if setting.field is None:
         return ""
-    if not inside:
-        return f"{setting.key} = {example_value(section, setting.key, setting.field)}"
+    section, _, inside = setting.section.partition(".")
+    if not inside or is_array(section, inside):
+        return f"{setting.key} = {example_value(setting.section, setting.key, setting.field)}"
     table = tomllib.loads(f"table = {example_value(section, inside)}")["table"]
     default = setting.field.get_default(call_default_factory=True)
     value = table.get(setting.key, default if isinstance(default, str | int) else "…")

@@ -6,6 +6,7 @@ Pure. The models of settings use them as field types.
 """
 
 import re
+from ipaddress import ip_network
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -82,6 +83,17 @@ def parse_zone(value: str) -> str:
     return value
 
 
+def parse_network(value: str) -> str:
+    """Return an IP address or network unchanged. Raises ValueError."""
+    try:
+        ip_network(value)
+    except ValueError:
+        text = f'{value} is no IP address or network; write "10.1.0.0/16" or "192.168.7.9"'
+        raise ValueError(text) from None
+    return value
+
+
+Network = Annotated[str, AfterValidator(parse_network)]
 TimeZone = Annotated[str, AfterValidator(parse_zone)]
 Seconds = Annotated[float, BeforeValidator(parse_duration)]
 Bytes = Annotated[int, BeforeValidator(parse_size)]

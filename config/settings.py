@@ -27,6 +27,7 @@ from pydantic_settings import (
 from pydantic_settings import SettingsError as EnvironmentMistake
 from typing_extensions import override
 
+from config.dicom import DicomSettings
 from config.listeners import ListenerSettings
 from config.problems import SettingProblem, describe_problems, find_setting
 from config.quantities import FolderAddress
@@ -117,6 +118,7 @@ class Settings(BaseSettings):
     intake: IntakeSettings = IntakeSettings()
     listener: list[ListenerSettings] = Field(default_factory=list)
     destination: list[DestinationSettings] = Field(default_factory=list)
+    dicom: DicomSettings = DicomSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     alerts: Alerts = Alerts()
     retention: Retention = Retention()

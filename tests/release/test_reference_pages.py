@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from bridge.cli.application import application
 from bridge.engine.http.engine_application import ROUTERS
-from config.example import _ARRAYS, _TABLES, example_value
+from config.example import _ARRAYS, _TABLES, example_value, is_array
 
 WIDTH = 96
 EMPTY = ('""', "{}", "[]")
@@ -35,7 +35,7 @@ def _section(title: str, name: str, model: type[BaseModel]) -> str:
     lines += ["| setting | default | meaning |", "|---|---|---|"]
     inner: list[str] = []
     for key, field in model.model_fields.items():
-        if field.deprecated:
+        if field.deprecated or is_array(name, key):
             continue
         optional = field.get_default(call_default_factory=True) in (None, {}, [], "")
         value = _cell(example_value(name, field.alias or key, field))
