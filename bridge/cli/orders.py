@@ -67,6 +67,53 @@ def return_to_unread(
     print(f"order {row} is on the list of unread orders again")
 
 
+@orders.command()
+def steps(
+    home: Home,
+    *,
+    day: Annotated[str, typer.Option(metavar="DATE", help="Only of this day: 2026-11-30.")] = "",
+    status: Annotated[
+        str,
+        typer.Option(
+            metavar="STATUS",
+            help="Only in this status: SCHEDULED, ARRIVED, READY, STARTED, COMPLETED, "
+            "DISCONTINUED, CANCELLED. Default: those on the worklist.",
+        ),
+    ] = "",
+    modality: Annotated[str, typer.Option(help="Only of this modality, such as CT.")] = "",
+    station: Annotated[
+        str, typer.Option(metavar="AE_TITLE", help="Only of this scheduled station.")
+    ] = "",
+    site: Annotated[str, typer.Option("--site", metavar="SITE_ID", help="Only this site.")] = "",
+    accession: Annotated[
+        str, typer.Option(metavar="NUMBER", help="Only of the order with this accession.")
+    ] = "",
+    limit: Limit = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List scheduled procedure steps, the latest start first, as modalities see them."""
+    from bridge.admin.lists.steps import list_steps
+
+    given = {
+        "day": day,
+        "status": status.upper(),
+        "modality": modality,
+        "station": station,
+        "site": site,
+        "number": accession,
+    }
+    rows = list_steps(home, {name: value for name, value in given.items() if value}, limit)
+    for row in rows:
+        row["stations"] = ", ".join(row["stations"])
+    print_rows(rows, _STEP_COLUMNS, as_json=as_json)
+
+
+_STEP_COLUMNS = (
+    *("start", "status", "modality", "stations", "location", "accession", "step_id"),
+    *("site", "order_id"),
+)
+
+
 def _print(found: Mapping[str, Any]) -> None:
     for page in found["orders"]:
         _print_order(page)

@@ -9,6 +9,7 @@ from bridge.admin.causes import cause_of
 from bridge.admin.lists.attention import AttentionRow
 from bridge.admin.lists.deliveries import ListedDelivery
 from bridge.admin.lists.orders import OrderRow
+from bridge.admin.lists.steps import StepRow
 from bridge.queue.listing_rows import DeliveryRow, MessageRow
 from bridge.store.records.exceptions import ExceptionSubject
 
@@ -120,4 +121,5 @@ _JSON: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
     ListedDelivery: delivery_json,
     OrderRow: _order_json,
     AttentionRow: _attention_json,
+    StepRow: asdict,
 }

@@ -44,6 +44,7 @@ COMMANDS = {
     "mapping try": "read",
     "merges undo": "undo merge",
     "orders show": "search",
+    "orders steps": "search",
     "orders return-to-unread": "return-to-unread",
     "messages export": "export",
     "messages replay": "replay",

@@ -127,7 +127,24 @@ class AuditRowBody(_Response):
     reason: str
 
 
-AnyRow = MessageRowBody | DeliveryRowBody | OrderRowBody | AttentionRowBody | AuditRowBody
+class StepRowBody(_Response):
+    """A scheduled procedure step; `start` is local, a day or a time; `stations` are AE titles."""
+
+    id: int
+    order_id: int | None
+    site: str
+    start: str
+    status: str
+    modality: str
+    stations: list[str]
+    location: str
+    step_id: str
+    changed_at: int
+
+
+AnyRow = (
+    MessageRowBody | DeliveryRowBody | OrderRowBody | AttentionRowBody | AuditRowBody | StepRowBody
+)
 
 
 class ListPageBody(_Response):

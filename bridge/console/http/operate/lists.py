@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from bridge.admin.access.permissions import Permission
 from bridge.admin.errors import InvalidContent, NoSuchItem
-from bridge.admin.lists import attention, audit, columns, deliveries, orders
+from bridge.admin.lists import attention, audit, columns, deliveries, orders, steps
 from bridge.admin.lists.definitions import LISTS
 from bridge.admin.lists.listing import MAX_ROWS, Access, ListDefinition, ListPage, ListRequest
 from bridge.admin.lists.row_json import as_json
@@ -49,9 +49,16 @@ class ListName(StrEnum):
     ORDERS = "orders"
     ATTENTION = "attention"
     AUDIT = "audit"
+    STEPS = "steps"
 
 
-_PERMISSIONS: Final = {ListName.ORDERS: Permission.FIND, ListName.AUDIT: Permission.AUDIT}
+_PERMISSIONS: Final = {
+    ListName.ORDERS: Permission.FIND,
+    ListName.AUDIT: Permission.AUDIT,
+    ListName.STEPS: Permission.FIND,
+}
+_COUNTED_ROWS: Final = {ListName.ATTENTION: attention, ListName.STEPS: steps}
+"""Lists whose pages count rows."""
 _SEARCHED: Final = ("number", "name")
 
 
@@ -140,6 +147,8 @@ def _column_reader(call: ConsoleCall, listed: ListName) -> Callable[..., columns
         return partial(deliveries.column_values, database)
     if listed is ListName.ORDERS:
         return partial(orders.column_values, database)
+    if listed is ListName.STEPS:
+        return partial(steps.column_values, database)
     raise InvalidContent("this list has no such columns")
 
 
@@ -172,10 +181,7 @@ def _page(call: ConsoleCall, listed: ListName, request: ListRequest) -> dict[str
         return _page_json(found, found.rows)
     pull_new(database)
     with database.read() as connection:
-        if listed is ListName.ATTENTION:
-            found = attention.page(connection, request, access)
-        else:
-            found = LISTS[listed].page(connection, request, access)
+        found = (_COUNTED_ROWS.get(listed) or LISTS[listed]).page(connection, request, access)
         complete_from = indexed_from(connection) if listed is ListName.MESSAGES else None
     return {**_page_json(found, as_json(found.rows)), "indexed_from": complete_from}
 
@@ -195,7 +201,7 @@ def _count(call: ConsoleCall, listed: ListName, filters: Mapping[str, Any]) -> d
     if listed is ListName.AUDIT:
         raise NoSuchItem("the events are not counted")
     counter: Callable[[Connection, Mapping[str, Any], Access], tuple[int, bool]]
-    counter = attention.count if listed is ListName.ATTENTION else LISTS[listed].count
+    counter = (_COUNTED_ROWS.get(listed) or LISTS[listed]).count
     with call.context.database.read() as connection:
         number, exact = counter(connection, filters, access)
     return {"count": number, "exact": exact}

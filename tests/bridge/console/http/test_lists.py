@@ -18,12 +18,19 @@ from bridge.console.http.models.lists import (
     MessageRowBody,
     OrderRowBody,
     SavedViewBody,
+    StepRowBody,
     ViewsBody,
 )
+from bridge.contract import OrderKey
 from bridge.store.records import exceptions
 from bridge.store.records.exceptions import ExceptionSubject
+from bridge.store.records.scheduled_steps import ScheduledStep, StepStatus, replace_steps
 from tests.bridge.console.http.running_console import RunningConsole
 
+STEP = ScheduledStep(
+    OrderKey("SITE1", "M1", "A1"), 0, "S1", "1.2", StepStatus.SCHEDULED, "CT", ("CT1",), "Room 1",
+    20261130, "143000", "{}", 1,
+)  # fmt: skip
 CREATED, BAD_REQUEST, FORBIDDEN, UNKNOWN, CONFLICT, INVALID = 200, 400, 403, 404, 409, 422
 
 
@@ -195,12 +202,14 @@ def test_responses_have_the_described_members(console: RunningConsole) -> None:
     """The types of the pages are generated from the description."""
     with console.database.write() as connection:
         exceptions.add(connection, ExceptionSubject.ORDER, [(1, "kept")], 1)
+        replace_steps(connection, STEP.key, [STEP])
     rows: dict[str, type[BaseModel]] = {
         "messages": MessageRowBody,
         "deliveries": DeliveryRowBody,
         "orders": OrderRowBody,
         "attention": AttentionRowBody,
         "audit": AuditRowBody,
+        "steps": StepRowBody,
     }
     for listed, model in rows.items():
         answer = page(console, "chief", listed).json()

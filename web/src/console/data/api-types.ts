@@ -184,6 +184,20 @@ export interface OrderRow {
   waits_for: string;
   tone: "ok" | "info" | "amber" | "red" | "neutral";
 }
+export interface StepRow {
+  id: number;
+  order_id: number | null;
+  site: string;
+  /** Local: 2026-11-30T14:30:00, a day, or "". */
+  start: string;
+  status: string;
+  modality: string;
+  /** AE titles. */
+  stations: string[];
+  location: string;
+  step_id: string;
+  changed_at: number;
+}
 export interface AuditRow {
   id: number;
   at: number;

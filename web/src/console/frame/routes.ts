@@ -2,7 +2,15 @@
 import type { IconName } from "../ui/icons";
 
 export type Area =
-  "overview" | "operate" | "detail" | "configure" | "partners" | "mapping" | "administer" | "start";
+  | "overview"
+  | "operate"
+  | "worklist"
+  | "detail"
+  | "configure"
+  | "partners"
+  | "mapping"
+  | "administer"
+  | "start";
 export type GroupName = "operate" | "configure" | "administer";
 
 interface PageRoute {
@@ -20,6 +28,7 @@ export const ROUTES = {
   delivery: { path: "deliveries/:id", needs: "see", area: "detail" },
   orders: { path: "orders", needs: "find", area: "operate" },
   order: { path: "orders/:id", needs: "find", area: "operate" },
+  steps: { path: "modality-worklist", needs: "find", area: "worklist" },
   attention: { path: "attention", needs: "see", area: "operate" },
   connections: { path: "connections", needs: "see", area: "configure" },
   new_connection: { path: "connections/new", needs: "connect", area: "configure" },
@@ -54,6 +63,7 @@ export const NAVIGATION: readonly {
       { page: "messages", icon: "message", key: "m" },
       { page: "deliveries", icon: "delivery", key: "d" },
       { page: "orders", icon: "order", key: "r" },
+      { page: "steps", icon: "worklist", key: "w" },
       { page: "attention", icon: "attention", key: "n" },
     ],
   },
