@@ -131,6 +131,9 @@ CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
         "seen": "acknowledge",
         "seen_all": "acknowledge",
     },
+    "orders": {
+        "unread": "return-to-unread",
+    },
     "deliveries": {
         "retry": "retry",
         "skip": "skip",

@@ -6,10 +6,13 @@ from pathlib import Path
 from sqlalchemy import select, update
 
 from bridge.admin.audit_events import audited
+from bridge.admin.errors import ChangeConflict
 from bridge.admin.orders.reasons import required_reason
 from bridge.admin.report_engine import report_engine
 from bridge.contract import OrderKey
+from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
+from bridge.executors import Threads
 from bridge.orders.order import OrderState
 from bridge.store.database import Database
 from bridge.store.databases import bridge_database
@@ -44,9 +47,27 @@ def return_to_unread(home: Path, number: str, site: str, reason: str) -> int:
             audited(home, database, "return-to-unread", target, reason=given),
             report_engine(load(home)) as opened,
         ):
-            opened.run(opened.engine.client.unmark_reported(order.key))
-            _store(database, order)
+            opened.run(return_order(database, opened.engine.client, order))
     return order.id
+
+
+async def return_order(database: Database, client: EngineClient, order: ReportedOrder) -> None:
+    """Return an order. The report engine removes its mark first. Raises EngineFailure."""
+    await client.unmark_reported(order.key)
+    await Threads.JOBS.run(_store, database, order)
+
+
+def read_reported(database: Database, order_id: int) -> ReportedOrder:
+    """Read an order by its row. Raises ChangeConflict if it is not reported elsewhere."""
+    columns = ORDERS.c
+    query = select(columns.site, columns.mrn, columns.accession).where(
+        columns.id == order_id, columns.state == OrderState.REPORTED.value
+    )
+    with database.read() as connection:
+        row = connection.execute(query).one_or_none()
+    if row is None:
+        raise ChangeConflict("not_reported_elsewhere", "the order is not reported elsewhere")
+    return ReportedOrder(order_id, OrderKey(row.site, row.mrn, row.accession))
 
 
 def _find(database: Database, number: str, site: str) -> ReportedOrder:

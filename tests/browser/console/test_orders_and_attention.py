@@ -96,3 +96,21 @@ def test_an_item_is_marked_as_reviewed(service: ServiceHarness, page: Page) -> N
     dialog.get_by_role("button", name="Mark as reviewed").click()
     expect(page.get_by_text("1 item is reviewed.")).to_be_visible()
     expect(group).to_have_count(0)
+
+
+def test_an_order_returns_to_the_unread_ones(service: ServiceHarness, page: Page) -> None:
+    """An order that is reported elsewhere; a viewer has no button, and a reason is required."""
+    with Sender(service.house.mllp_port) as sender:
+        sender.ask(order(7009))
+        done = order(7009, control="SC", status="CM", msh10="C7109", sent="20260102040506")
+        sender.ask(done.replace(b"|CT|||||||", b"|CT|F||||||"))
+    service.house.settle()
+    enter(page, service, OPERATOR, "overview")
+    open_order(page, "A7009")
+    page.get_by_role("button", name="Return to unread").click()
+    question = page.get_by_role("alertdialog")
+    question.get_by_label("Reason").fill("second opinion")
+    question.get_by_role("button", name="Return to unread").click()
+    said = page.get_by_role("main").get_by_role("heading", level=2).first
+    expect(said).to_contain_text("for a reader")
+    expect(page.get_by_role("button", name="Return to unread")).to_have_count(0)

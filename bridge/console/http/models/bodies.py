@@ -77,6 +77,12 @@ class ResentMessageBody(EditedMessageBody):
     reason: NotBlank
 
 
+class ReasonBody(Body):
+    """Why an action is done; the audit trail keeps it."""
+
+    reason: NotBlank
+
+
 class WorklistSearchBody(Body):
     """Criteria for reports of a worklist, in the body because they may name a patient."""
 

@@ -1,4 +1,8 @@
-"""The page of one order. Orders are found by the search field and by their list."""
+"""
+The page of one order, and its return to the list of unread orders.
+
+Orders are found by the search field and by their list.
+"""
 
 from functools import partial
 from typing import Any
@@ -8,9 +12,18 @@ from fastapi import APIRouter
 from bridge.admin.access.permissions import Permission
 from bridge.admin.lists.listing import Access
 from bridge.admin.orders.page import ask_engine, order_page, read_order, site_of_order
-from bridge.console.http.guard import AuditedAction, CallDep, ConsoleRoute, run_audited
+from bridge.admin.orders.unread import read_reported, return_order
+from bridge.console.http.guard import (
+    AuditedAction,
+    CallDep,
+    ConsoleRoute,
+    await_audited,
+    run_audited,
+)
+from bridge.console.http.models.bodies import ReasonBody
 from bridge.console.http.models.orders import OrderPageBody
 from bridge.contract.requests import RowId
+from bridge.executors import CONSOLE_THREADS
 
 router = APIRouter(prefix="/api/orders", route_class=ConsoleRoute)
 
@@ -31,3 +44,20 @@ async def read(order_id: RowId, call: CallDep) -> dict[str, Any]:
     stored = await run_audited(call, action, work)
     engine = await ask_engine(context.engine.client, stored)
     return order_page(stored, engine, context.clock())
+
+
+@router.post("/{order_id}/unread", status_code=204)
+async def unread(order_id: RowId, body: ReasonBody, call: CallDep) -> None:
+    """Return an order that is reported elsewhere to the list of unread orders."""
+    context = call.context
+    sites = partial(site_of_order, context.database, order_id)
+    subject = f"order {order_id}"
+    action = AuditedAction(
+        (Permission.OPERATE,), "return-to-unread", subject, sites, reason=body.reason
+    )
+
+    async def work() -> None:
+        order = await CONSOLE_THREADS.run(read_reported, context.database, order_id)
+        await return_order(context.database, context.engine.client, order)
+
+    await await_audited(call, action, work)

@@ -99,6 +99,7 @@ RULES: dict[str, Rule] = {
     "DELETE /api/views/{view_id}": _rule(_P.SEE, site=True),
     "GET /api/live": _rule(_P.SEE),
     "GET /api/orders/{order_id}": _rule(_P.FIND, site=True),
+    "POST /api/orders/{order_id}/unread": _rule(_P.OPERATE, site=True, body={"reason": "try"}),
     "GET /api/attention": _rule(_P.SEE),
     "POST /api/attention/seen": _rule(
         _P.OPERATE, body={"subject": "message", "code": "superseded"}
