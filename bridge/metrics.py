@@ -180,6 +180,12 @@ PAUSED: Final = "bridge_channel_paused"
 ALERTS: Final = "bridge_alerts"
 CHANGES: Final = "bridge_report_changes"
 DIFFERENCES: Final = "bridge_reconcile_differences"
+DICOM_ASSOCIATIONS: Final = "bridge_dicom_associations"
+DICOM_REFUSED: Final = "bridge_dicom_refused"
+DICOM_REQUESTS: Final = "bridge_dicom_requests"
+DICOM_ANSWERS: Final = "bridge_dicom_answers"
+DICOM_SECONDS: Final = "bridge_dicom_request_seconds"
+DICOM_FIRST: Final = "bridge_dicom_first_answer_seconds"
 JOB_RUN: Final = "bridge_job_last_run_timestamp_seconds"
 JOB_SECONDS: Final = "bridge_job_last_run_seconds"
 JOB_FAILURES: Final = "bridge_job_failures"
@@ -202,6 +208,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._register_intake()
         self._register_delivery()
+        self._register_dicom()
         self._register_jobs()
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
@@ -288,6 +295,29 @@ class Metrics:
         )
         self._alert_kinds: set[str] = set()
         self.differences = counter(DIFFERENCES, "Differences that reconciling found", "kind")
+
+    def _register_dicom(self) -> None:
+        registry, counter = self.registry, self._counter
+        self.dicom_associations = Gauge(
+            DICOM_ASSOCIATIONS, "Open DICOM associations", registry=registry
+        )
+        self.dicom_refused = counter(
+            DICOM_REFUSED, "DICOM connections and associations refused or ended", "reason"
+        )
+        self.dicom_requests = counter(
+            DICOM_REQUESTS, "DICOM requests answered", "peer", "request", "status"
+        )
+        self.dicom_answers = counter(DICOM_ANSWERS, "Steps sent to peers", "peer")
+        self.dicom_request_seconds = Histogram(
+            DICOM_SECONDS,
+            "DICOM request to last answer",
+            ("request",),
+            registry=registry,
+            buckets=FAST,
+        )
+        self.dicom_first_answer = Histogram(
+            DICOM_FIRST, "Query to first step", ("peer",), registry=registry, buckets=FAST
+        )
 
     def _register_jobs(self) -> None:
         labels, registry = ("name",), self.registry

@@ -18,14 +18,14 @@ from config.sections import Section
 
 SINGLE: Final = (
     *("ISO_IR 6", "ISO_IR 100", "ISO_IR 101", "ISO_IR 109", "ISO_IR 110", "ISO_IR 144"),
-    *("ISO_IR 127", "ISO_IR 126", "ISO_IR 138", "ISO_IR 148", "ISO_IR 203", "ISO_IR 13"),
+    *("ISO_IR 127", "ISO_IR 126", "ISO_IR 138", "ISO_IR 148", "ISO_IR 13"),
     *("ISO_IR 166", "ISO_IR 192", "GB18030", "GBK"),
 )
 """Character sets without code extensions (PS3.3 C.12.1.1.2)."""
 _FIRST: Final = (
     *("", "ISO 2022 IR 6", "ISO 2022 IR 100", "ISO 2022 IR 101", "ISO 2022 IR 109"),
     *("ISO 2022 IR 110", "ISO 2022 IR 144", "ISO 2022 IR 127", "ISO 2022 IR 126"),
-    *("ISO 2022 IR 138", "ISO 2022 IR 148", "ISO 2022 IR 203", "ISO 2022 IR 13"),
+    *("ISO 2022 IR 138", "ISO 2022 IR 148", "ISO 2022 IR 13"),
     "ISO 2022 IR 166",
 )
 _FURTHER: Final = (*_FIRST[1:], *(f"ISO 2022 IR {number}" for number in (87, 159, 149, 58)))

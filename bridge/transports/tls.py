@@ -14,6 +14,7 @@ from config.sections import DestinationSettings
 from mllp.errors import TLSConfigurationError
 from mllp.tls import (
     ReloadingClientOptions,
+    ReloadingOptions,
     ReloadingServerOptions,
     client_options,
     server_options,
@@ -28,6 +29,35 @@ def listener_tls_options(settings: Settings, tls: ListenerTLS) -> ReloadingServe
     make = partial(server_options, certificate, key, client_ca, crl)
     files = [file for file in (certificate, key, client_ca, crl) if file]
     return ReloadingServerOptions(make, files, log_reload_failure)
+
+
+def listener_tls_context(settings: Settings, tls: ListenerTLS) -> ReloadingOptions:
+    """
+    Return what makes the `ssl.SSLContext` of a listener, for sockets without Twisted.
+
+    Raises TLSConfigurationError, also later on, as `listener_tls_options` does.
+    """
+    certificate, key = settings.path(tls.certificate), settings.path(tls.key)
+    client_ca = settings.path(tls.client_ca) if tls.client_ca else None
+    crl = settings.path(tls.client_crl) if tls.client_crl else None
+
+    def make() -> ssl.SSLContext:
+        server_options(certificate, key, client_ca, crl)  # its errors name the setting
+        try:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=client_ca)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            context.load_cert_chain(certificate, key)
+            if client_ca is not None:
+                context.verify_mode = ssl.CERT_REQUIRED
+            if crl is not None:
+                context.load_verify_locations(crl)
+                context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+        except (OSError, ValueError):
+            raise TLSConfigurationError("certificate", "is refused by the TLS library") from None
+        return context
+
+    files = [file for file in (certificate, key, client_ca, crl) if file]
+    return ReloadingOptions(make, files, log_reload_failure)
 
 
 def log_reload_failure(error: TLSConfigurationError) -> None:

@@ -8,15 +8,16 @@ sees an order as soon as it is applied. Queries read the rows each time; nothing
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Connection, Select, delete, insert, or_, select
+from sqlalchemy import Connection, Row, Select, delete, func, insert, or_, select, tuple_
 
 from bridge.contract import OrderKey
 from bridge.store.tables import SCHEDULED_STEPS
 
 _STEP: Final = SCHEDULED_STEPS.c
 _BATCH: Final = 200
+_NO_STATION: Final = "|"
 
 
 class StepStatus(StrEnum):
@@ -68,7 +69,8 @@ class StepFilter:
     """
     Conditions on the columns of a step; an empty one does not restrict.
 
-    `sites`, `modalities`, `stations` and `locations` are alternatives. `days` is a closed range.
+    `sites`, `modalities`, `stations` and `locations` are alternatives; '' means a step without a
+    value. `days` is a closed range. `texts` are parts of the item, as written in JSON.
     """
 
     statuses: Collection[str] = ON_WORKLIST
@@ -80,6 +82,11 @@ class StepFilter:
     accession: str = ""
     mrn: str = ""
     study_uids: Collection[str] = ()
+    texts: Collection[str] = ()
+
+
+Place = tuple[int, str, int]
+"""The place of a step in the order of steps: day, time, id."""
 
 
 def replace_steps(connection: Connection, key: OrderKey, steps: Sequence[ScheduledStep]) -> None:
@@ -94,21 +101,42 @@ def replace_steps(connection: Connection, key: OrderKey, steps: Sequence[Schedul
 def find(connection: Connection, chosen: StepFilter) -> Iterator[ScheduledStep]:
     """Yield the steps that meet the conditions, by start; read in batches as they are needed."""
     rows = connection.execution_options(yield_per=_BATCH).execute(_statement(chosen))
-    for row in rows:
-        yield ScheduledStep(
-            OrderKey(row.site, row.mrn, row.accession),
-            row.position,
-            row.step_id,
-            row.study_uid,
-            StepStatus(row.status),
-            row.modality,
-            tuple(title for title in row.stations.split("|") if title),
-            row.location,
-            row.day,
-            row.time,
-            row.item,
-            row.changed_at,
-        )
+    yield from map(_step, rows)
+
+
+def find_page(
+    connection: Connection, chosen: StepFilter, after: Place | None, count: int
+) -> tuple[list[ScheduledStep], Place | None]:
+    """
+    Return the next steps that meet the conditions, and the place of the last; None at the end.
+
+    A query reads pages in transactions of their own, because a modality may read slowly. A step
+    that gets another start between two pages may occur twice or be left out.
+    """
+    query = _statement(chosen).limit(count)
+    if after is not None:
+        query = query.where(tuple_(*_ORDER) > tuple_(*after))
+    rows = connection.execute(query).all()
+    last = rows[-1] if len(rows) == count else None
+    place = None if last is None else (last.day or 0, last.time, last.id)
+    return [_step(row) for row in rows], place
+
+
+def _step(row: Row[Any]) -> ScheduledStep:
+    return ScheduledStep(
+        OrderKey(row.site, row.mrn, row.accession),
+        row.position,
+        row.step_id,
+        row.study_uid,
+        StepStatus(row.status),
+        row.modality,
+        tuple(title for title in row.stations.split("|") if title),
+        row.location,
+        row.day,
+        row.time,
+        row.item,
+        row.changed_at,
+    )
 
 
 def _values(step: ScheduledStep) -> dict[str, object]:
@@ -118,8 +146,11 @@ def _values(step: ScheduledStep) -> dict[str, object]:
     return values
 
 
-def _statement(chosen: StepFilter) -> Select[tuple[object, ...]]:
-    query = select(*_STEP).order_by(_STEP.day, _STEP.time, _STEP.id)
+_ORDER: Final = (func.coalesce(_STEP.day, 0), _STEP.time, _STEP.id)
+
+
+def _statement(chosen: StepFilter) -> Select[Any]:
+    query = select(*_STEP).order_by(*_ORDER)
     lists = (
         (_STEP.status, chosen.statuses),
         (_STEP.site, chosen.sites),
@@ -133,11 +164,15 @@ def _statement(chosen: StepFilter) -> Select[tuple[object, ...]]:
     for column, value in ((_STEP.accession, chosen.accession), (_STEP.mrn, chosen.mrn)):
         if value:
             query = query.where(column == value)
+    no_station = _STEP.stations == _NO_STATION
     if chosen.stations:
         titles = [
-            _STEP.stations.contains(f"|{title}|", autoescape=True) for title in chosen.stations
+            _STEP.stations.contains(f"|{title}|", autoescape=True) if title else no_station
+            for title in chosen.stations
         ]
         query = query.where(or_(*titles))
+    for text in chosen.texts:
+        query = query.where(_STEP.item.contains(text, autoescape=True))
     first, last = chosen.days
     if first is not None:
         query = query.where(_STEP.day >= first)

@@ -1,0 +1,138 @@
+"""
+The search of the worklist: the steps that a peer may see and that match a query.
+
+C-FIND and the HTTP search share it. The database selects by columns, which may find too much;
+`matching` decides.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final
+
+import structlog
+
+from bridge.dicom import matching
+from bridge.dicom.matching import START_DATE, STEPS, Key, Query
+from bridge.store.database import Database
+from bridge.store.records import scheduled_steps
+from bridge.store.records.scheduled_steps import ON_WORKLIST, ScheduledStep, StepFilter, StepStatus
+from config.dicom import DicomPeer
+
+_STATUS: Final = "00400020"
+_STATIONS: Final = "00400001"
+_MODALITY: Final = "00080060"
+_LOCATION: Final = "00400011"
+_STUDY: Final = "0020000D"
+_FIRST_PAGE: Final = 50
+_PAGE: Final = 200
+_PLAIN: Final = re.compile(r"[A-Za-z0-9 ._-]+")
+"""A text that JSON writes as it is."""
+_EXACT: Final = frozenset({"AE", "CS", "LO", "SH"})
+_MAX_TEXTS: Final = 5
+
+Found = tuple[ScheduledStep, dict[str, Any]]
+"""A step, and its item."""
+
+
+def find_steps(database: Database, peer: DicomPeer, query: Query) -> Iterator[Found]:
+    """Yield the steps that a peer may see and that match, by start."""
+    chosen = choose_rows(peer, query)
+    if chosen is None:
+        return
+    seen: set[tuple[Any, int]] = set()
+    after, count = None, _FIRST_PAGE
+    while True:
+        with database.read_committed() as connection:
+            steps, after = scheduled_steps.find_page(connection, chosen, after, count)
+        for step in steps:
+            item = _item_of(step)
+            identity = (step.key, step.position)
+            if item is not None and identity not in seen and matching.matches(query, item):
+                seen.add(identity)
+                yield step, item
+        if after is None:
+            return
+        count = _PAGE
+
+
+def choose_rows(peer: DicomPeer, query: Query) -> StepFilter | None:
+    """Return conditions that each matching step meets; None if no step can match."""
+    step = _keys_of_step(query)
+    modalities = _narrow(peer.modalities, _exact_values(step.get(_MODALITY)))
+    locations = _narrow(peer.locations, _exact_values(step.get(_LOCATION)))
+    if modalities is None or locations is None:
+        return None
+    visible = _narrow(peer.stations, ())
+    return StepFilter(
+        statuses=_statuses(step),
+        sites=() if "*" in peer.sites else peer.sites,
+        modalities=modalities,
+        stations=visible or _exact_values(step.get(_STATIONS)),
+        locations=locations,
+        days=_days(step),
+        study_uids=_exact_values(query.get(_STUDY)),
+        texts=[text for text in _texts(query) if _PLAIN.fullmatch(text)][:_MAX_TEXTS],
+    )
+
+
+def _keys_of_step(query: Query) -> Query:
+    key = query.get(STEPS)
+    return (key.item if key is not None else None) or {}
+
+
+def _narrow(allowed: Sequence[str], wanted: Collection[str]) -> Collection[str] | None:
+    """Return the values that are allowed and wanted; () if all, None if there is none."""
+    if not allowed:
+        return wanted
+    if not wanted:
+        return [*allowed, ""]
+    return [value for value in wanted if value in allowed] or None
+
+
+def _exact_values(key: Key | None) -> Collection[str]:
+    """Return the values of a key that are to be equal; () if they are patterns, or none."""
+    if key is None or key.is_universal or any(set(text) & set("*?") for text in key.values):
+        return ()
+    return key.values
+
+
+def _statuses(step: Query) -> Collection[str]:
+    """Return the statuses that are asked for; those of the worklist if none is."""
+    key = step.get(_STATUS)
+    if key is None or key.is_universal:
+        return ON_WORKLIST
+    asked = {_STATUS: key}
+    found = [
+        status
+        for status in StepStatus
+        if matching.matches(asked, {_STATUS: {"vr": "CS", "Value": [status.value]}}, STEPS)
+    ]
+    return found or ["-"]
+
+
+def _days(step: Query) -> tuple[int | None, int | None]:
+    key = step.get(START_DATE)
+    if key is None or len(key.values) != 1:
+        return None, None
+    first, last = (int(day) if day else None for day in matching.date_range(key.values[0]))
+    return first, last
+
+
+def _texts(query: Query, level: str = "") -> Iterator[str]:
+    for tag, key in query.items():
+        if not matching.is_known(tag, level):
+            continue
+        if key.item:
+            yield from _texts(key.item, tag)
+        elif key.vr in _EXACT and len(key.values) == 1:
+            yield from _exact_values(key)
+
+
+def _item_of(step: ScheduledStep) -> dict[str, Any] | None:
+    try:
+        item: dict[str, Any] = json.loads(step.item)
+    except ValueError:
+        structlog.get_logger("dicom").error("a step is not readable", reason="not JSON")
+        return None
+    return item

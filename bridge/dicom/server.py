@@ -1,0 +1,398 @@
+"""
+The DICOM port: who may associate, with which services, within which limits.
+
+A service brings its presentation contexts and the functions for its requests; the server decides
+whether the peer may use it. Each association has two threads of pynetdicom, so `max_associations`
+limits memory and processor. Connections that will be refused have a few places of their own, so
+that they cannot occupy those of the peers.
+"""
+
+import ipaddress
+import logging
+import socket
+import ssl
+import threading
+import uuid
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from socketserver import BaseServer
+from typing import Any, Final, Protocol
+
+import pydicom.config
+import structlog
+from pynetdicom import AE, _config, build_context, evt
+from pynetdicom.association import Association
+from pynetdicom.events import Event
+from pynetdicom.presentation import PresentationContext
+from pynetdicom.sop_class import (  # type: ignore[attr-defined]
+    ModalityWorklistInformationFind,
+    Verification,
+)
+from pynetdicom.transport import RequestHandler, ThreadedAssociationServer
+from typing_extensions import override
+
+from bridge import __version__
+from bridge.dicom.connections import (
+    MemoryBudget,
+    PduLimits,
+    PduStream,
+    TlsConnection,
+    plain_connection,
+    set_limits,
+)
+from bridge.dicom.statuses import NOT_AUTHORIZED, SUCCESS
+from bridge.metrics import Metrics
+from bridge.network_source import parse_address, source_of
+from config.dicom import DicomPeer, DicomSettings
+from mllp.tls import HandshakeFailure, ReloadingOptions, describe_handshake
+
+IMPLEMENTATION_UID: Final = f"2.25.{uuid.UUID('7c0c5a4e-6d5b-5a0e-9b0e-1f6f3c1d2b90').int}"
+_REFUSALS: Final = 16
+"""Connections that are refused at a time, with the reason; more are closed at once."""
+_POLL_SECONDS: Final = 0.2
+
+_PERMANENT, _TRANSIENT = 1, 2
+_USER, _PRESENTATION = 1, 3
+_REJECTIONS: Final = {
+    "called title": (_PERMANENT, _USER, 7),
+    "calling title": (_PERMANENT, _USER, 3),
+    "address": (_PERMANENT, _USER, 3),
+    "limit": (_TRANSIENT, _PRESENTATION, 2),
+    "limit of the address": (_TRANSIENT, _PRESENTATION, 2),
+}
+"""Result, source and reason of A-ASSOCIATE-RJ (PS3.8 table 9-21)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The application at the other end of an association."""
+
+    title: str
+    address: str
+    settings: DicomPeer
+
+
+class DimseService(Protocol):
+    """A service: its word in `may`, its presentation contexts, and its functions by event."""
+
+    name: str
+    contexts: Sequence[PresentationContext]
+    handle: Mapping[Any, Callable[[Event, Peer], Any]]
+
+
+class DicomServer:
+    """The port of the settings. `on_refusal` gets reason and address of refused connections."""
+
+    def __init__(
+        self,
+        settings: DicomSettings,
+        services: Sequence[DimseService],
+        metrics: Metrics,
+        tls: ReloadingOptions | None,
+        on_refusal: Callable[[str, str], object],
+        on_handshake: Callable[[str, HandshakeFailure], object],
+    ) -> None:
+        """`tls` makes the `ssl.SSLContext` of a connection. The callbacks run on any thread."""
+        self.settings, self.metrics, self.tls = settings, metrics, tls
+        self.on_handshake = on_handshake
+        self._on_refusal = on_refusal
+        self._services = services
+        self._networks = {
+            peer.ae_title: [ipaddress.ip_network(network) for network in peer.addresses]
+            for peer in settings.peer
+        }
+        self._peers = {peer.ae_title: peer for peer in settings.peer}
+        self._memory = MemoryBudget(settings.object_memory)
+        self._known: dict[Association, Peer] = {}
+        self._sources: dict[Association, tuple[str, bool]] = {}
+        self._entering = 0
+        self._lock = threading.Lock()
+        self._server: _Server | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> int:
+        """Open the port; return its number. Raises OSError."""
+        _quiet()
+        settings = self.settings
+        if settings.bind is None:
+            raise ValueError("dicom.bind is not set")
+        entity = AE(settings.ae_title)
+        entity.implementation_class_uid = IMPLEMENTATION_UID
+        entity.implementation_version_name = f"RPTBRIDGE {__version__}"[:16]
+        entity.maximum_pdu_size = settings.max_pdu
+        entity.maximum_associations = settings.max_associations + _REFUSALS + 1
+        entity.acse_timeout = settings.request_timeout
+        entity.network_timeout = settings.idle_timeout
+        entity.dimse_timeout = settings.message_timeout
+        server = _Server(self, entity, _address(settings.bind.host, settings.bind.port))
+        for event, handler in self._handlers():
+            server.bind(event, handler)
+        self._server = server
+        self.metrics.dicom_associations.set_function(lambda: len(self._live()))
+        self._thread = threading.Thread(
+            target=server.serve_forever, args=(_POLL_SECONDS,), name="DICOM port"
+        )
+        self._thread.start()
+        return int(server.server_address[1])
+
+    def stop(self) -> None:
+        """Close the port, and end all associations. Blocking."""
+        if self._server is None or self._thread is None:
+            return
+        self._server.shutdown()
+        self._thread.join()
+        for association in self._live():
+            association.abort()
+
+    def admit(self, address: str) -> bool:
+        """True if a new connection may be read; it may still be refused, with a reason."""
+        self._live()
+        with self._lock:
+            refused = sum(not counts for _, counts in self._sources.values()) + self._entering
+            if refused < _REFUSALS or self._fits(address) is None:
+                self._entering += 1
+                return True
+        self._count_refusal("too many connections", address)
+        return False
+
+    def entered(self) -> None:
+        """Note that a connection has become an association, or has ended before."""
+        with self._lock:
+            self._entering -= 1
+
+    def count_limit(self, address: str, reason: str) -> None:
+        self._count_refusal(reason, address)
+
+    def _live(self) -> list[Association]:
+        """Forget associations whose threads have ended; return the others."""
+        with self._lock:
+            for association in [*self._sources]:
+                has_started = association.ident is not None
+                if has_started and not association.is_alive() and not association.dul.is_alive():
+                    del self._sources[association]
+                    self._known.pop(association, None)
+            return [*self._sources]
+
+    def _fits(self, address: str) -> str | None:
+        """Return the limit that a further association from an address exceeds."""
+        parsed = parse_address(address)
+        if parsed is None or not any(
+            parsed in network for networks in self._networks.values() for network in networks
+        ):
+            return "address"
+        counts = Counter(source for source, counts in self._sources.values() if counts)
+        if counts.total() >= self.settings.max_associations:
+            return "limit"
+        if counts[source_of(address)] >= self.settings.max_associations_per_source:
+            return "limit of the address"
+        return None
+
+    def _handlers(self) -> list[tuple[Any, Callable[[Event], Any]]]:
+        found: list[tuple[Any, Callable[[Event], Any]]] = [
+            (evt.EVT_CONN_OPEN, self._opened),
+            (evt.EVT_REQUESTED, self._requested),
+            (evt.EVT_C_ECHO, self._echo),
+            (evt.EVT_ESTABLISHED, self._established),
+        ]
+        for service in self._services:
+            found += [
+                (event, self._guarded(service, function))
+                for event, function in service.handle.items()
+            ]
+        return found
+
+    def _guarded(
+        self, service: DimseService, function: Callable[[Event, Peer], Any]
+    ) -> Callable[[Event], Any]:
+        syntaxes = {context.abstract_syntax for context in service.contexts}
+
+        def handle(event: Event) -> Any:
+            peer = self._known.get(event.assoc)
+            is_own = event.context.abstract_syntax in syntaxes
+            if peer is None or service.name not in peer.settings.may or not is_own:
+                refused = (NOT_AUTHORIZED, None)
+                return iter([refused]) if event.event is evt.EVT_C_FIND else NOT_AUTHORIZED
+            return function(event, peer)
+
+        return handle
+
+    def _opened(self, event: Event) -> None:
+        """Give the connection a place: one of the associations, or one of the refused."""
+        address = event.assoc.requestor.address
+        with self._lock:
+            self._sources[event.assoc] = source_of(address), self._fits(address) is None
+
+    def _requested(self, event: Event) -> None:
+        """Accept the services that a peer may use, or reject the association."""
+        association = event.assoc
+        request: Any = association.requestor.primitive
+        address = association.requestor.address
+        title = str(request.calling_ae_title).strip()
+        reason = self._refusal(str(request.called_ae_title).strip(), title, address, association)
+        if reason:
+            self._count_refusal(reason, address)
+            association.acse.send_reject(*_REJECTIONS[reason])
+            association.kill()
+            return
+        peer = Peer(title, address, self._peers[title])
+        services = [service for service in self._services if service.name in peer.settings.may]
+        offered = [context for service in services for context in service.contexts]
+        association.acceptor.supported_contexts = [build_context(Verification), *offered]
+        with self._lock:
+            self._known[association] = peer
+
+    def _refusal(self, called: str, calling: str, address: str, association: Association) -> str:
+        if called != self.settings.ae_title:
+            return "called title"
+        networks = self._networks.get(calling)
+        if networks is None:
+            return "calling title"
+        parsed = parse_address(address)
+        if parsed is None or not any(parsed in network for network in networks):
+            return "address"
+        with self._lock:
+            if self._sources.get(association, ("", False))[1]:
+                return ""
+            reason = self._fits(address) or ""
+            if not reason:
+                self._sources[association] = source_of(address), True
+            return reason
+
+    def _established(self, event: Event) -> None:
+        """Allow the data sets of the accepted services."""
+        connection = event.assoc.dul.socket
+        stream: PduStream | None = getattr(connection and connection.socket, "stream", None)
+        if stream is not None:
+            for context in event.assoc.accepted_contexts:
+                if context.context_id is not None:
+                    is_query = context.abstract_syntax == ModalityWorklistInformationFind
+                    limits = self.settings.max_identifier, self.settings.max_object
+                    stream.max_data_sets[context.context_id] = limits[not is_query]
+            stream.is_associated = True
+
+    def _echo(self, event: Event) -> int:
+        peer = self._known.get(event.assoc)
+        if peer is not None:
+            self.metrics.dicom_requests.labels(peer.title, "C-ECHO", f"{SUCCESS:04X}").inc()
+        return SUCCESS
+
+    def _count_refusal(self, reason: str, address: str) -> None:
+        self.metrics.dicom_refused.labels(reason).inc()
+        self._on_refusal(reason, address)
+
+    def limits(self) -> PduLimits:
+        """Return the limits of a new connection."""
+        settings = self.settings
+        return PduLimits(
+            settings.max_pdu + 64,
+            settings.request_timeout,
+            settings.message_timeout,
+            self._memory,
+        )
+
+
+class _Server(ThreadedAssociationServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+
+    def __init__(self, owner: DicomServer, entity: AE, address: Any) -> None:
+        self.owner = owner
+        super().__init__(
+            entity,
+            address,
+            entity.ae_title,
+            [build_context(Verification)],
+            request_handler=_Handler,
+        )
+
+    @override
+    def get_request(self) -> Any:
+        accepted, address = self.socket.accept()  # type: ignore[union-attr]  # it is open
+        return plain_connection(accepted), address
+
+    @override
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        return self.owner.admit(str(client_address[0]))
+
+    @override
+    def process_request(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread
+            self.owner.entered()
+            raise
+
+    @override
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        structlog.get_logger("dicom").error("connection failed", exc_info=True)
+
+    @override
+    def shutdown(self) -> None:
+        """Stop the loop, and close the port; pynetdicom's own method needs its own start."""
+        BaseServer.shutdown(self)
+        self.server_close()
+
+
+class _Handler(RequestHandler):
+    @override
+    def handle(self) -> None:
+        owner = self.server.owner  # type: ignore[attr-defined]  # of _Server
+        address = str(self.client_address[0])
+        try:
+            if owner.tls is not None:
+                self.request = _secure(self.request, owner, owner.tls.options, address)
+            set_limits(
+                self.request, owner.limits(), lambda reason: owner.count_limit(address, reason)
+            )
+            super().handle()
+        except _NoHandshake:
+            self.server.shutdown_request(self.request)
+        finally:
+            owner.entered()
+
+
+class _NoHandshake(Exception):
+    """The TLS handshake of a connection failed."""
+
+
+def _secure(
+    accepted: socket.socket, owner: DicomServer, context: ssl.SSLContext, address: str
+) -> ssl.SSLSocket:
+    seconds = owner.settings.request_timeout
+    accepted.settimeout(seconds)
+    context.sslsocket_class = TlsConnection
+    try:
+        return context.wrap_socket(accepted, server_side=True)
+    except TimeoutError:
+        failure = HandshakeFailure(
+            f"the peer did not finish the TLS handshake within {seconds:g} s"
+        )
+    except (OSError, ValueError) as error:
+        failure = describe_handshake(error) or HandshakeFailure(
+            "the peer closed the connection before the TLS handshake ended", is_trouble=False
+        )
+    owner.on_handshake(address, failure)
+    raise _NoHandshake
+
+
+def _address(host: str, port: int) -> Any:
+    """Return the address to bind to, with the members that IPv6 needs."""
+    return (host, port, 0, 0) if ":" in host else (host, port)
+
+
+def _quiet() -> None:
+    """
+    Keep the libraries from logging.
+
+    Their lines and warnings quote data sets. pynetdicom documents `_config` as its settings.
+    """
+    _config.LOG_HANDLER_LEVEL = "none"
+    _config.LOG_REQUEST_IDENTIFIERS = _config.LOG_RESPONSE_IDENTIFIERS = False
+    pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
+    pydicom.config.settings.writing_validation_mode = pydicom.config.IGNORE
+    warnings.filterwarnings("ignore", module="pydicom")
+    for name in ("pynetdicom", "pydicom"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)

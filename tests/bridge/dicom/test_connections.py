@@ -1,0 +1,142 @@
+"""Limits of PDUs and messages, before pynetdicom reads them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.dicom.connections import LimitExceeded, MemoryBudget, PduLimits, PduStream
+
+COMMAND, DATA, LAST = 1, 0, 2
+
+
+def pdu(kind: int, body: bytes) -> bytes:
+    return bytes((kind, 0)) + len(body).to_bytes(4, "big") + body
+
+
+def fragment(context: int, control: int, data: bytes) -> bytes:
+    return (len(data) + 2).to_bytes(4, "big") + bytes((context, control)) + data
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def make_stream(memory: int = 1000, clock: Clock | None = None) -> PduStream:
+    limits = PduLimits(2000, 5.0, 20.0, MemoryBudget(memory))
+    stream = PduStream(limits, clock or Clock())
+    stream.is_associated = True
+    stream.max_data_sets = {1: 300, 3: 900}
+    return stream
+
+
+def test_the_length_of_a_pdu() -> None:
+    """A PDU with a greater length than permitted is refused at its header."""
+    for kind, length in ((1, 2**17 + 1), (4, 2001), (5, 65), (7, 2**32 - 1)):
+        with pytest.raises(LimitExceeded):
+            make_stream().feed(bytes((kind, 0)) + length.to_bytes(4, "big"))
+
+
+def test_an_unknown_pdu() -> None:
+    """The header of an unknown PDU passes, so that it can be answered; nothing after it does."""
+    stream = make_stream()
+    stream.feed(b"GET / ")
+    with pytest.raises(LimitExceeded):
+        stream.feed(b"HTTP/1.1")
+
+
+def test_a_data_set_in_parts() -> None:
+    """The fragments of a data set count together, by presentation context."""
+    stream = make_stream()
+    stream.feed(pdu(4, fragment(1, DATA, b"x" * 200)))
+    with pytest.raises(LimitExceeded, match="data set"):
+        stream.feed(pdu(4, fragment(1, DATA, b"x" * 101)))
+    make_stream().feed(pdu(4, fragment(3, DATA | LAST, b"x" * 900)))
+    with pytest.raises(LimitExceeded, match="data set"):
+        make_stream().feed(pdu(4, fragment(5, DATA | LAST, b"x")))
+
+
+def test_a_command_in_parts() -> None:
+    """A command of endless fragments is ended."""
+    stream = make_stream()
+    part = pdu(4, fragment(1, COMMAND, b"x" * 1000))
+    for _ in range(16):
+        stream.feed(part)
+    with pytest.raises(LimitExceeded, match="command"):
+        stream.feed(part)
+
+
+def test_the_memory_of_all_associations() -> None:
+    """All data sets that arrive share a limit; a complete or ended one gives its part back."""
+    memory = MemoryBudget(1000)
+    first, second = make_stream(), make_stream()
+    first.limits.memory = second.limits.memory = memory
+    first.feed(pdu(4, fragment(3, DATA, b"x" * 600)))
+    with pytest.raises(LimitExceeded, match="object_memory"):
+        second.feed(pdu(4, fragment(3, DATA, b"x" * 500)))
+    second.close()
+    first.feed(pdu(4, fragment(3, DATA | LAST, b"x" * 100)))
+    third = make_stream()
+    third.limits.memory = memory
+    third.feed(pdu(4, fragment(3, DATA, b"x" * 800)))
+    third.close()
+    memory.take(1000)
+
+
+def test_the_time_of_a_pdu() -> None:
+    """A PDU, and a message, must be complete within their times; between them there is no limit."""
+    clock = Clock()
+    stream = make_stream(clock=clock)
+    stream.feed(pdu(4, fragment(1, DATA, b"x")))
+    clock.now = 19.0
+    assert stream.seconds_left() == 1.0
+    stream.feed(pdu(4, fragment(1, DATA, b"x")))
+    clock.now = 20.5
+    with pytest.raises(LimitExceeded, match="message_timeout"):
+        stream.seconds_left()
+    stream = make_stream(clock=clock)
+    stream.feed(pdu(4, fragment(1, DATA | LAST, b"x")))
+    clock.now = 1000.0
+    assert stream.seconds_left() == 20.0
+
+
+def test_the_time_of_a_request() -> None:
+    """Before the association the shorter time applies."""
+    clock = Clock()
+    stream = make_stream(clock=clock)
+    stream.is_associated = False
+    stream.feed(b"\x01")
+    clock.now = 5.5
+    with pytest.raises(LimitExceeded, match="request_timeout"):
+        stream.seconds_left()
+
+
+@given(st.lists(st.binary(min_size=1, max_size=50), max_size=20), st.integers(1, 7))
+def test_the_same_in_all_pieces(parts: list[bytes], size: int) -> None:
+    """It makes no difference how the network cuts the bytes."""
+    data = b"".join(
+        pdu(4, fragment(3, DATA | LAST * (at % 2), part)) for at, part in enumerate(parts)
+    )
+    whole, cut = make_stream(), make_stream()
+    whole.feed(data)
+    for at in range(0, len(data), size):
+        cut.feed(data[at : at + size])
+    assert whole.max_data_sets == cut.max_data_sets
+    for stream in (whole, cut):
+        stream.close()
+        stream.limits.memory.take(1000)
+
+
+@given(st.lists(st.binary(max_size=100), max_size=20))
+def test_any_bytes(parts: list[bytes]) -> None:
+    """Any bytes are counted, or exceed a limit; memory is given back."""
+    stream = make_stream()
+    try:
+        for part in parts:
+            stream.feed(part)
+    except LimitExceeded:
+        pass
+    stream.close()
+    stream.limits.memory.take(1000)
