@@ -122,28 +122,32 @@ class _MergedFamilies(Collector):
         others: Iterable[tuple[str, Mapping[str, str], float]],
     ) -> None:
         self._registry = registry
-        self._others: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
+        self._others: dict[str, dict[frozenset[tuple[str, str]], list[float]]] = {}
         for name, labels, value in others:
-            self._others.setdefault(name, {})[frozenset(labels.items())] = value
+            values = self._others.setdefault(name, {})
+            values.setdefault(frozenset(labels.items()), []).append(value)
 
     @override
     def collect(self) -> Iterator[Metric]:
         for family in self._registry.collect():
             merged = Metric(family.name, family.documentation, family.type)
-            left: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
+            left: dict[str, dict[frozenset[tuple[str, str]], list[float]]] = {}
             for sample in family.samples:
                 others = left.setdefault(sample.name, dict(self._others.get(sample.name, {})))
-                other = others.pop(frozenset(sample.labels.items()), 0.0)
-                is_gauge = family.type == "gauge" or sample.name.endswith("_created")
-                both = (sample.value, other)
-                value = max(both) if is_gauge else sum(both)
+                found = others.pop(frozenset(sample.labels.items()), [])
+                value = self._merge(family, sample.name, [sample.value, *found])
                 merged.add_sample(sample.name, sample.labels, value)
             for name in _SAMPLES.get(family.type, ("",)):
                 full = f"{family.name}{name}"
                 others = left.get(full, self._others.get(full, {}))
-                for labels, value in others.items():
-                    merged.add_sample(full, dict(labels), value)
+                for labels, values in others.items():
+                    merged.add_sample(full, dict(labels), self._merge(family, full, values))
             yield merged
+
+    @staticmethod
+    def _merge(family: Metric, name: str, values: Sequence[float]) -> float:
+        is_gauge = family.type == "gauge" or name.endswith("_created")
+        return max(values) if is_gauge else sum(values)
 
 
 _SAMPLES: Final = {
@@ -359,7 +363,7 @@ class Metrics:
 
     def render(self, others: Iterable[tuple[str, Mapping[str, str], float]] = ()) -> bytes:
         """
-        Return all metrics in the Prometheus text format, with the samples of another process.
+        Return all metrics in the Prometheus text format, with the samples of other processes.
 
         Counters and histograms are added. Of gauges the larger value is shown: only one process
         sets it.

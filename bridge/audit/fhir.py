@@ -45,7 +45,7 @@ _DICOM_EVENTS = {
 }
 _ACTIONS = {
     **dict.fromkeys(("content", "export", "open", "view", "share-open"), Interaction.READ),
-    **dict.fromkeys(("status", "worklist", "prelims", "changes"), Interaction.QUERY),
+    **dict.fromkeys(("status", "worklist", "dicom-query", "prelims", "changes"), Interaction.QUERY),
     **dict.fromkeys(("launch", "init", "share-create", "addendum-create"), Interaction.CREATE),
     **dict.fromkeys(("delete", "discard", "addendum-cancel"), Interaction.DELETE),
     **dict.fromkeys(

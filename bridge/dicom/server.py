@@ -77,9 +77,14 @@ class Peer:
 class DimseService(Protocol):
     """A service: its word in `may`, its presentation contexts, and its functions by event."""
 
-    name: str
-    contexts: Sequence[PresentationContext]
-    handle: Mapping[Any, Callable[[Event, Peer], Any]]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def contexts(self) -> Sequence[PresentationContext]: ...
+
+    @property
+    def handle(self) -> Mapping[Any, Callable[[Event, Peer], Any]]: ...
 
 
 class DicomServer:

@@ -6,7 +6,7 @@ is slow, the query waits: at most a page of steps is in memory.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
 from typing import Any, Final
 
@@ -55,9 +55,16 @@ class WorklistService:
         ),
     )
 
-    def __init__(self, database: Database, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        database: Database,
+        metrics: Metrics,
+        on_request: Callable[[str, str, int], object],
+    ) -> None:
+        """`on_request` gets peer, request and number of answers; on any thread."""
         self._database = database
         self._metrics = metrics
+        self._on_request = on_request
         self._log = structlog.get_logger("dicom")
         self.handle: Mapping[Any, Any] = {evt.EVT_C_FIND: self.find}
 
@@ -76,6 +83,7 @@ class WorklistService:
             final = status if status not in (PENDING, PENDING_UNSUPPORTED_KEYS) else 0
             self._metrics.dicom_requests.labels(peer.title, "C-FIND", f"{final:04X}").inc()
             self._metrics.dicom_answers.labels(peer.title).inc(count)
+            self._on_request(peer.title, "C-FIND", count)
             self._metrics.dicom_request_seconds.labels("C-FIND").observe(time.monotonic() - began)
 
     def _answers(self, event: Event, peer: Peer) -> Iterator[Answer]:

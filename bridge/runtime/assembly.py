@@ -50,7 +50,7 @@ from bridge.runtime.maintenance import (
 from bridge.runtime.membership import Membership
 from bridge.runtime.migration import BRIDGE_ROLES
 from bridge.runtime.schedule import AsyncAction, Job, Schedule, ServicePart, do_nothing, now_ms
-from bridge.runtime.service_process import IntakeChannel
+from bridge.runtime.service_process import ChildProcess, ParentChannel, Samples
 from bridge.runtime.web_server import Probes, Readiness, web_part
 from bridge.store import databases
 from bridge.store.database import Database
@@ -71,12 +71,14 @@ def assemble(
     metrics: Metrics,
     schedule: Schedule,
     node: str,
-    intake: IntakeChannel | None,
+    intake: ParentChannel | None,
+    dicom: ChildProcess | None = None,
 ) -> list[ServicePart]:
     """
     Open and migrate the databases; return the parts in the order of their start.
 
     `intake` is the channel to the process that receives messages, if this is its service process.
+    `dicom` is the child that serves the DICOM port, if this process has one.
     """
     descriptors = divide_descriptors(settings)
     tracer, parts = start_tracing(settings)
@@ -106,6 +108,9 @@ def assemble(
         queue_parts += _queue_parts(process, roles, client, intake)
     readiness = Readiness()
     others = None if intake is None else intake.metrics
+    if dicom is not None:
+        parts.append(dicom.part())
+        others = partial(_samples_of, dicom)
     router = Probes(metrics, readiness, database, now_ms, others).router(application, console)
     parts += _web(settings, roles, router, application, descriptors, metrics)
     if console is not None:  # stopped before the web server, which waits for its streams
@@ -116,14 +121,21 @@ def assemble(
     return parts
 
 
+async def _samples_of(child: ChildProcess) -> Samples:
+    return child.samples
+
+
 def _queue_parts(
-    process: Process, roles: frozenset[Role], client: EngineClient, intake: IntakeChannel | None
+    process: Process, roles: frozenset[Role], client: EngineClient, intake: ParentChannel | None
 ) -> list[ServicePart]:
     """Return the worker, delivery and the jobs of the database."""
     owners = (f"{process.node}-intake", f"{process.node}-delivery")
     may_lead = Role.DELIVERY in roles
     membership = Membership(process.database, owners, process.schedule, jobs=may_lead)
-    counts = [unknown_code_counts(process), handshake_failures(process)]
+    handshakes = handshake_failures(
+        process.metrics, process.database, process.node, process.schedule
+    )
+    counts = [unknown_code_counts(process), handshakes]
     parts = [membership.part(), *counts, channel_statistics(process)]
     if intake is not None:
         applying = Applying(process, client, membership)

@@ -81,19 +81,21 @@ def unknown_code_counts(process: Process) -> ServicePart:
     return process.schedule.periodic(Job.UNKNOWN_CODES, store, last=store)
 
 
-def handshake_failures(process: Process) -> ServicePart:
+def handshake_failures(
+    metrics: Metrics, database: Database, node: str, schedule: Schedule
+) -> ServicePart:
     """Store failed TLS handshakes."""
-    counts = process.metrics.handshakes
+    counts = metrics.handshakes
 
     async def store() -> None:
         if found := counts.take():
             try:
-                await Threads.JOBS.run(store_handshakes, process.database, process.node, found)
+                await Threads.JOBS.run(store_handshakes, database, node, found)
             except StoreError:
                 counts.put_back(found)
                 raise
 
-    return process.schedule.periodic(Job.HANDSHAKES, store, last=store)
+    return schedule.periodic(Job.HANDSHAKES, store, last=store)
 
 
 def channel_statistics(process: Process) -> ServicePart:

@@ -17,7 +17,7 @@ from bridge.runtime.context import (
 )
 from bridge.runtime.receiving import Receiving
 from bridge.runtime.schedule import Job, Schedule, ServicePart, do_nothing
-from bridge.runtime.service_process import ServiceProcess
+from bridge.runtime.service_process import ChildProcess, ServiceProcess
 from bridge.store import databases
 from bridge.store.records.unmapped_codes import UnmappedCodeCounter
 from bridge.workers.host import close_all
@@ -32,6 +32,7 @@ def assemble_intake(
     metrics: Metrics,
     schedule: Schedule,
     service: ServiceProcess,
+    dicom: ChildProcess | None = None,
 ) -> list[ServicePart]:
     """Open the database; return the parts in the order of their start."""
     descriptors = divide_descriptors(settings)
@@ -65,8 +66,9 @@ def assemble_intake(
         ServicePart("worker processes", do_nothing, partial(Threads.JOBS.run, close_all)),
         ServicePart("service process", service.start, service.stop),
         unknown_code_counts(process),
-        handshake_failures(process),
+        handshake_failures(metrics, database, service.node, schedule),
         channel_statistics(process),
         *Receiving(process, log, service, limit).parts(),
+        *([] if dicom is None else [dicom.part()]),
         ServicePart("readiness", service.listen, service.close),
     ]

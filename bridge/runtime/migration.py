@@ -25,7 +25,7 @@ from bridge.store import databases
 from bridge.store.database import Database
 from config import Settings
 
-BRIDGE_ROLES: Final = frozenset({Role.INTAKE, Role.DELIVERY, Role.CONSOLE})
+BRIDGE_ROLES: Final = frozenset({Role.INTAKE, Role.DELIVERY, Role.CONSOLE, Role.DICOM})
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _FAILED: Final = 1
 _DEFECT: Final = 70  # EX_SOFTWARE of sysexits.h

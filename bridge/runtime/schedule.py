@@ -84,6 +84,8 @@ class Job(Enum):
     STATUS_POLL = ("status poll", _BY_SETTING, 0.0, False, False)
     RECONCILING = ("reconciling", 60.0, 0.0, True, False)
     ROUND_REQUESTS = ("requests to reconcile", 2.0, 0.0, False, False)
+    DICOM_ACTIVITY = ("activity of DICOM peers", 60.0, 2.0, False, False)
+    DICOM_SAMPLES = ("metrics of the DICOM process", 5.0, 0.0, False, True)
     STATISTICS = ("statistics", 15.0, 2.0, False, False)
     QUEUE_STATISTICS = ("statistics of queues", 15.0, 2.0, False, False)
     STATISTICS_SUMS = ("sums of statistics", 60.0, 2.0, False, False)

@@ -1,5 +1,6 @@
 """
-The service process: starts its parts in order, notifies systemd, and stops the parts in reverse.
+The processes of the service: each starts its parts in order, notifies systemd, and stops the parts
+in reverse.
 
 If a part cannot start, the parts before it are stopped. Notifications are datagrams to the socket
 `NOTIFY_SOCKET` (sd_notify(3)). `WATCHDOG_USEC` determines the period of the watchdog.
@@ -25,16 +26,20 @@ from bridge.roles import Role
 from bridge.runtime.loop import run as run_loop
 from bridge.runtime.loop import tune_process
 from bridge.runtime.migration import migrate_in_child_process
-from bridge.runtime.node_slot import take_slot
+from bridge.runtime.node_slot import NodeSlot, take_slot
 from bridge.runtime.schedule import Job, Schedule, ServicePart
 from bridge.runtime.service_process import (
     CHANNEL,
-    IntakeChannel,
+    DICOM,
+    ChildProcess,
+    ChildProcessEnded,
+    ParentChannel,
+    Samples,
     ServiceProcess,
-    ServiceProcessEnded,
 )
-from config import Settings
+from config import Settings, SettingsError
 from config.sections import LogFormat
+from config.toml_text import Mistake
 
 READY, STOPPING, ALIVE = b"READY=1", b"STOPPING=1", b"WATCHDOG=1"
 
@@ -126,22 +131,49 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status."""
     configure(settings.log.level, as_json=settings.log.format is LogFormat.JSON)
     faulthandler.enable()  # a crash in a C library leaves no other trace
-    if descriptors := os.environ.pop(CHANNEL, ""):
-        return run_loop(partial(_serve_behind_intake, settings, roles, IntakeChannel(descriptors)))
+    if value := os.environ.pop(CHANNEL, ""):
+        parent = ParentChannel(value)
+        serve = _serve_dicom if parent.name == DICOM else _serve_behind_intake
+        return run_loop(partial(serve, settings, roles, parent))
+    has_dicom = _has_dicom(settings, roles)
     metrics = Metrics()
-    if Role.INTAKE not in roles:
+    slot = take_slot(settings.home)
+    if roles == {Role.DICOM}:
         if not _migrate(settings, roles):
             return 0
-        return run_loop(partial(_serve_without_intake, settings, roles, metrics))
-    service = ServiceProcess(settings.home, metrics)
+        return run_loop(partial(_serve_dicom_alone, settings, roles, metrics, slot))
+    children: list[ChildProcess] = []
     try:
+        service = None
+        if Role.INTAKE in roles:
+            service = ServiceProcess(slot, partial(_samples, metrics, children))
+            children.append(service)
+        dicom = ChildProcess(DICOM, slot) if has_dicom else None
+        children += [] if dicom is None else [dicom]
         if not _migrate(settings, roles):
             return 0
-        return run_loop(partial(_receive, settings, roles, metrics, service))
-    except ServiceProcessEnded as error:
+        if service is None:
+            main = partial(_serve_without_intake, settings, roles, metrics, slot, dicom)
+        else:
+            main = partial(_receive, settings, roles, metrics, service, dicom)
+        return run_loop(main)
+    except ChildProcessEnded as error:
         return error.status
     finally:
-        service.kill()
+        for child in children:
+            child.kill()
+
+
+def _has_dicom(settings: Settings, roles: frozenset[Role]) -> bool:
+    """True if the DICOM port belongs to these processes. Raises SettingsError."""
+    is_set = settings.dicom.bind is not None
+    if Role.DICOM in roles and roles != frozenset(Role) and not is_set:
+        raise SettingsError([Mistake("dicom.bind", "is needed for --role dicom")])
+    return is_set and Role.DICOM in roles
+
+
+def _samples(metrics: Metrics, children: Sequence[ChildProcess]) -> Samples:
+    return [*metrics.samples(), *(sample for child in children for sample in child.samples)]
 
 
 def _migrate(settings: Settings, roles: frozenset[Role]) -> bool:
@@ -156,32 +188,75 @@ async def _receive(
     roles: frozenset[Role],
     metrics: Metrics,
     service: ServiceProcess,
+    dicom: ChildProcess | None,
     stop: asyncio.Event,
 ) -> int:
-    """Receive messages; the service process does everything else."""
+    """Receive messages; the child processes do everything else."""
     from twisted.internet import reactor  # noqa: PLC0415  # installed by now
 
     from bridge.runtime.intake_process import assemble_intake  # noqa: PLC0415  # as above
 
     began, schedule = time.monotonic(), Schedule(metrics)
-    await service.open()
-    parts = assemble_intake(settings, reactor, metrics, schedule, service)
-    notifier = SystemdNotifier(os.environ, schedule, service.is_alive)
+    children = [service] if dicom is None else [service, dicom]
+    for child in children:
+        await child.open()
+    parts = assemble_intake(settings, reactor, metrics, schedule, service, dicom)
+    notifier = SystemdNotifier(os.environ, schedule, partial(_are_alive, children))
     return await _run_parts(settings, roles, parts, notifier, began, stop)
 
 
+def _are_alive(children: Sequence[ChildProcess]) -> bool:
+    answers = [child.is_alive() for child in children]  # each of them is asked
+    return all(answers)
+
+
 async def _serve_without_intake(
-    settings: Settings, roles: frozenset[Role], metrics: Metrics, stop: asyncio.Event
+    settings: Settings,
+    roles: frozenset[Role],
+    metrics: Metrics,
+    slot: NodeSlot,
+    dicom: ChildProcess | None,
+    stop: asyncio.Event,
 ) -> int:
     from twisted.internet import reactor  # noqa: PLC0415  # installed by now
 
     from bridge.runtime.assembly import assemble  # noqa: PLC0415  # the intake does not load it
 
     began, schedule = time.monotonic(), Schedule(metrics)
-    slot = take_slot(settings.home)
-    parts = assemble(settings, roles, reactor, metrics, schedule, slot.name, None)
+    children = [] if dicom is None else [dicom]
+    for child in children:
+        await child.open()
+    parts = assemble(settings, roles, reactor, metrics, schedule, slot.name, None, dicom)
+    notifier = SystemdNotifier(os.environ, schedule, partial(_are_alive, children))
+    return await _run_parts(settings, roles, parts, notifier, began, stop)
+
+
+async def _serve_dicom_alone(
+    settings: Settings,
+    roles: frozenset[Role],
+    metrics: Metrics,
+    slot: NodeSlot,
+    stop: asyncio.Event,
+) -> int:
+    from bridge.runtime.dicom_process import assemble_dicom  # noqa: PLC0415  # only this loads it
+
+    began, schedule = time.monotonic(), Schedule(metrics)
+    parts = assemble_dicom(settings, metrics, schedule, slot.name, None)
     notifier = SystemdNotifier(os.environ, schedule)
     return await _run_parts(settings, roles, parts, notifier, began, stop)
+
+
+async def _serve_dicom(
+    settings: Settings, _roles: frozenset[Role], parent: ParentChannel, stop: asyncio.Event
+) -> int:
+    """Run the DICOM process until its parent stops it."""
+    from bridge.runtime.dicom_process import assemble_dicom  # noqa: PLC0415  # only this loads it
+
+    observe_twisted()
+    metrics = Metrics()
+    node = await parent.open(stop)
+    parts = assemble_dicom(settings, metrics, Schedule(metrics), node, parent)
+    return await _run_child(parts, parent, stop)
 
 
 async def _run_parts(
@@ -214,7 +289,7 @@ async def _run_parts(
 
 
 async def _serve_behind_intake(
-    settings: Settings, roles: frozenset[Role], intake: IntakeChannel, stop: asyncio.Event
+    settings: Settings, roles: frozenset[Role], intake: ParentChannel, stop: asyncio.Event
 ) -> int:
     """Run the service process until the intake stops it."""
     from twisted.internet import reactor  # noqa: PLC0415  # installed by now
@@ -225,7 +300,13 @@ async def _serve_behind_intake(
     metrics = Metrics()
     node = await intake.open(stop)
     parts = assemble(settings, roles, reactor, metrics, Schedule(metrics), node, intake)
-    await intake.begin()
+    return await _run_child(parts, intake, stop)
+
+
+async def _run_child(
+    parts: Sequence[ServicePart], parent: ParentChannel, stop: asyncio.Event
+) -> int:
+    await parent.begin()
     running = BridgeService(parts)
     await running.start()
     tune_process()

@@ -1,18 +1,19 @@
 """
-The service process, and the channel between it and the process that receives messages.
+The child processes of `bridge serve`, and the channel between a child and its parent.
 
 The process of `bridge serve` receives messages and acknowledges them. Its child, the service
-process, does everything else: it applies and delivers messages and serves HTTP. So nothing that the
-service does can delay an acknowledgment. Both use the same database; the channel only saves
-polling, and no message depends on it. Its lines are JSON arrays, whose first element is the kind:
+process, applies and delivers messages and serves HTTP; another child, the DICOM process, serves
+the DICOM port if the settings have one. So nothing that they do can delay an acknowledgment. All
+use the same database; the channel only saves polling, and no message depends on it. Its lines are
+JSON arrays, whose first element is the kind:
 
-    to the service: go NODE, start, listening, closing, stop, more IDS, wait ID SECONDS, ping,
-                    metrics FAMILIES
-    to the intake:  assembled, started, ready, finished ID STATE, pong, metrics
+    to the child:  go NODE, start, listening, closing, stop, more IDS, wait ID SECONDS, ping,
+                   metrics FAMILIES
+    to the parent: assembled, started, ready, finished ID STATE, pong, metrics, samples FAMILIES
 
-The service creates its parts after `go`, starts them after `start`, and is ready after `listening`.
-If it ends, it is started again. At the end of the channel without `stop` the intake was killed, and
-the service ends at once. Until then it holds the slot of the node, so that no other process claims
+The child creates its parts after `go`, starts them after `start`, and is ready after `listening`.
+If it ends, it is started again. At the end of the channel without `stop` the parent was killed, and
+the child ends at once. Until then it holds the slot of the node, so that no other process claims
 messages under its name.
 """
 
@@ -25,23 +26,24 @@ import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Protocol
 
 import structlog
+from typing_extensions import override
 
 from bridge.errors import BridgeError
 from bridge.executors import Threads
 from bridge.intake.receive.completion import Completions
-from bridge.metrics import Metrics
 from bridge.queue.states import QueueState
 from bridge.redaction import describe
-from bridge.runtime.node_slot import NodeSlot, take_slot
+from bridge.runtime.node_slot import NodeSlot
 from bridge.runtime.schedule import ServicePart
 
 CHANNEL: Final = "BRIDGE_CHANNEL"
-"""The environment variable with the descriptors of the channel and of the slot."""
+"""The environment variable with the descriptors of channel and slot, and the child's name."""
+SERVICE: Final = "service"
+DICOM: Final = "DICOM"
 
 NICE = 5
 """What the service adds to its nice value: acknowledgments go first when processors are busy."""
@@ -55,16 +57,20 @@ _METRICS_SECONDS: Final = 1.5
 Action = Callable[..., object]
 
 
-class ServiceProcessEnded(BridgeError):
-    """The service process ended before it was ready; it has written the reason."""
+class ChildProcessEnded(BridgeError):
+    """A child process ended before it was ready; it has written the reason."""
 
-    def __init__(self, status: int) -> None:
-        super().__init__(f"the service process ended with status {status}")
+    def __init__(self, name: str, status: int) -> None:
+        super().__init__(f"the {name} process ended with status {status}")
         self.status = max(status, 1)  # negative after a signal
 
 
+Samples = list[tuple[str, Mapping[str, str], float]]
+"""Values of metrics: name, labels, value."""
+
+
 class Child(Protocol):
-    """The interface of the service process to its parent, a part of that of `subprocess.Popen`."""
+    """The interface of a child process to its parent, a part of that of `subprocess.Popen`."""
 
     def poll(self) -> int | None:
         """Return the exit status, or minus the signal; None while it runs."""
@@ -125,19 +131,19 @@ class Channel:
         self._ended()
 
 
-class ServiceProcess:
-    """The supervised child of the intake, and the intake's end of the channel."""
+class ChildProcess:
+    """A supervised child, and the parent's end of the channel."""
 
-    def __init__(self, home: Path, metrics: Metrics) -> None:
-        """Start the child, which loads its modules and waits. `metrics` are those of the intake."""
+    def __init__(self, name: str, slot: NodeSlot) -> None:
+        """Start the child, which loads its modules and waits."""
         self._log = structlog.get_logger("service")
-        self._slot: NodeSlot = take_slot(home)
-        self._metrics = metrics
-        self._waits: dict[int, tuple[float, asyncio.Future[QueueState]]] = {}
+        self._name, self._slot = name, slot
         self._pause = _FIRST_PAUSE
         self._ready_once = self._listening = self._stopping = False
         self._answered = True
         self._restart: asyncio.Task[None] | None = None
+        self.samples: Samples = []
+        """The metrics that the child has sent last."""
         self._spawn()
 
     @property
@@ -148,7 +154,7 @@ class ServiceProcess:
     def _spawn(self) -> None:
         self._end, theirs = socket.socketpair()
         inherited = (theirs.fileno(), self._slot.descriptor)
-        environment = {**os.environ, CHANNEL: " ".join(map(str, inherited))}
+        environment = {**os.environ, CHANNEL: " ".join(map(str, (*inherited, self._name)))}
         for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC"):
             environment.pop(name, None)
         # The child begins with blocked signals, so that none ends it while it loads.
@@ -160,29 +166,29 @@ class ServiceProcess:
         theirs.close()
 
     async def open(self) -> None:
-        """Open the channel; return when the service has created its parts."""
+        """Open the channel; return when the child has created its parts."""
         await self._connect()
         await self._await_first(self._assembled)
 
     async def start(self) -> None:
-        """Start the parts of the service. Raises ServiceProcessEnded."""
+        """Start the parts of the child. Raises ChildProcessEnded."""
         self._channel.send("start")
         await self._await_first(self._started)
 
     async def listen(self) -> None:
-        """Report that the listeners are open; return when the service is ready."""
+        """Report that the listeners are open; return when the child is ready."""
         self._listening = True
         self._channel.send("listening")
         await self._await_first(self._ready)
         self._ready_once = True
 
     async def close(self) -> None:
-        """Report that the listeners close: the service is not ready any more."""
+        """Report that the listeners close: the child is not ready any more."""
         self._listening = False
         self._channel.send("closing")
 
     async def stop(self) -> None:
-        """Stop the service, and wait for its end."""
+        """Stop the child, and wait for its end."""
         self._stopping = True
         if self._restart is not None:
             self._restart.cancel()
@@ -201,6 +207,96 @@ class ServiceProcess:
             self._process.kill()
             self._process.wait()
 
+    def is_alive(self) -> bool:
+        """True if the child has answered since the last call, or is being started again."""
+        if not self._started.is_set():
+            return True
+        answered, self._answered = self._answered, False
+        self._channel.send("ping")
+        return answered
+
+    async def _connect(self) -> None:
+        self._end.setblocking(False)
+        self._assembled, self._started, self._ready, self._over = (
+            asyncio.Event() for _ in range(4)
+        )
+        self._answered = True
+        self._channel = Channel(self._end, self._actions(), self._ended)
+        await self._channel.open()
+        self._channel.send("go", self.node)
+
+    def _actions(self) -> dict[str, Action]:
+        return {
+            "assembled": self._assembled.set,
+            "started": self._started.set,
+            "ready": self._ready.set,
+            "pong": self._note_answer,
+            "samples": self._note_samples,
+        }
+
+    async def _await_first(self, event: asyncio.Event) -> None:
+        """Wait for an event. Raises ChildProcessEnded."""
+        tasks = [asyncio.create_task(awaited.wait()) for awaited in (event, self._over)]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        if not event.is_set():
+            raise ChildProcessEnded(self._name, await self._exit_status())
+
+    async def _exit_status(self) -> int:
+        """Wait for the end of the child, which closes the channel."""
+        await self._over.wait()
+        return await Threads.JOBS.run(self._process.wait)
+
+    def _note_answer(self) -> None:
+        self._answered = True
+
+    def _note_samples(self, samples: Samples) -> None:
+        self.samples = samples
+
+    def _ended(self) -> None:
+        self._over.set()
+        if not self._stopping and self._ready_once:
+            self._restart = asyncio.create_task(self._start_again(), name=f"{self._name} process")
+
+    async def _start_again(self) -> None:
+        status = await self._exit_status()
+        self._channel.close()
+        self._log.error(f"{self._name} process ended, starting it again", status=status)
+        await asyncio.sleep(self._pause)
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        self._spawn()
+        await self._connect()
+        with suppress(ChildProcessEnded):  # `_ended` starts it again
+            await self._await_first(self._assembled)
+            await self.start()
+            self._resume()
+            if self._listening:
+                await self.listen()
+            self._pause = _FIRST_PAUSE
+
+    def _resume(self) -> None:
+        """Tell a child that was started again what is in progress."""
+
+    def part(self) -> ServicePart:
+        """Return the part that starts and stops the child as a whole."""
+
+        async def start() -> None:
+            await self.start()
+            await self.listen()
+
+        return ServicePart(f"{self._name} process", start, self.stop)
+
+
+class ServiceProcess(ChildProcess):
+    """The child of the intake that applies messages."""
+
+    def __init__(self, slot: NodeSlot, metrics: Callable[[], Samples]) -> None:
+        """`metrics` returns those of the intake, and of its other children."""
+        self._metrics = metrics
+        self._waits: dict[int, tuple[float, asyncio.Future[QueueState]]] = {}
+        super().__init__(SERVICE, slot)
+
     def more(self, acknowledged: Sequence[int]) -> None:
         """Report stored messages, and the ids of those whose acknowledgments were sent."""
         self._channel.send("more", acknowledged)
@@ -216,84 +312,33 @@ class ServiceProcess:
         future.add_done_callback(lambda _: timer.cancel())
         return future
 
-    def is_alive(self) -> bool:
-        """True if the service has answered since the last call, or is being started again."""
-        if not self._started.is_set():
-            return True
-        answered, self._answered = self._answered, False
-        self._channel.send("ping")
-        return answered
-
-    async def _connect(self) -> None:
-        self._end.setblocking(False)
-        self._assembled, self._started, self._ready, self._over = (
-            asyncio.Event() for _ in range(4)
-        )
-        self._answered = True
-        actions: dict[str, Action] = {
-            "assembled": self._assembled.set,
-            "started": self._started.set,
-            "ready": self._ready.set,
+    @override
+    def _actions(self) -> dict[str, Action]:
+        return {
+            **super()._actions(),
             "finished": self._finished,
-            "pong": self._note_answer,
-            "metrics": lambda: self._channel.send("metrics", self._metrics.samples()),
+            "metrics": lambda: self._channel.send("metrics", self._metrics()),
         }
-        self._channel = Channel(self._end, actions, self._ended)
-        await self._channel.open()
-        self._channel.send("go", self.node)
 
-    async def _await_first(self, event: asyncio.Event) -> None:
-        """Wait for an event. Raises ServiceProcessEnded."""
-        tasks = [asyncio.create_task(awaited.wait()) for awaited in (event, self._over)]
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
-        if not event.is_set():
-            raise ServiceProcessEnded(await self._exit_status())
-
-    async def _exit_status(self) -> int:
-        """Wait for the end of the child, which closes the channel."""
-        await self._over.wait()
-        return await Threads.JOBS.run(self._process.wait)
+    @override
+    def _resume(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for message_id, (until, _) in self._waits.items():
+            self._channel.send("wait", message_id, max(0.0, until - now))
+        self._channel.send("more", [])
 
     def _finished(self, message_id: int, state: str) -> None:
         waiting = self._waits.pop(message_id, None)
         if waiting is not None and not waiting[1].done():
             waiting[1].set_result(QueueState(state))
 
-    def _note_answer(self) -> None:
-        self._answered = True
 
-    def _ended(self) -> None:
-        self._over.set()
-        if not self._stopping and self._ready_once:
-            self._restart = asyncio.create_task(self._start_again(), name="service process")
+class ParentChannel:
+    """The child's end of the channel."""
 
-    async def _start_again(self) -> None:
-        status = await self._exit_status()
-        self._channel.close()
-        self._log.error("service process ended, starting it again", status=status)
-        await asyncio.sleep(self._pause)
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-        self._spawn()
-        await self._connect()
-        with suppress(ServiceProcessEnded):  # `_ended` starts it again
-            await self._await_first(self._assembled)
-            await self.start()
-            now = asyncio.get_running_loop().time()
-            for message_id, (until, _) in self._waits.items():
-                self._channel.send("wait", message_id, max(0.0, until - now))
-            self._channel.send("more", [])
-            if self._listening:
-                await self.listen()
-            self._pause = _FIRST_PAUSE
-
-
-class IntakeChannel:
-    """The service's end of the channel."""
-
-    def __init__(self, descriptors: str) -> None:
-        end, slot = map(int, descriptors.split())
+    def __init__(self, value: str) -> None:
+        *descriptors, self.name = value.split()
+        end, slot = map(int, descriptors)
         os.set_inheritable(end, False)
         os.set_inheritable(slot, False)
         self._end = socket.socket(fileno=end)
@@ -305,7 +350,7 @@ class IntakeChannel:
     async def open(self, stop: asyncio.Event) -> str:
         """Open the channel; return the name of the node when the databases are migrated."""
         for number in _SIGNALS:
-            # systemd and terminals signal both processes; the intake decides when this one stops.
+            # systemd and terminals signal both processes; the parent decides when this one stops.
             asyncio.get_running_loop().remove_signal_handler(number)
             signal.signal(number, _ignore)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
@@ -356,6 +401,10 @@ class IntakeChannel:
 
         return ServicePart(ready.name, start, ready.stop)
 
+    def send_samples(self, samples: Samples) -> None:
+        """Send the metrics of this process, for the page of the parent."""
+        self._channel.send("samples", samples)
+
     def _end_all(self) -> None:
         for event in (self._stop, self._begin, self._listening, self._closing):
             event.set()
@@ -379,4 +428,4 @@ class IntakeChannel:
 
     def _ended(self) -> None:
         if not self._stop.is_set():
-            os._exit(1)  # the intake was killed: end as if this were one process
+            os._exit(1)  # the parent was killed: end as if this were one process

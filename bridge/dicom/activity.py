@@ -1,0 +1,86 @@
+"""
+What peers do, and whom the port refuses: once a minute in the log, and in the audit trail.
+
+Any address can cause refusals, and a modality asks twice a minute. So refusals are counted by
+reason and source, at most `MAX_SOURCES` of them, and a peer has one audit event an hour, the first
+one within a minute.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import structlog
+
+from bridge.audit import outbox
+from bridge.audit.events import AuditEvent, Outcome
+from bridge.network_source import source_of
+from bridge.store.database import Database
+
+MAX_SOURCES: Final = 20
+OTHER_SOURCES: Final = "other addresses"
+HOUR: Final = 3_600_000
+
+
+class Activity:
+    """Counts requests and refusals until they are reported. For threads."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._log = structlog.get_logger("dicom")
+        self._lock = threading.Lock()
+        self._to_log: Counter[tuple[str, str]] = Counter()
+        self._refused: Counter[tuple[str, str]] = Counter()
+        self._requests: dict[tuple[str, str], Counter[str]] = {}
+        self._audited: dict[tuple[str, ...], int] = {}
+
+    def note_refusal(self, reason: str, address: str) -> None:
+        """Count a connection or association that was refused or ended."""
+        source = source_of(address)
+        with self._lock:
+            for counts in (self._to_log, self._refused):
+                key = (reason, source)
+                if key not in counts and len(counts) >= MAX_SOURCES:
+                    key = (reason, OTHER_SOURCES)
+                counts[key] += 1
+
+    def note_request(self, peer: str, request: str, answers: int) -> None:
+        """Count a request of a peer, and the steps that it got."""
+        with self._lock:
+            counts = self._requests.setdefault((peer, request), Counter())
+            counts["requests"] += 1
+            counts["answers"] += answers
+
+    def report(self, now: int) -> None:
+        """Log the refusals since the last report, and store the audit events that are due."""
+        with self._lock:
+            to_log, self._to_log = self._to_log, Counter()
+            events = list(self._due(now))
+        for (reason, source), count in sorted(to_log.items()):
+            self._log.warning("DICOM peer refused", reason=reason, address=source, count=count)
+        if events:
+            with self._database.write() as connection:
+                for event in events:
+                    outbox.add(connection, event, now)
+
+    def _due(self, now: int) -> Iterator[AuditEvent]:
+        for key, at in list(self._audited.items()):
+            if at <= now - HOUR:
+                del self._audited[key]
+        for reason, source in list(self._refused):
+            if ("refused", reason, source) not in self._audited:
+                self._audited["refused", reason, source] = now
+                details = {"reason": reason, "count": self._refused.pop((reason, source))}
+                yield AuditEvent(
+                    "dicom-refused", outcome=Outcome.REFUSED, source=source, details=details
+                )
+        for peer, request in list(self._requests):
+            if (peer, request) not in self._audited:
+                self._audited[peer, request] = now
+                found = self._requests.pop((peer, request))
+                yield AuditEvent(
+                    "dicom-query",
+                    target=("dicom-peer", peer),
+                    details={"request": request, **found},
+                )
