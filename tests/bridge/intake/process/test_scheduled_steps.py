@@ -132,6 +132,40 @@ async def test_a_change_replaces_the_steps(hospital: Hospital) -> None:
     assert (tags["Metadata"]["Modalities"], tags["Metadata"]["ScheduledStepID"]) == ("CT", "S2")
 
 
+async def test_a_change_adds_a_step(hospital: Hospital) -> None:
+    await hospital.send(omi(*steps("NW", PET)))
+    await hospital.send(omi(*steps("XO", PET, CT)))
+    metadata = (await order(hospital))["Metadata"]
+    assert (metadata["Modalities"], metadata["ScheduledStepID"]) == ("PT, CT", "S1, S2")
+
+
+async def test_steps_of_different_requested_procedures(hospital: Hospital) -> None:
+    """One accession is one report; each step keeps the number of its requested procedure."""
+    await hospital.send(omi(*steps("NW", PET, CT.replace("|RP1|", "|RP2|"))))
+    metadata = (await order(hospital))["Metadata"]
+    assert (metadata["RequestedProcedureID"], metadata["ScheduledStepID"]) == ("RP1, RP2", "S1, S2")
+
+
+async def test_an_orm_with_the_uid_of_its_study(hospital: Hospital) -> None:
+    """IHE RAD-4 of v2.3.1 has ZDS after the steps, which are repeated OBR."""
+    lines = [
+        line
+        for number, (modality, step) in enumerate((("PT", "S1"), ("CT", "S2")), 1)
+        for line in (
+            f"ORC|NW|P{number}|F{number}||SC",
+            f"OBR|{number}|P{number}|F{number}|7881{number}^PET-CT {number}^L"
+            + f"{'|' * 14}A1|RP1|{step}||||{modality}",
+        )
+    ]
+    study = "1.2.840.99999.1"
+    await hospital.send(
+        omi(*lines, f"ZDS|{study}^RIS^Application^DICOM").replace(b"OMI^O23^OMI_O23", b"ORM^O01")
+    )  # noqa: E501
+    tags = await order(hospital)
+    assert tags["StudyInstanceUID"] == study
+    assert (tags["Modality"], tags["Metadata"]["Modalities"]) == ("PT", "PT, CT")
+
+
 async def test_two_accessions_with_steps(hospital: Hospital) -> None:
     """Each order has its own steps; both share the report of the message."""
     other = [line.replace("A1^", "A2^").replace(".1|", ".2|") for line in (CT, MR)]
