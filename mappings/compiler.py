@@ -21,11 +21,13 @@ from mappings.language.diagnostics import Diagnostics, Issue, MappingErrors, Sou
 from mappings.language.rules import CompilationContext
 from mappings.outbound.definition import KEYS as OUTBOUND_KEYS
 from mappings.outbound.definition import OutboundMapping, compile_outbound
+from mappings.outbound.worklist_item import KEYS as WORKLIST_KEYS
+from mappings.outbound.worklist_item import WorklistMapping, compile_worklist
 
 DEFINITIONS = Path(__file__).parent / "definitions"
 """The folder of the definitions that are shipped; `bridge init` copies them."""
 
-Compiled = InboundMapping | OutboundMapping
+Compiled = InboundMapping | OutboundMapping | WorklistMapping
 
 KINDS = {
     "orders": ("accept", *order_mapping.KEYS),
@@ -33,6 +35,7 @@ KINDS = {
     "outside-reports": ("accept", *outside_mapping.KEYS),
     "results": OUTBOUND_KEYS,
     "status": OUTBOUND_KEYS,
+    "worklist": WORKLIST_KEYS,
 }
 INBOUND_KINDS = ("orders", "patients", "outside-reports")
 COMMON_KEYS = ("kind", "about", "include")
@@ -141,6 +144,8 @@ def _compile_kind(
 ) -> Compiled:
     if kind in ("results", "status"):
         return compile_outbound(name, root, entries, context)
+    if kind == "worklist":
+        return compile_worklist(name, root, entries, context)
     acceptance = compile_acceptance(entries.get("accept"), root, context.diagnostics)
     plan: InboundPlan
     if kind == "orders":

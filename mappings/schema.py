@@ -18,7 +18,7 @@ from mappings.language.accessors import SEGMENTS
 from mappings.language.diagnostics import FLAGS
 from mappings.language.rules import TAGS
 from mappings.language.transforms import TRANSFORMS
-from mappings.outbound import definition, segments, style, variables
+from mappings.outbound import definition, segments, style, variables, worklist_item
 from mappings.outbound.hl7_versions import DATA_TYPES, VERSIONS
 from mappings.outbound.results import ResultEvent
 
@@ -379,6 +379,53 @@ OUTBOUND_MEMBERS: dict[str, Schema] = {
 }
 
 
+_WORKLIST_VALUE: Schema = {"$ref": "#/$defs/worklistValue"}
+_ATTRIBUTES: Schema = {
+    "type": "object",
+    "patternProperties": {"^[A-Z][A-Za-z0-9]*$": _WORKLIST_VALUE},
+    "additionalProperties": False,
+}
+_SEQUENCE_ITEM: Schema = {
+    **_ATTRIBUTES,
+    "properties": {"each": PATH, "unless": _WORKLIST_VALUE, "when": _WHEN},
+}
+WORKLIST_DEFINITIONS: dict[str, Schema] = {
+    "worklistValue": {
+        "anyOf": [
+            _VARIABLE,
+            {"type": "array", "items": _WORKLIST_VALUE},
+            closed({"echo": PATH, "when": _WHEN}, required=["echo"]),
+            closed({"metadata": several(TEXT), "when": _WHEN}, required=["metadata"]),
+            closed({"first": several(_WORKLIST_VALUE), "when": _WHEN}, required=["first"]),
+            closed(
+                {
+                    "value": _WORKLIST_VALUE,
+                    "codes": TEXT,
+                    "codes_back": TEXT,
+                    "unknown": one_of(segments.UNKNOWN_CODES),
+                    "when": _WHEN,
+                },
+                required=["value"],
+            ),
+            _SEQUENCE_ITEM,
+        ]
+    }
+}
+WORKLIST_MEMBERS: dict[str, Schema] = {
+    "steps": {**_SEGMENT, "description": "The segment whose repeats are scheduled steps: IPC"},
+    "when": {**_WHEN, "description": "The orders that are on the worklist."},
+    "status": {**_WORKLIST_VALUE, "description": "The code of the status of the steps."},
+    "step_status": each(
+        one_of(worklist_item.STEP_STATUSES), "The status of each code; '*': all other codes."
+    ),
+    "item": {**_ATTRIBUTES, "description": "The attributes of an item, by keyword (PS3.6)."},
+    "step": {
+        **_ATTRIBUTES,
+        "description": "The attributes of the item of the Scheduled Procedure Step Sequence.",
+    },
+}
+
+
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _TITLE: Final = "A mapping of Report Bridge"
 
@@ -396,7 +443,10 @@ _DOUBLE: dict[str, Schema] = {
 
 def schema() -> dict[str, Any]:
     """Return the schema of a definition file."""
-    members = {**_GENERAL, **INBOUND_MEMBERS, **OUTBOUND_MEMBERS, **_DOUBLE}
+    members = {
+        **(_GENERAL | INBOUND_MEMBERS | OUTBOUND_MEMBERS | WORKLIST_MEMBERS),
+        **_DOUBLE,
+    }
     return {
         "$schema": DIALECT,
         "title": _TITLE,
@@ -405,7 +455,7 @@ def schema() -> dict[str, Any]:
         "additionalProperties": False,
         "anyOf": [{"required": ["kind"]}, {"required": ["include"]}],
         "allOf": [_only(kind, keys) for kind, keys in KINDS.items()],
-        "$defs": {**INBOUND_DEFINITIONS, **OUTBOUND_DEFINITIONS},
+        "$defs": INBOUND_DEFINITIONS | OUTBOUND_DEFINITIONS | WORKLIST_DEFINITIONS,
     }
 
 

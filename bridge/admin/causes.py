@@ -67,6 +67,11 @@ MESSAGE_CAUSES: Final[Mapping[str, Cause]] = {
         ProposedAction.ACKNOWLEDGE,
         "Remove the definition of outside reports from the listener, or use the built-in engine.",
     ),
+    "worklist_item": Cause(
+        "A value does not fit its attribute on the worklist",
+        ProposedAction.EDIT_DEFINITION,
+        "Correct the value at the sender, or change the definition of the worklist.",
+    ),
     "several_orders": Cause(
         "The order number matches several orders",
         ProposedAction.EDIT_AND_RESEND,

@@ -16,7 +16,12 @@ from bridge.admin.progress import NOT_SHOWN, Report
 
 if TYPE_CHECKING:
     from bridge.admin.background.jobs import JobRow
-    from bridge.admin.definitions.commands import InboundTrial, OutboundTrial, VersionComparison
+    from bridge.admin.definitions.commands import (
+        InboundTrial,
+        OutboundTrial,
+        VersionComparison,
+        WorklistTrial,
+    )
 
 
 INTERRUPTED = 130
@@ -185,18 +190,19 @@ def _print_requeue_result(result: "JobRow", what: str, counts: dict[str, int]) -
 
 
 def print_trials(
-    trials: Sequence["InboundTrial"] | Sequence["OutboundTrial"], *, as_json: bool
+    trials: Sequence["InboundTrial"] | Sequence["OutboundTrial"] | Sequence["WorklistTrial"],
+    *,
+    as_json: bool,
 ) -> None:
     """Print what a definition makes of each message."""
-    from bridge.admin.definitions.commands import InboundTrial
+    from bridge.admin.definitions.commands import InboundTrial, OutboundTrial, WorklistTrial
 
-    inbound = [trial for trial in trials if isinstance(trial, InboundTrial)]
-    if inbound:
+    if inbound := [trial for trial in trials if isinstance(trial, InboundTrial)]:
         _print_inbound_trials(inbound, as_json=as_json)
-    else:
-        _print_outbound_trials(
-            [trial for trial in trials if not isinstance(trial, InboundTrial)], as_json=as_json
-        )
+    if outbound := [trial for trial in trials if isinstance(trial, OutboundTrial)]:
+        _print_outbound_trials(outbound, as_json=as_json)
+    if worklist := [trial for trial in trials if isinstance(trial, WorklistTrial)]:
+        _print_worklist_trials(worklist, as_json=as_json)
 
 
 def _print_inbound_trials(trials: Sequence["InboundTrial"], *, as_json: bool) -> None:
@@ -228,6 +234,29 @@ def _print_outbound_trials(trials: Sequence["OutboundTrial"], *, as_json: bool) 
         return
     for trial in trials:
         print(trial.label, *trial.messages, sep="\n")
+
+
+def _print_worklist_trials(trials: Sequence["WorklistTrial"], *, as_json: bool) -> None:
+    """Print the worklist items of each message, as DICOM JSON or as lines."""
+    from mappings.authoring.trial import item_text
+
+    for trial in trials:
+        if trial.error:
+            print(f"{trial.label}: {trial.error}", file=sys.stderr)
+    if as_json:
+        found = [
+            {
+                "message": trial.label,
+                "items": [item.item for item in trial.items],
+                "problems": [list(item.problems) for item in trial.items],
+            }
+            for trial in trials
+        ]
+        _print_json(found)
+        return
+    for trial in trials:
+        for number, item in enumerate(trial.items, start=1):
+            print(f"{trial.label}, step {number}", item_text(item), sep="\n")
 
 
 def _inbound_json(inbound: "InboundTrial") -> dict[str, Any]:

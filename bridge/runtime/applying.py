@@ -6,6 +6,7 @@ from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
 from bridge.intake.process.order_processor import OrderProcessor
 from bridge.intake.process.order_repository import OrderRepository
+from bridge.intake.process.scheduled_steps import StepRules, StepWriter, active_step_rules
 from bridge.intake.receive.completion import CompletionWaiter
 from bridge.monitoring.tracing import traced_apply
 from bridge.queue import queries
@@ -27,8 +28,9 @@ class Applying:
         self._process = process
         self._compiler = ListenerCompiler(process)
         self._first = self._compiler.compile()
+        self._steps = StepWriter(self._step_rules())
         self.completions = CompletionWaiter(self._state_of)
-        repository = OrderRepository(process.database, now_ms)
+        repository = OrderRepository(process.database, now_ms, self._steps)
         self._processor = OrderProcessor(
             client,
             repository,
@@ -62,7 +64,7 @@ class Applying:
         follower = ActivationFollower(
             self._process.latest_activation,
             self._first.activation,
-            self._compiler.compile,
+            lambda: (self._compiler.compile(), self._step_rules()),
             self._use,
             lambda: False,
         )
@@ -72,8 +74,12 @@ class Applying:
             follower.part(schedule, Job.DEFINITION_ACTIVATIONS),
         ]
 
-    async def _use(self, found: ActiveListeners) -> None:
-        self._processor.use(self._compiler.definitions(found))
+    async def _use(self, found: tuple[ActiveListeners, StepRules | None]) -> None:
+        listeners, self._steps.rules = found
+        self._processor.use(self._compiler.definitions(listeners))
+
+    def _step_rules(self) -> StepRules | None:
+        return active_step_rules(self._process.settings, self._process.database)
 
     async def _state_of(self, message_id: int) -> QueueState:
         return await Threads.MESSAGES.run(queries.message_state, self._process.database, message_id)

@@ -21,6 +21,7 @@ from bridge.admin.lists.deliveries import add_sites
 from bridge.admin.messages.message_index import BUSY_BATCH, FULL_BATCH, MessageIndexer
 from bridge.admin.messages.message_replay import MessageSubjects
 from bridge.executors import Threads
+from bridge.intake.process.scheduled_steps import StoredOrderSteps
 from bridge.monitoring.alert_settings import make_alert_monitor, own_files_recorder
 from bridge.monitoring.node_files import NodeAddress
 from bridge.monitoring.statistics import read_backlogs, roll_up, store_backlogs
@@ -122,6 +123,10 @@ def housekeeping(process: Process, membership: Membership) -> list[ServicePart]:
     keep = round(settings.console.keep_exports * 1000)
     tidy = _only_if(leads, lambda: background_jobs.prune(database, now_ms(), keep))
     parts.append(schedule.periodic(Job.OLD_JOBS, tidy))
+    steps = StoredOrderSteps(settings, database, now_ms)
+    pause = None if settings.dicom.bind is not None else _WORKLIST_OFF
+    compute = partial(_compute_steps, steps, leads, pause)
+    parts.append(schedule.periodic(Job.SCHEDULED_STEPS, compute))
     parts.append(schedule.periodic(Job.DELIVERY_SITES, partial(_add_sites, database, leads)))
     retention = settings.retention
     if retention.keep or retention.max_size:
@@ -132,6 +137,20 @@ def housekeeping(process: Process, membership: Membership) -> list[ServicePart]:
 
 def _store_backlogs(database: Database) -> None:
     store_backlogs(database, read_backlogs(database), now_ms())
+
+
+_NEXT_PAGE = 0.05  # seconds
+
+
+_WORKLIST_OFF = 3600.0
+
+
+async def _compute_steps(
+    steps: StoredOrderSteps, leads: Callable[[], bool], pause: float | None
+) -> float | None:
+    """Compute the steps of stored orders page by page, with pauses for other writers."""
+    is_done = not leads() or await Threads.JOBS.run(steps.run)
+    return pause if is_done else _NEXT_PAGE
 
 
 _ALL_HAVE_SITES = 3600.0  # seconds

@@ -534,6 +534,17 @@ class ScheduledStepRecord(Record, table=True):
     time: str
     item: str
     changed_at: int = moment()
+    performed: str = ""
+
+
+class StepComputationRecord(Record, table=True):
+    """How far the steps of stored orders have been computed again by a new definition."""
+
+    __tablename__ = "step_computation"
+
+    name: str = Field(primary_key=True)
+    version: str
+    cursor: int | None = Field(default=None, sa_type=BigInteger)
 
 
 class MappingExampleRecord(Record, table=True):
@@ -639,6 +650,7 @@ SAVED_VIEWS: Final = metadata.tables["saved_view"]
 CHANNEL_STATISTICS: Final = metadata.tables["channel_statistics"]
 REPORT_EVENTS: Final = metadata.tables["report_event"]
 SCHEDULED_STEPS: Final = metadata.tables["scheduled_step"]
+STEP_COMPUTATIONS: Final = metadata.tables["step_computation"]
 MAPPING_EXAMPLES: Final = metadata.tables["mapping_example"]
 MESSAGE_NUMBER_CURSORS: Final = metadata.tables["message_number_cursor"]
 AUDIT_EVENTS: Final = metadata.tables["audit_event"]

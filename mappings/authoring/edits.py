@@ -124,9 +124,14 @@ _PLACES = {
     "status": ("statuses",),
     "report": ("report",),
     "report-status": ("report_status",),
+    "item": ("item",),
+    "step": ("step",),
+    "step-status": ("step_status",),
 }
-_TOP = ("prior_mrn", "prior_name", "only", "reported")
-_WHOLE = frozenset({"row", "reply", "event", "status", "report-status", "only", "reported"})
+_TOP = ("prior_mrn", "prior_name", "only", "reported", "steps", "when")
+_WHOLE = frozenset({"row", "reply", "event", "status", "report-status", "only", "reported"}) | {
+    *("item", "step", "step-status", "steps", "when")
+}
 """Targets that are no rules with sources: they are set as a whole."""
 _WHOLE_OR_LINK = _WHOLE | {"link"}
 _FIELD = "field:"

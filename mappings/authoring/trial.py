@@ -1,6 +1,7 @@
 """
-Trial of a definition: what an inbound one makes of a message, and what an outbound one renders for
-an order with a sample report. And the comparison of two versions of a definition.
+Trial of a definition: what an inbound one makes of a message, what an outbound one renders for an
+order with a sample report, and which worklist items an order becomes. And the comparison of two
+versions of a definition.
 
 A trial has the events, the issues, and the fields that rules read. `value_uses` finds the tags and
 the report content that messages to receivers use: without such a value, or with another one, a
@@ -29,6 +30,7 @@ from mappings.language.diagnostics import Issue, MappingError, RuleFailed
 from mappings.language.scope import ListenerDefaults
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import ResultContext, ResultEvent, ResultOrder, Signer
+from mappings.outbound.worklist_item import WorklistItem, WorklistMapping, described
 
 HEADER = "MSH"
 _PREFIX = "7"  # in front of a value, it makes another value
@@ -264,13 +266,13 @@ def render_samples(
 
 
 def sample_contexts(
-    mapping: OutboundMapping,
+    mapping: OutboundMapping | WorklistMapping,
     reader: InboundMapping,
     raw: bytes,
     defaults: ListenerDefaults,
     charset: str,
 ) -> list[ResultContext]:
-    """Return the result context of each order of a message."""
+    """Return the context of each order of a message; that of a result has a sample report."""
     try:
         events = reader.apply(Message.parse(raw, fallback=charset), defaults)
     except (MessageRefusal, RuleFailed):
@@ -278,17 +280,28 @@ def sample_contexts(
     orders = [
         event for event in events if event.accession and event.action is not OrderAction.IGNORE
     ]
-    return [_context(mapping, order, defaults) for order in orders]
-
-
-def _context(
-    mapping: OutboundMapping, order: OrderEvent, defaults: ListenerDefaults
-) -> ResultContext:
+    if isinstance(mapping, WorklistMapping):
+        return [_with_study(_context(ResultEvent.ORDER_STATUS, one, defaults)) for one in orders]
     final = ResultEvent.FINAL
+    event = final if final in mapping.events else min(mapping.events)
+    return [_context(event, order, defaults) for order in orders]
+
+
+SPECIMEN_UID = "2.25.1"
+"""Stands for the StudyInstanceUID that is made for an order without one."""
+
+
+def _with_study(context: ResultContext) -> ResultContext:
+    (order,) = context.orders
+    tags = {"StudyInstanceUID": SPECIMEN_UID, **order.tags}
+    return replace(context, orders=(replace(order, tags=tags),))
+
+
+def _context(event: ResultEvent, order: OrderEvent, defaults: ListenerDefaults) -> ResultContext:
     tags = {tag: str(value) for tag, value in order.clinical_info.items() if tag != "Metadata"}
     metadata = dict(order.clinical_info.get("Metadata", {}))
     return ResultContext(
-        event=final if final in mapping.events else min(mapping.events),
+        event=event,
         control_id="SPECIMEN",
         now=defaults.now,
         site=order.site,
@@ -299,6 +312,28 @@ def _context(
         time_zone=defaults.time_zone,
         unmapped_codes=[],
     )
+
+
+def item_text(item: WorklistItem) -> str:
+    """Return an item for a reader: its attributes in lines, its status, and what does not fit."""
+    lines = [f"{name}: {text}" for name, text in described(item).items()]
+    lines += [f"no valid value: {', '.join(item.problems)}"] if item.problems else []
+    return "\n".join([f"status: {item.status}", *lines])
+
+
+def compare_items(
+    before: Sequence[WorklistItem], after: Sequence[WorklistItem]
+) -> list[FieldDifference]:
+    """Return the attributes that differ; those of a second item begin with its number: `2:`."""
+    old, new = (dict(_flat_items(items)) for items in (before, after))
+    return text_differences(old, new)
+
+
+def _flat_items(items: Sequence[WorklistItem]) -> Iterator[tuple[str, str]]:
+    for number, item in enumerate(items, start=1):
+        prefix = f"{number}:" if number > 1 else ""
+        for name, text in {**described(item), "status": item.status}.items():
+            yield prefix + name, text
 
 
 def compare_results(before: list[bytes], after: list[bytes]) -> list[FieldDifference]:
@@ -346,22 +381,29 @@ def _rendered_or_none(render: Callable[[], Rendered]) -> Rendered | None:
         return None
 
 
-def value_uses(mapping: OutboundMapping, contexts: Sequence[ResultContext]) -> tuple[ValueUse, ...]:
+def value_uses(
+    mapping: OutboundMapping | WorklistMapping, contexts: Sequence[ResultContext]
+) -> tuple[ValueUse, ...]:
     """
     Return each tag, Metadata key and content value once; used if any order uses it.
 
-    Raises MappingError.
+    Worklist items have no content of a report. Raises MappingError.
     """
+    is_worklist = isinstance(mapping, WorklistMapping)
+    render = mapping.items if isinstance(mapping, WorklistMapping) else mapping.render
     found: dict[str, ValueUse] = {}
     for context in contexts:
-        whole = mapping.render(context)
+        whole: object = render(context)
         for name, text, others in _changed_values(context):
-            used = any(
-                _rendered_or_none(partial(mapping.render, other)) != whole for other in others
-            )
+            if is_worklist and name.startswith(_OF_REPORT):
+                continue
+            used = any(_rendered_or_none(partial(render, other)) != whole for other in others)
             before = found.get(name)
             found[name] = ValueUse(name, text, used or (before is not None and before.used))
     return tuple(found.values())
+
+
+_OF_REPORT = "report."
 
 
 def _changed_values(context: ResultContext) -> Iterator[tuple[str, str, list[ResultContext]]]:

@@ -358,7 +358,7 @@ class YamlWriter:
 _INDENT = 2
 _NESTED = {
     **dict.fromkeys(("tags", "reporting_app", "order", "links", "events", "statuses"), 1),
-    **dict.fromkeys(("report", "report_status"), 1),
+    **dict.fromkeys(("report", "report_status", "item", "step", "step_status"), 1),
     **dict.fromkeys(("metadata", "order_control", "visit"), 2),
     **dict.fromkeys(("metadata.values", "order_control.actions", "order_control.replies"), 1),
     "visit.values": 1,

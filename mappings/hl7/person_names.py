@@ -23,6 +23,9 @@ _LEGAL, _DISPLAY = "L", "D"
 _NAME_FORM = 8  # XPN.8, table 4000
 _FORMS: Mapping[str, int] = MappingProxyType({"A": 0, "I": 1, "P": 2})
 """The groups of a DICOM name: alphabetic, ideographic, phonetic."""
+GROUPS = "="
+"""Separates the alphabetic, ideographic and phonetic group of a DICOM name (PS3.5 6.2.1.2)."""
+_LINE_ENDS = re.compile(r"[\r\n\t]+")
 
 
 class PersonName(NamedTuple):
@@ -52,6 +55,12 @@ class PersonName(NamedTuple):
         """`prefix given further family suffix`, or the identifier if there is no name."""
         parts = (self.prefix, self.given, self.further, self.family, self.suffix)
         return " ".join(part for part in parts if part) or self.identifier
+
+    @property
+    def dicom(self) -> str:
+        """One group of a DICOM PN: family^given^middle^prefix^suffix (PS3.5 6.2.1)."""
+        parts = (self.family, self.given, self.further, self.prefix, self.suffix)
+        return "^".join(_LINE_ENDS.sub(" ", part.replace("^", " ")) for part in parts).rstrip("^")
 
 
 def _parts(repetition: Repetition, count: int) -> list[str]:
@@ -108,6 +117,15 @@ def name_forms(field: Field) -> list[Repetition | None]:
     return forms if len(found) > 1 else [preferred]
 
 
+def dicom_name(field: Field) -> str:
+    """Return a DICOM PN; the forms of a name (XPN.8) are its groups: `Yamada^Tarou=山田^太郎`."""
+    forms = name_forms(field)
+    if len(forms) <= 1:
+        return "".join(PersonName.from_xpn(one).dicom for one in forms if one)
+    groups = ["" if one is None else PersonName.from_xpn(one).dicom for one in forms]
+    return GROUPS.join(group.replace(GROUPS, " ") for group in groups).rstrip(GROUPS)
+
+
 def _code(name: Repetition, component: int) -> str:
     return name.component(component).text().strip().upper()
 
@@ -115,7 +133,7 @@ def _code(name: Repetition, component: int) -> str:
 def has_all_forms(name: str, other: str) -> bool:
     """True if a name has each form of another one, and further forms."""
     own, others = (
-        [group.strip().casefold() for group in text.split(_ALTERNATIVES)] for text in (name, other)
+        [group.strip().casefold() for group in text.split(GROUPS)] for text in (name, other)
     )
     return len(set(own) - {""}) > len(set(others) - {""}) and set(others) - {""} <= set(own)
 
@@ -129,9 +147,6 @@ _REDUCED: Mapping[int, str] = MappingProxyType(
 )
 _UMLAUT_DIGRAPH = re.compile(r"(?<![aeoq])([aou])e")
 """An umlaut written with e. After a vowel or q it is not an umlaut: Bauer is not Baur."""
-
-_ALTERNATIVES = "="
-"""Separates the alphabetic, ideographic and phonetic forms of a DICOM name."""
 
 _PART = "^"
 _SUFFIXES: Mapping[str, str] = MappingProxyType({"junior": "jr", "senior": "sr"})
@@ -218,7 +233,7 @@ def _scripts(text: str) -> frozenset[str]:
 
 
 def _alternatives(text: str) -> Iterator[_Name]:
-    for alternative in text.split(_ALTERNATIVES):
+    for alternative in text.split(GROUPS):
         whole = unicodedata.normalize("NFKC", alternative).casefold()
         family, given, further, suffix, prefix = (whole.split(_PART) + [""] * _PARTS)[:_PARTS]
         given, family = _without_titles(given), _without_titles(family)

@@ -253,11 +253,19 @@ def _described(sent: Procedure, before: Procedure | None) -> Procedure:
 
 
 def _completed(sent: Procedure, before: Procedure | None) -> Procedure:
-    """Keep segments that a message with an ORC alone does not repeat, such as number assigned."""
-    names = {line[:3].upper() for line in sent.lines}
-    if before is None or sent.has_detail:
+    """
+    Keep segments that a message does not repeat.
+
+    A message with an ORC alone, such as number assigned, repeats none; one with an OBR may lack the
+    scheduled steps, which older versions of HL7 do not have.
+    """
+    if before is None:
         return sent
-    kept = tuple(line for line in before.lines if line[:3].upper() not in names)
+    names = {line[:3].upper() for line in sent.lines}
+    wanted = {"IPC"} if sent.has_detail else {line[:3].upper() for line in before.lines}
+    kept = tuple(line for line in before.lines if line[:3].upper() in wanted - names)
+    if not kept:
+        return sent
     return replace(sent, lines=(*sent.lines, *kept))
 
 

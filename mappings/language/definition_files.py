@@ -206,8 +206,10 @@ class _Conversion:
         return text
 
 
-RULES = frozenset({"only", "prior_mrn", "prior_name"})
-HOLDERS_OF_RULES = frozenset({"tags", "metadata.values", "reporting_app", "order", "statuses"})
+RULES = frozenset({"only", "prior_mrn", "prior_name", "when", "status"})
+HOLDERS_OF_RULES = frozenset(
+    {"tags", "metadata.values", "reporting_app", "order", "statuses", "item", "step"}
+)
 """Keys whose value is a rule, and keys whose entries are rules: an overlay replaces them whole."""
 
 

@@ -5,6 +5,7 @@ modifiers.
     tag:Modality  meta:Priority  app:ReturnFormat  order:control  link:study-uid  row:NW/A  only
     each:OBX  keep  echo  event:A08  prior_mrn  visit:number  visit-value:PatientClass
     report:number  report-status:F  reported
+    item:PatientName  step:Modality  status  step-status:SC  steps  when
     field:patient/PID-5  field:segments/TXA-4  status:final  setting:text.layout  accept:messages
 
 The sources of a rule are its alternatives in the order in which they are tried. A rule with one
@@ -25,7 +26,7 @@ NOTHING = "nothing"
 """The kind of a rule without source, which has only a default."""
 FORM_KINDS = frozenset({"path", "first", "all", "const", NOTHING})
 """The kinds of sources that a form can show and change."""
-WRITTEN_KINDS = ("echo", "first", "repeat", "value")
+WRITTEN_KINDS = ("echo", "metadata", "first", "repeat", "value")
 """The kinds of mappings in the fields of an outbound definition."""
 
 
@@ -98,7 +99,7 @@ def outline(sources: Sources, name: str) -> Outline:
     if root is None:
         return Outline(name, "", ())
     kind = _text(root.get("kind"))
-    found = [*_inbound_rules(root), *_written_rules(root)]
+    found = [*_inbound_rules(root), *_written_rules(root), *_worklist_rules(root)]
     return Outline(name, kind, tuple(replace(rule, inherited=rule.file != file) for rule in found))
 
 
@@ -336,6 +337,29 @@ def _written_rules(root: YamlNode) -> Iterator[OutlineRule]:
             yield rule if number == 1 else replace(rule, target=f"{rule.target}({number})")
 
 
+def _worklist_rules(root: YamlNode) -> Iterator[OutlineRule]:
+    """Yield the rules of a definition of worklist items."""
+    for place in ("item", "step"):
+        for keyword, below in _entries(root.get(place)):
+            yield _written_rule(f"{place}:{keyword}", below)
+    if (status := root.get("status")) is not None:
+        yield _written_rule("status", status)
+    for code, below in _entries(root.get("step_status")):
+        yield _listed(f"step-status:{code}", below)
+    if (steps := root.get("steps")) is not None:
+        yield _listed("steps", steps)
+    if (when := root.get("when")) is not None:
+        yield _conditional("when", when)
+
+
+def _written_rule(target: str, node: YamlNode) -> OutlineRule:
+    source = read_written(node)
+    alternatives = source.children if source.kind == FIRST_OF else (source,)
+    outer = source.modifiers if source.kind == FIRST_OF else {}
+    rule = _rule(target, node, alternatives, outer, "")
+    return replace(rule, condition=_condition_of(node), form=False)
+
+
 def _items_of(part: str, node: YamlNode | None, within: tuple[str, ...]) -> Iterator[OutlineRule]:
     for item in _items(node):
         around = within
@@ -362,11 +386,8 @@ def _segment(
         yield replace(rule, target=target, sources=tuple(sources), within=within)
         return
     for number, below in node.value.items():
-        source = read_written(below)
-        alternatives = source.children if source.kind == FIRST_OF else (source,)
-        outer = source.modifiers if source.kind == FIRST_OF else {}
-        rule = _rule(f"field:{part}/{name}-{number}", below, alternatives, outer, "")
-        yield replace(rule, within=within, condition=_condition_of(below), form=False)
+        rule = _written_rule(f"field:{part}/{name}-{number}", below)
+        yield replace(rule, within=within)
 
 
 def read_written(node: YamlNode) -> OutlineSource:
@@ -379,6 +400,10 @@ def read_written(node: YamlNode) -> OutlineSource:
         kind = "variable" if text.startswith("$") else "const"
         return _source(kind, text, node)
     kind = next((key for key in WRITTEN_KINDS if key in node.value), NOTHING)
+    if kind == NOTHING and any(key[:1].isupper() for key in node.value):  # an item of a sequence
+        parts = [(key, below) for key, below in node.value.items() if key[:1].isupper()]
+        children = tuple(replace(read_written(below), kind=key) for key, below in parts)
+        return _source("item", ", ".join(_texts(children)), node, children=children)
     others = {key: below for key, below in node.value.items() if key not in (kind, "when")}
     modifiers = {key: _in_words(below) for key, below in others.items()}
     below = node.value.get(kind)
@@ -386,6 +411,8 @@ def read_written(node: YamlNode) -> OutlineSource:
         source = _source(NOTHING, "", node)
     elif kind == "echo":
         source = _source(kind, _text(below), node, paths=(_text(below),))
+    elif kind == "metadata":
+        source = _source(kind, " or ".join(map(_text, _items(below))), node)
     elif kind == "value":
         source = _located(read_written(below), node)
     else:

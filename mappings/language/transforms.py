@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from mappings.hl7.header import Delimiters
 from mappings.hl7.message import Field, MessageSyntax
-from mappings.hl7.person_names import PersonName, name_forms, preferred_name
+from mappings.hl7.person_names import GROUPS, PersonName, dicom_name, preferred_name
 from mappings.hl7.times import Precision, Timestamp, parse_timestamp
 from mappings.language.diagnostics import Diagnostics, YamlNode
 from mappings.language.scope import MessageScope
@@ -33,8 +33,6 @@ _MIN_YEARS = 2
 _MAX_YEARS = 999
 CARET = "^"
 """The component separator of plain names."""
-GROUPS = "="
-"""Separates the alphabetic, ideographic and phonetic group of a DICOM name (PS3.5 §6.2.1.2)."""
 _DATE_DIGITS = 8
 _YEAR = 10_000  # a year, as the difference of two days written YYYYMMDD and read as numbers
 _BEFORE_SUFFIX = 3  # components of XPN before the suffix
@@ -213,11 +211,7 @@ def _person_name(text: str, scope: MessageScope) -> str:
     """
     if is_plain_name(text, scope.delimiters):
         return format_dicom_name(text)
-    forms = name_forms(_field(text, scope))
-    if len(forms) <= 1:
-        return "".join(_dicom(PersonName.from_xpn(one)) for one in forms if one)
-    groups = ["" if one is None else _dicom(PersonName.from_xpn(one)) for one in forms]
-    return GROUPS.join(group.replace(GROUPS, " ") for group in groups).rstrip(GROUPS)
+    return dicom_name(_field(text, scope))
 
 
 def _person_display(text: str, scope: MessageScope) -> str:
@@ -250,11 +244,6 @@ def _provider(text: str, scope: MessageScope) -> PersonName:
     return PersonName.from_xcn(repetition)
 
 
-def _dicom(name: PersonName) -> str:
-    parts = (name.family, name.given, name.further, name.prefix, name.suffix)
-    return "^".join(_LINE_ENDS.sub(" ", part.replace("^", " ")) for part in parts).rstrip("^")
-
-
 def _uid(text: str, scope: MessageScope) -> str:
     """Return a DICOM UID, "" for any other text: not each ZDS is that of IHE."""
     return text if is_uid(text) else ""
@@ -283,8 +272,6 @@ TRANSFORMS = {
     "provider-id": Transform(_provider_id, raw=True),
     "study-uid": Transform(_uid),
 }
-
-_LINE_ENDS = re.compile(r"[\r\n\t]+")
 
 
 def age(birth: str, day: str, scope: MessageScope) -> str:

@@ -11,7 +11,7 @@ from functools import cached_property
 from mappings.hl7.charset import codec_for
 from mappings.hl7.escapes import unescape
 from mappings.hl7.header import STANDARD, Delimiters, read_delimiters
-from mappings.hl7.message import cut, is_null, pick
+from mappings.hl7.message import Field, MessageSyntax, cut, is_null, pick, texts
 from mappings.hl7.path import Path
 from mappings.hl7.refusals import MalformedMessage
 from mappings.hl7.times import parse_timestamp
@@ -123,6 +123,31 @@ class Echo:
                 leaves = cut(component, self.marks.subcomponent)
                 found |= {unescape(leaf, self.marks, self._codec).strip() for leaf in leaves}
         return found
+
+    def read(self, path: Path) -> Field:
+        """Return a field as sent; empty if it is absent."""
+        rows = self._rows.get(path.segment, ())
+        index = max(path.occurrence, 1) - 1
+        is_there = index < len(rows) and path.field < len(rows[index])
+        raw = rows[index][path.field] if is_there else ""
+        return Field(raw, MessageSyntax(self.marks, self._codec))
+
+    def values(self, path: Path) -> list[str]:
+        """Return the text at a path in each repetition of its field; none is empty or a null."""
+        field = self.read(path)
+        found = (text.strip() for text in texts(field.raw, path, field.syntax))
+        return [text for text in found if text not in ("", '""')]
+
+    def with_field(self, path: Path, raw: str) -> tuple[str, ...]:
+        """Return the lines with another text in a field of the first segment with its name."""
+        changed = list(self._lines)
+        for at, line in enumerate(changed):
+            row = line.split(self.marks.field)
+            if row[0].upper() == path.segment and path.field < len(row):
+                row[path.field] = raw
+                changed[at] = self.marks.field.join(row)
+                break
+        return tuple(changed)
 
     def segments(self, name: str) -> list[Encoded]:
         """Write all segments with a name in our delimiters."""

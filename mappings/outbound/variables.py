@@ -138,6 +138,17 @@ def _xpn(state: RenderState) -> Encoded:
     )
 
 
+_MADE_HERE = "2.25."
+
+
+def _made_study_uid(state: RenderState) -> Encoded:
+    """Return the StudyInstanceUID if it was made here: no segment of the order has it."""
+    uid = state.order.tags.get("StudyInstanceUID", "")
+    if not uid.startswith(_MADE_HERE) or any(uid in line for line in state.order.echo):
+        return NOTHING
+    return plain(uid)
+
+
 _FORMS = ("A", "I", "P")  # alphabetic, ideographic, phonetic (XPN.8, table 4000)
 
 
@@ -230,6 +241,7 @@ VARIABLES: Mapping[str, Variable] = {
     "order.number": lambda state: plain(str(state.number)),
     "order.study_time": _study_time,
     "order.xpn": _xpn,
+    "order.made_study_uid": _made_study_uid,
     **{f"order.{tag}": _tag(tag) for tag in TAGS},
     **{
         name: _row(name)

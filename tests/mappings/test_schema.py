@@ -34,6 +34,10 @@ GOOD = [
     "include: results.yaml\nmetadata: {send: [A], targets: {B: OBR-21}}",
     "include: results.yaml\nsegments: [{use: header}, {PID: echo}, {ZX1: {1: [a, [$now]]}}]",
     "include: status.yaml\nstatuses: {preliminary: {result: P}}",
+    "include: worklist.yaml\nstep: {ScheduledStationAETitle: [CT1, {echo: IPC-9.1}]}\nsteps: ZIP",
+    "include: worklist.yaml\nitem: {PatientComments: {metadata: A, when: {$site: N}}}",
+    "include: worklist.yaml\nitem: {ReferencedStudySequence: [{each: ZST-1, StudyID: x}]}",
+    "include: worklist.yaml\nstatus: {echo: ORC-1}\nstep_status: {XX: READY}",
 ]
 BAD = [
     "tags: {}",
@@ -73,6 +77,12 @@ BAD = [
     "include: results.yaml\nsegments: [{use: header}, {each: ordres, segments: []}]",
     "include: results.yaml\nsegments: [{use: header}, {OBX: {3: {echo: OBR-4, kind: CE}}}]",
     "include: results.yaml\nsegments: [{use: header}, {PID: {1: x}, PV1: {1: y}}]",
+    "include: worklist.yaml\nitem: {patientName: x}",
+    "include: worklist.yaml\nitem: {PatientName: {ekho: PID-5}}",
+    "include: worklist.yaml\nitem: {PatientName: {echo: PDI-5}}",
+    "include: worklist.yaml\nstep_status: {SC: PLANNED}",
+    "include: worklist.yaml\nsteps: ICP",
+    "kind: worklist\ninclude: worklist.yaml\ntags: {}",
 ]
 
 

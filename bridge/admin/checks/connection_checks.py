@@ -12,6 +12,7 @@ from bridge.active_settings import SourceFinder
 from bridge.delivery import destination_settings
 from bridge.delivery.destination_settings import destination_definition_names
 from bridge.errors import BridgeError
+from bridge.intake.process.scheduled_steps import compile_definition
 from bridge.intake.receive.listener_policy import UnknownCharset, compile_inbound
 from bridge.intake.validation.structure import make_validator
 from bridge.metrics import Metrics
@@ -61,6 +62,14 @@ class UnusableFiles(BridgeError):
 
 
 def used_definitions(settings: Settings) -> list[str]:
+    """Return the names of the definitions that listeners, destinations and the worklist use."""
+    names = connection_definitions(settings)
+    if settings.dicom.bind is not None:
+        names.append(settings.dicom.worklist)
+    return list(dict.fromkeys(names))
+
+
+def connection_definitions(settings: Settings) -> list[str]:
     """Return the names of the definitions that listeners and destinations use."""
     names = [name for listener in settings.listener for name in listener.mappings]
     names += [
@@ -75,7 +84,8 @@ def verify_definition(settings: Settings, name: str, find: SourceFinder) -> None
     """
     Compile a definition for each listener and destination that uses it.
 
-    Raises MappingErrors, UnknownCharset, NotInbound, NotOutbound, NotRendered and MissingMessage.
+    Raises MappingErrors, UnknownCharset, NotInbound, NotOutbound, NotRendered, MissingMessage and
+    NotAWorklist.
     """
     for listener in settings.listener:
         if name in listener.mappings:
@@ -83,6 +93,8 @@ def verify_definition(settings: Settings, name: str, find: SourceFinder) -> None
     for destination in settings.destination:
         if name in destination_definition_names(destination):
             destination_settings.make_destination(settings, destination, find)
+    if settings.dicom.bind is not None and name == settings.dicom.worklist:
+        compile_definition(find, name)
 
 
 def verify_records(

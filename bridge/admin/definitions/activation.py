@@ -15,6 +15,7 @@ from typing_extensions import override
 from bridge import active_settings
 from bridge.active_settings import SourceFinder, active_sources, file_sources
 from bridge.admin.checks.connection_checks import (
+    connection_definitions,
     used_definitions,
     verify_definition,
     verify_records,
@@ -229,7 +230,7 @@ def _missing_definitions(
             if (ChannelKind.DESTINATION, destination.name) in saved
         ],
     }
-    names = used_definitions(settings.model_copy(update=connections))
+    names = connection_definitions(settings.model_copy(update=connections))
     return [(name, find(name)) for name in names if name not in known]
 
 

@@ -43,7 +43,13 @@ from config.listeners import ListenerSettings
 from config.settings import FILE_NAME
 from mappings import compiler
 from mappings.authoring.inference import infer_definition
-from mappings.authoring.trial import FieldDifference, Trial, render_samples, try_message
+from mappings.authoring.trial import (
+    FieldDifference,
+    Trial,
+    render_samples,
+    sample_contexts,
+    try_message,
+)
 from mappings.compiler import Compiled
 from mappings.inbound.definition import InboundMapping
 from mappings.language.diagnostics import (
@@ -54,6 +60,7 @@ from mappings.language.diagnostics import (
     Sources,
 )
 from mappings.outbound.definition import OutboundMapping
+from mappings.outbound.worklist_item import WorklistItem, WorklistMapping
 
 
 class UnusableRequest(BridgeError):
@@ -198,7 +205,23 @@ class OutboundTrial:
         return bool(self.messages)
 
 
-def try_definition(request: TrialRequest) -> Sequence[InboundTrial] | Sequence[OutboundTrial]:
+@dataclass(frozen=True, slots=True)
+class WorklistTrial:
+    """The worklist items of the orders of a message, or why there are none."""
+
+    label: str
+    items: tuple[WorklistItem, ...]
+    error: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether there are items, and all values fit."""
+        return bool(self.items) and not any(item.problems for item in self.items)
+
+
+def try_definition(
+    request: TrialRequest,
+) -> Sequence[InboundTrial] | Sequence[OutboundTrial] | Sequence[WorklistTrial]:
     """Apply a definition to each message. Raises UnusableRequest, MappingErrors, BridgeError."""
     if releases := _release_trials(request):
         return releases
@@ -207,6 +230,8 @@ def try_definition(request: TrialRequest) -> Sequence[InboundTrial] | Sequence[O
         raise UnusableRequest("there is no HL7 message to try")
     if isinstance(mapping, OutboundMapping):
         return [_outbound_trial(mapping, reader, sample) for sample in samples]
+    if isinstance(mapping, WorklistMapping):
+        return [_worklist_trial(mapping, reader, sample) for sample in samples]
     validator = None
     if request.validate or request.profile is not None:
         profile = None if request.profile is None else load_profile(request.profile)
@@ -256,6 +281,21 @@ def _outbound_trial(
         return OutboundTrial(sample.label, (), str(failure))
     texts = tuple(message.decode().replace("\r", "\n") for message in written)
     return OutboundTrial(f"{sample.label} (specimen)", texts)
+
+
+def _worklist_trial(
+    mapping: WorklistMapping, reader: OrderReader, sample: MessageSample
+) -> WorklistTrial:
+    try:
+        orders = reader(sample)
+        if orders is None:
+            return WorklistTrial(sample.label, (), "no definition reads its orders")
+        source = (sample.payload, sample.defaults, sample.charset)
+        contexts = sample_contexts(mapping, orders, *source)
+        items = tuple(item for context in contexts for item in mapping.items(context))
+    except RuleFailed as failure:
+        return WorklistTrial(sample.label, (), str(failure))
+    return WorklistTrial(sample.label, items)
 
 
 def _prepare(request: TrialRequest) -> tuple[Compiled, list[MessageSample], OrderReader]:

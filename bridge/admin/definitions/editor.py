@@ -52,6 +52,7 @@ from mappings.inbound.order_mapping import OrderRules
 from mappings.inbound.outside_mapping import OutsideRules
 from mappings.language.code_tables import table_file
 from mappings.language.diagnostics import Sources
+from mappings.outbound.worklist_item import WorklistMapping
 
 
 def activation_json(found: Activation) -> dict[str, Any]:
@@ -80,6 +81,8 @@ def kind_of(compiled: Compiled | None) -> str:
     """Return the kind of a definition, `results` for all outbound ones; empty with errors."""
     if compiled is None:
         return ""
+    if isinstance(compiled, WorklistMapping):
+        return "worklist"
     if not isinstance(compiled, InboundMapping):
         return "results"
     if isinstance(compiled.plan, OutsideRules):

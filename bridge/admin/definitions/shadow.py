@@ -30,6 +30,7 @@ from bridge.admin.definitions.shadow_comparison import (
     Compared,
     MessageComparison,
     ResultComposition,
+    WorklistComparison,
     comparison_of,
     compiled_pair,
     field_name,
@@ -44,6 +45,7 @@ from bridge.store.database import Database
 from config import Settings
 from mappings.inbound.definition import InboundMapping
 from mappings.language.diagnostics import Sources
+from mappings.outbound.worklist_item import WorklistMapping
 
 SAMPLE: Final = 5000
 """Messages that are compared first."""
@@ -114,6 +116,9 @@ def survey(
         listed, column = MESSAGES.name, "channel"
         known = current(settings, database).listener
         users = [entry.name for entry in known if request.name in entry.mappings]
+    elif isinstance(after, WorklistMapping):
+        listed, column = MESSAGES.name, "channel"
+        users = [entry.name for entry in current(settings, database).listener]
     else:
         listed, column = DELIVERIES.name, "destination"
         users = [section.name for section in destinations_of(settings, database, request.name)]
@@ -388,6 +393,8 @@ def message_values(
     """
     sources = _sources_of(job)
     before, after = compiled_pair(job.options["definition"], sources["before"], sources["after"])
+    if isinstance(before, WorklistMapping) and isinstance(after, WorklistMapping):
+        return WorklistComparison(settings, database, before, after).values(message_id)
     if not (isinstance(before, InboundMapping) and isinstance(after, InboundMapping)):
         raise InvalidContent("this shadow run compares results")
     return MessageComparison(settings, database, before, after).values(message_id)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 import httpx
 
-from bridge.active_settings import current
+from bridge.active_settings import active_sources, current, version_finder
 from bridge.admin.definitions.result_previews import (
     ReleaseComposer,
     ResultPreview,
@@ -23,7 +23,13 @@ from bridge.admin.definitions.result_previews import (
     destinations_of,
     plans_of,
 )
-from bridge.admin.definitions.trials import MessageSample, changed_targets, stored_sample
+from bridge.admin.definitions.trials import (
+    MessageSample,
+    OrderReaders,
+    changed_targets,
+    stored_sample,
+    worklist_items,
+)
 from bridge.admin.errors import InvalidContent, NoSuchItem
 from bridge.admin.lists.definitions import DELIVERIES, MESSAGES
 from bridge.admin.lists.listing import UNLIMITED, ListDefinition
@@ -37,6 +43,8 @@ from bridge.queue.listing_rows import DeliveryRow
 from bridge.report_engine import engine_tokens
 from bridge.store.database import Database
 from config import Settings
+from config.listeners import ListenerSettings
+from mappings.authoring.trial import FieldDifference, compare_items
 from mappings.compiler import Compiled, compile_sources
 from mappings.hl7 import dictionary
 from mappings.hl7.differences import differences
@@ -45,6 +53,7 @@ from mappings.hl7.refusals import MessageRefusal
 from mappings.inbound.definition import InboundMapping
 from mappings.inbound.events import OrderEvent
 from mappings.language.diagnostics import RuleFailed, Sources
+from mappings.outbound.worklist_item import WorklistMapping
 
 ACCEPTED, REFUSED, PARKED, NOT_TAKEN = "accepted", "refused", "parked", "not_taken"
 SENT, NOT_SENT = "sent", "not_sent"
@@ -92,11 +101,12 @@ def compiled_pair(name: str, before: Sources, after: Sources) -> tuple[Compiled,
     """
     Compile two versions. Raises MappingErrors.
 
-    Raises InvalidContent if one reads messages and the other writes them.
+    Raises InvalidContent if they are of different kinds, such as one that reads messages and one
+    that writes them.
     """
     pair = compile_sources(before, name), compile_sources(after, name)
-    if len({isinstance(version, InboundMapping) for version in pair}) > 1:
-        raise InvalidContent("one version reads messages, the other writes them")
+    if type(pair[0]) is not type(pair[1]):
+        raise InvalidContent("the versions are definitions of different kinds")
     return pair
 
 
@@ -139,13 +149,76 @@ class MessageComparison:
         return Compared(message_id, targets=tuple(dict.fromkeys(targets)), differs=True)
 
     def _sample(self, message_id: int) -> MessageSample | None:
-        """Return a message; None if retention has deleted it, or its listener is gone."""
-        try:
-            detail = queries.message(self._database, message_id)
-        except NoSuchRow:
+        return _stored(self._database, self._listeners, message_id)
+
+
+def _stored(
+    database: Database, listeners: Mapping[str, ListenerSettings], message_id: int
+) -> MessageSample | None:
+    """Return a message; None if retention has deleted it, or its listener is gone."""
+    try:
+        detail = queries.message(database, message_id)
+    except NoSuchRow:
+        return None
+    listener = listeners.get(detail.row.listener)
+    return None if listener is None else stored_sample(listener, detail.row, detail.payload)
+
+
+class WorklistComparison:
+    """Two versions that make worklist items of the orders of messages."""
+
+    listed: ClassVar[ListDefinition[Any]] = MESSAGES
+    at_once: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        before: WorklistMapping,
+        after: WorklistMapping,
+    ) -> None:
+        self._database = database
+        self._versions = before, after
+        active = current(settings, database)
+        self._listeners = {entry.name: entry for entry in active.listener}
+        self._reader = OrderReaders(
+            active, active_sources(settings, database), version_finder(database)
+        )
+
+    def compare(self, ids: Sequence[int]) -> list[Compared]:
+        found = (self._compared(message_id) for message_id in ids)
+        return [compared for compared in found if compared is not None]
+
+    def values(self, message_id: int) -> list[dict[str, str]]:
+        """Return the attributes that differ, with both values. Raises NoSuchItem."""
+        differing = self._differences(message_id)
+        if differing is None:
+            raise NoSuchItem("the message is gone, or no order is read from it")
+        return [
+            {
+                "place": "",
+                "target": found.field,
+                "name": "",
+                "before": found.before,
+                "after": found.after,
+            }
+            for found in differing
+        ]
+
+    def _compared(self, message_id: int) -> Compared | None:
+        differing = self._differences(message_id)
+        if differing is None:
             return None
-        listener = self._listeners.get(detail.row.listener)
-        return None if listener is None else stored_sample(listener, detail.row, detail.payload)
+        named = dict.fromkeys(found.field.rpartition(":")[2] for found in differing)
+        return Compared(message_id, targets=tuple(named), differs=bool(differing))
+
+    def _differences(self, message_id: int) -> list[FieldDifference] | None:
+        """Return what differs; None if no item is made of the message."""
+        sample = _stored(self._database, self._listeners, message_id)
+        if sample is None:
+            return None
+        old, new = (worklist_items(one, self._reader, sample) for one in self._versions)
+        return compare_items(old, new) if old or new else None
 
 
 def _change(was: str, now: str) -> str:
@@ -355,5 +428,7 @@ def comparison_of(
     before, after = compiled_pair(name, versions["before"], versions["after"])
     if isinstance(before, InboundMapping) and isinstance(after, InboundMapping):
         return MessageComparison(settings, database, before, after)
+    if isinstance(before, WorklistMapping) and isinstance(after, WorklistMapping):
+        return WorklistComparison(settings, database, before, after)
     composition = ResultComposition(settings, database, name, versions["before"], versions["after"])
     return ResultComparison(composition, settings, connect)

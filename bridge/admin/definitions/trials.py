@@ -62,8 +62,10 @@ from mappings.authoring.trial import (
     FieldDifference,
     Trial,
     compare,
+    compare_items,
     compare_results,
     deadline,
+    item_text,
     render_samples,
     sample_contexts,
     try_message,
@@ -79,6 +81,8 @@ from mappings.inbound.definition import InboundMapping
 from mappings.language.diagnostics import MappingError, MappingErrors, Sources
 from mappings.language.scope import ListenerDefaults
 from mappings.outbound.definition import OutboundMapping
+from mappings.outbound.results import ResultContext
+from mappings.outbound.worklist_item import WorklistItem, WorklistMapping
 
 _PAGE = 50
 MAX_SAMPLE_BYTES = 32 * 2**20
@@ -262,7 +266,7 @@ SampleComparison = Callable[[MessageSample], Sequence[FieldDifference]]
 
 
 class NotComparable(BridgeError):
-    """One version is an inbound definition and the other an outbound one."""
+    """The versions are definitions of different kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +284,8 @@ class ComparisonResult:
 
 def make_comparison(before: Compiled, after: Compiled, reader: OrderReader) -> SampleComparison:
     """
-    Return a function that compares the events that two versions read, or the messages they write.
+    Return a function that compares the events that two versions read, or what they write: messages
+    or worklist items.
 
     `reader` returns the definition that reads the orders of a message. Raises NotComparable.
     """
@@ -288,8 +293,12 @@ def make_comparison(before: Compiled, after: Compiled, reader: OrderReader) -> S
         return lambda sample: compare(
             before, after, sample.payload, sample.defaults, sample.charset
         )
-    if isinstance(before, InboundMapping) or isinstance(after, InboundMapping):
-        raise NotComparable("one version is inbound, the other outbound")
+    if isinstance(before, WorklistMapping) and isinstance(after, WorklistMapping):
+        return lambda sample: compare_items(
+            worklist_items(before, reader, sample), worklist_items(after, reader, sample)
+        )
+    if not (isinstance(before, OutboundMapping) and isinstance(after, OutboundMapping)):
+        raise NotComparable("the versions are definitions of different kinds")
 
     def compare_written(sample: MessageSample) -> list[FieldDifference]:
         orders = reader(sample)
@@ -303,6 +312,21 @@ def make_comparison(before: Compiled, after: Compiled, reader: OrderReader) -> S
 def _render(mapping: OutboundMapping, reader: InboundMapping, sample: MessageSample) -> list[bytes]:
     try:
         return render_samples(mapping, reader, sample.payload, sample.defaults, sample.charset)
+    except MappingError:
+        return []
+
+
+def worklist_items(
+    mapping: WorklistMapping, find_reader: OrderReader, sample: MessageSample
+) -> list[WorklistItem]:
+    """Return the worklist items of the orders of a message; none if it cannot be read."""
+    try:
+        reader = find_reader(sample)
+        if reader is None:
+            return []
+        source = (sample.payload, sample.defaults, sample.charset)
+        contexts = sample_contexts(mapping, reader, *source)
+        return [item for context in contexts for item in mapping.items(context)]
     except MappingError:
         return []
 
@@ -337,7 +361,7 @@ def sample_json(sample: MessageSample) -> Mapping[str, Any]:
 def run_trial(mapping: Compiled, sample: MessageSample, reader: OrderReader) -> Mapping[str, Any]:
     """Try a definition on a message. Errors of the message become issues of the result."""
     shown = {"segments": _segments(sample)}
-    if isinstance(mapping, OutboundMapping):
+    if not isinstance(mapping, InboundMapping):
         return {**shown, **_outbound_result(mapping, sample, reader)}
     result = try_message(mapping, sample.payload, sample.defaults, sample.charset)
     return {
@@ -351,7 +375,7 @@ def run_trial(mapping: Compiled, sample: MessageSample, reader: OrderReader) -> 
 
 
 def _outbound_result(
-    mapping: OutboundMapping, sample: MessageSample, find_reader: OrderReader
+    mapping: OutboundMapping | WorklistMapping, sample: MessageSample, find_reader: OrderReader
 ) -> Mapping[str, Any]:
     facts: dict[str, Any] = {key: [] for key in ("lanes", "events", "facts")}
     written: list[str] = []
@@ -361,8 +385,7 @@ def _outbound_result(
         if reader is not None:
             source = (sample.payload, sample.defaults, sample.charset)
             contexts = sample_contexts(mapping, reader, *source)
-            rendered = [mapping.render(result_context) for result_context in contexts]
-            written = [message.decode().replace("\r", "\n") for message in rendered]
+            written = [text for context in contexts for text in _written_texts(mapping, context)]
             unmapped = [code for context in contexts for code in context.unmapped_codes or ()]
             issues += [issue_json(code.issue) for code in dict.fromkeys(unmapped)]
             facts["facts"] = [asdict(use) for use in value_uses(mapping, contexts)]
@@ -370,6 +393,12 @@ def _outbound_result(
         text = {"message": str(error), "path": "", "severity": "error", "code": "rule"}
         issues.append({**text, "file": "", "line": 0, "column": 0})
     return {**facts, "accepted": bool(written), "issues": issues, "hl7": written}
+
+
+def _written_texts(mapping: OutboundMapping | WorklistMapping, context: ResultContext) -> list[str]:
+    if isinstance(mapping, WorklistMapping):
+        return [item_text(item) for item in mapping.items(context)]
+    return [mapping.render(context).decode().replace("\r", "\n")]
 
 
 def _segments(sample: MessageSample) -> list[dict[str, Any]]:

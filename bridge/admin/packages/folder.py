@@ -34,7 +34,7 @@ from bridge.active_settings import (
     keys,
 )
 from bridge.admin.audit_events import audited
-from bridge.admin.checks.connection_checks import used_definitions
+from bridge.admin.checks.connection_checks import connection_definitions
 from bridge.admin.definitions import examples
 from bridge.admin.definitions.examples import PackagedExample
 from bridge.admin.errors import InvalidContent
@@ -321,7 +321,7 @@ def definitions_of(settings: Settings, names: Sequence[str]) -> list[str]:
             destination for destination in settings.destination if destination.name in names
         ],
     }
-    return used_definitions(settings.model_copy(update=chosen))
+    return connection_definitions(settings.model_copy(update=chosen))
 
 
 def as_toml(kind: str, table: Mapping[str, Any]) -> str:

@@ -80,6 +80,8 @@ class MessageChanges:
     """Patients whose name changed: parked orders may match them now."""
     removed: Sequence[OrderKey] = ()
     """Orders that were combined with another one."""
+    discontinued: Sequence[OrderKey] = ()
+    """Orders that the message discontinues, which others would cancel."""
 
 
 @dataclass(slots=True)
@@ -101,6 +103,7 @@ class JobContext:
     demographics: list[DemographicsUpdate] = field(default_factory=list)
     renamed_patients: list[Patient] = field(default_factory=list)
     removed: list[OrderKey] = field(default_factory=list)
+    discontinued: list[OrderKey] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @classmethod
@@ -169,6 +172,7 @@ class JobContext:
             self.demographics,
             self.renamed_patients,
             self.removed,
+            self.discontinued,
         )
 
     @property

@@ -329,6 +329,10 @@ class OrderProcessor:
             context.job.source,
             has_early_rows=context.job.has_early_rows,
         )
+        tasks = self._repository.steps.with_study_uids(tasks)
+        context.discontinued += [
+            task.after.key for task in tasks if task.event.action is OrderAction.DISCONTINUE
+        ]
         for task in tasks:
             await withdraw_combined(worklist, context, task.combined_rows)
         _note_exceptions(context, tasks)

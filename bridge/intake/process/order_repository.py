@@ -4,7 +4,7 @@ Blocking: the order processor reads on a thread. Changes are stored in the trans
 stores the outcomes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from bridge.contract import OrderKey
 from bridge.contract.errors import ErrorCode
 from bridge.intake.process.job_context import MessageChanges, unread_outcome
 from bridge.intake.process.jobs import MessageJob, read
+from bridge.intake.process.scheduled_steps import StepWriter
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.patient_check import identified_event
 from bridge.orders.addressing import (
@@ -384,9 +385,12 @@ class PreparedBatch:
 class OrderRepository:
     """Access of the order processor to the order index."""
 
-    def __init__(self, database: Database, clock: Callable[[], int]) -> None:
-        """`clock` returns milliseconds."""
+    def __init__(
+        self, database: Database, clock: Callable[[], int], steps: StepWriter | None = None
+    ) -> None:
+        """`clock` returns milliseconds; without `steps` there is no worklist."""
         self._database = database
+        self.steps = steps or StepWriter()
         self._locks = SessionLocks(database)
         self.now = clock
 
@@ -513,6 +517,7 @@ class OrderRepository:
 
     def write(self, connection: Connection, changes: Sequence[MessageChanges]) -> None:
         """Store the changes within a transaction. Raises StoreError."""
+        survivors: set[Patient] = set()
         for change in changes:
             for merge in change.merges:
                 site, prior_mrn = merge.site, merge.prior_mrn
@@ -520,6 +525,8 @@ class OrderRepository:
                     connection, site, prior_mrn, merge.mrn, merge.identity, self.now()
                 )
                 order_index.move_patient(connection, site, prior_mrn, survivor)
+                self.steps.move(connection, site, prior_mrn, survivor)
+                survivors.add((site, survivor))
             for site, prior_mrn in change.undone_merges:
                 undo_merge(connection, site, prior_mrn, self.now())
             for prior, move in change.moves:
@@ -529,8 +536,13 @@ class OrderRepository:
         ):
             patient_records.save_demographics(connection, correction)
         orders = [order for change in changes for order in change.orders]
-        order_index.delete_orders(connection, {key for change in changes for key in change.removed})
-        order_index.save(connection, _moved_to_survivors(connection, orders))
+        removed = {key for change in changes for key in change.removed}
+        order_index.delete_orders(connection, removed)
+        orders = list(_moved_to_survivors(connection, orders))
+        order_index.save(connection, orders)
+        self.steps.remove(connection, removed)
+        discontinued = {key for change in changes for key in change.discontinued}
+        self._write_steps(connection, orders, survivors, discontinued)
         reports = {key: value for change in changes for key, value in change.reports.items()}
         order_index.set_reports(connection, reports)
         renamed = {patient for change in changes for patient in change.renamed_patients}
@@ -541,6 +553,22 @@ class OrderRepository:
             if message_changes.exception_code
         ]
         exceptions.add(connection, ExceptionSubject.MESSAGE, codes, self.now())
+
+    def _write_steps(
+        self,
+        connection: Connection,
+        orders: Sequence[Order],
+        survivors: Collection[Patient],
+        discontinued: Collection[OrderKey],
+    ) -> None:
+        """Store the steps of changed orders, and of all orders of patients that got some."""
+        if self.steps.rules is None:
+            return
+        if survivors:
+            changed = {order.key for order in orders}
+            others = order_index.find_by_patient(connection, survivors)
+            orders = [*(order for order in others if order.key not in changed), *orders]
+        self.steps.write(connection, orders, self.now(), discontinued=discontinued)
 
 
 _RESUMED = (PATIENT_NAME_MISMATCH, PATIENT_CONFLICT, MERGE_CONTRADICTED, SEVERAL_PATIENTS)

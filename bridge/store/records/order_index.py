@@ -352,6 +352,46 @@ def sites(connection: Connection) -> list[str]:
     return found
 
 
+def newest_id(connection: Connection) -> int:
+    return connection.scalar(select(func.max(_ORDER.id))) or 0
+
+
+def page_before(connection: Connection, before: int, limit: int) -> dict[int, Order]:
+    """Return the orders with the highest row ids below one, without their signals."""
+    query = select(ORDERS).where(_ORDER.id < before).order_by(_ORDER.id.desc()).limit(limit)
+    return {row.id: _read(row, {}) for row in connection.execute(query)}
+
+
+def lock(connection: Connection, ids: Collection[int]) -> list[Order]:
+    """Read orders by row id; no other transaction changes them until the commit."""
+    rows = connection.execute(_LOCK, {"ids": ids}).all() if ids else ()
+    return _with_signals(connection, rows)
+
+
+_LOCK: Final = _BY_ID.order_by(_ORDER.id).with_for_update()
+_SET_TAGS: Final = (
+    update(ORDERS)
+    .where(_ORDER.site == bindparam("of_site"), _ORDER.mrn == bindparam("of_mrn"))
+    .where(_ORDER.accession == bindparam("of_accession"))
+    .values(tags=bindparam("new_tags"))
+)
+
+
+def set_tags(connection: Connection, tags: Mapping[OrderKey, Mapping[str, Any]]) -> None:
+    """Store the tags of orders."""
+    rows = [
+        {
+            "of_site": key.site,
+            "of_mrn": key.mrn,
+            "of_accession": key.accession,
+            "new_tags": json.dumps(dict(own)),
+        }
+        for key, own in tags.items()
+    ]
+    if rows:
+        connection.execute(_SET_TAGS, rows)
+
+
 def ordered_page(connection: Connection, after: int, limit: int) -> list[tuple[int, OrderKey]]:
     """Return keys in state `ordered` by row id, for reading all of them in pages."""
     return _ordered_keys(connection, _ORDERED.where(_ORDER.id > after).limit(limit))

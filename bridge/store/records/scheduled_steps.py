@@ -3,25 +3,48 @@ The scheduled procedure steps of orders: what the modality worklist answers from
 
 A step is one row, stored in the transaction that stores the change of its order, so that a query
 sees an order as soon as it is applied. Queries read the rows each time; nothing is cached.
+
+The item of a row has no status: `find` adds that of the row, so that a status changes alone.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Select, delete, func, insert, or_, select, tuple_
+from sqlalchemy import (
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
 from bridge.contract import OrderKey
-from bridge.store.tables import SCHEDULED_STEPS
+from bridge.store.columns import one_of
+from bridge.store.tables import SCHEDULED_STEPS, STEP_COMPUTATIONS, upsert
 
 _STEP: Final = SCHEDULED_STEPS.c
 _BATCH: Final = 200
 _NO_STATION: Final = "|"
+NO_STATUS: Final = '"00400020":{"vr":"CS"}'
+"""Scheduled Procedure Step Status in the item of a row."""
 
 
 class StepStatus(StrEnum):
-    """Scheduled Procedure Step Status (0040,0020), and the states after the step."""
+    """
+    Scheduled Procedure Step Status (0040,0020), and the states after the step.
+
+    `HELD`: the order is on hold, and its step is not on the worklist.
+    """
 
     SCHEDULED = "SCHEDULED"
     ARRIVED = "ARRIVED"
@@ -30,6 +53,7 @@ class StepStatus(StrEnum):
     COMPLETED = "COMPLETED"
     DISCONTINUED = "DISCONTINUED"
     CANCELLED = "CANCELLED"
+    HELD = "HELD"
 
 
 ON_WORKLIST: Final = (
@@ -62,6 +86,8 @@ class ScheduledStep:
     time: str
     item: str
     changed_at: int
+    performed: StepStatus | None = None
+    """The status that a modality gave it; changes of the order keep it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +117,134 @@ Place = tuple[int, str, int]
 
 def replace_steps(connection: Connection, key: OrderKey, steps: Sequence[ScheduledStep]) -> None:
     """Store the steps of an order in place of those that it had."""
-    own = (_STEP.site == key.site, _STEP.accession == key.accession, _STEP.mrn == key.mrn)
-    connection.execute(delete(SCHEDULED_STEPS).where(*own))
-    rows = [_values(step) for step in steps]
+    replace_all(connection, {key: steps})
+
+
+_DELETE: Final = (
+    delete(SCHEDULED_STEPS)
+    .where(_STEP.site == bindparam("of_site"), _STEP.accession == bindparam("of_accession"))
+    .where(_STEP.mrn == bindparam("of_mrn"))
+)
+_INSERT: Final = insert(SCHEDULED_STEPS)
+
+
+def replace_all(connection: Connection, steps: Mapping[OrderKey, Sequence[ScheduledStep]]) -> None:
+    """Store the steps of orders in place of those that they had."""
+    if not steps:
+        return
+    ordered = sorted(steps, key=attrgetter("site", "accession", "mrn"))
+    keys = [
+        {"of_site": key.site, "of_accession": key.accession, "of_mrn": key.mrn} for key in ordered
+    ]
+    connection.execute(_DELETE, keys)
+    rows = [_values(step) for key in ordered for step in steps[key]]
     if rows:
-        connection.execute(insert(SCHEDULED_STEPS), rows)
+        connection.execute(_INSERT, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStep:
+    """What is kept of a step when its order changes: its status, and its item."""
+
+    status: StepStatus
+    performed: StepStatus | None
+    item: str
+
+
+StoredSteps = Mapping[str, StoredStep]
+"""The steps of an order, by step id."""
+
+_STORED: Final[Select[Any]] = select(
+    *(_STEP.site, _STEP.mrn, _STEP.accession, _STEP.step_id),
+    *(_STEP.status, _STEP.performed, _STEP.item),
+).where(_STEP.site == bindparam("site"), one_of(_STEP.accession, "accessions"))
+
+
+def stored(connection: Connection, keys: Collection[OrderKey]) -> Mapping[OrderKey, StoredSteps]:
+    """Return the steps of orders; orders without any are absent."""
+    found: defaultdict[OrderKey, dict[str, StoredStep]] = defaultdict(dict)
+    for site, own in _by_site(keys).items():
+        for row in connection.execute(_STORED, {"site": site, "accessions": own}):
+            said = StepStatus(row.performed) if row.performed else None
+            key = OrderKey(row.site, row.mrn, row.accession)
+            found[key][row.step_id] = StoredStep(StepStatus(row.status), said, row.item)
+    return found
+
+
+_BEFORE: Final[Mapping[StepStatus, Collection[StepStatus]]] = {
+    StepStatus.STARTED: {*ON_WORKLIST, StepStatus.DISCONTINUED},
+    StepStatus.COMPLETED: {*ON_WORKLIST, StepStatus.DISCONTINUED},
+    StepStatus.DISCONTINUED: set(ON_WORKLIST),
+    StepStatus.SCHEDULED: {StepStatus.STARTED},
+}
+"""
+The statuses that a modality may change. A completed step stays completed although another performed
+step of it begins; a cancelled one stays cancelled.
+"""
+
+
+def set_status(
+    connection: Connection, key: OrderKey, step_ids: Collection[str], status: StepStatus, now: int
+) -> None:
+    """Set the status of these steps of an order as a modality says; without ids, of all."""
+    kept = "" if status is StepStatus.SCHEDULED else status.value
+    changed = (
+        update(SCHEDULED_STEPS)
+        .where(_STEP.site == key.site, _STEP.accession == key.accession, _STEP.mrn == key.mrn)
+        .where(_STEP.status.in_(sorted(_BEFORE[status])))
+        .values(status=status.value, performed=kept, changed_at=now)
+    )
+    if step_ids:
+        changed = changed.where(_STEP.step_id.in_(sorted(step_ids)))
+    connection.execute(changed)
+
+
+def move_patient(connection: Connection, site: str, prior_mrn: str, mrn: str) -> None:
+    """Move the steps of a patient to the survivor; those of an order that both have are deleted."""
+    taken = select(_STEP.accession).where(_STEP.site == site, _STEP.mrn == mrn)
+    own = (_STEP.site == site, _STEP.mrn == prior_mrn)
+    moved = update(SCHEDULED_STEPS).where(*own, _STEP.accession.not_in(taken)).values(mrn=mrn)
+    connection.execute(moved)
+    connection.execute(delete(SCHEDULED_STEPS).where(*own))
+
+
+def steps_of(connection: Connection, keys: Iterable[OrderKey]) -> list[ScheduledStep]:
+    """Return the steps of orders, in any status, in the order of their messages."""
+    found = []
+    for key in keys:
+        own = (_STEP.site == key.site, _STEP.accession == key.accession, _STEP.mrn == key.mrn)
+        rows = connection.execute(select(*_STEP).where(*own).order_by(_STEP.position))
+        found += [_read(row) for row in rows]
+    return found
+
+
+_LISTED: Final[Select[Any]] = select(_STEP.site, _STEP.mrn, _STEP.accession).where(
+    _STEP.site == bindparam("site"),
+    one_of(_STEP.accession, "accessions"),
+    _STEP.status.in_([status.value for status in ON_WORKLIST]),
+)
+
+
+def on_worklist(connection: Connection, keys: Collection[OrderKey]) -> set[OrderKey]:
+    """Return the orders among these that have a step on the worklist."""
+    found: set[OrderKey] = set()
+    for site, own in _by_site(keys).items():
+        rows = connection.execute(_LISTED, {"site": site, "accessions": own})
+        found |= {OrderKey(*row) for row in rows} & {*keys}
+    return found
+
+
+def _by_site(keys: Iterable[OrderKey]) -> Mapping[str, set[str]]:
+    accessions: defaultdict[str, set[str]] = defaultdict(set)
+    for key in keys:
+        accessions[key.site].add(key.accession)
+    return accessions
 
 
 def find(connection: Connection, chosen: StepFilter) -> Iterator[ScheduledStep]:
     """Yield the steps that meet the conditions, by start; read in batches as they are needed."""
     rows = connection.execution_options(yield_per=_BATCH).execute(_statement(chosen))
-    yield from map(_step, rows)
+    yield from map(_read, rows)
 
 
 def find_page(
@@ -119,10 +262,11 @@ def find_page(
     rows = connection.execute(query).all()
     last = rows[-1] if len(rows) == count else None
     place = None if last is None else (last.day or 0, last.time, last.id)
-    return [_step(row) for row in rows], place
+    return [_read(row) for row in rows], place
 
 
-def _step(row: Row[Any]) -> ScheduledStep:
+def _read(row: Row[Any]) -> ScheduledStep:
+    status = f'"00400020":{{"vr":"CS","Value":["{row.status}"]}}'
     return ScheduledStep(
         OrderKey(row.site, row.mrn, row.accession),
         row.position,
@@ -134,8 +278,9 @@ def _step(row: Row[Any]) -> ScheduledStep:
         row.location,
         row.day,
         row.time,
-        row.item,
+        row.item.replace(NO_STATUS, status, 1),
         row.changed_at,
+        StepStatus(row.performed) if row.performed else None,
     )
 
 
@@ -143,7 +288,41 @@ def _values(step: ScheduledStep) -> dict[str, object]:
     values = asdict(step)
     values |= values.pop("key")
     values["stations"] = "".join(f"|{title}" for title in step.stations) + "|"
+    values["performed"] = step.performed or ""
     return values
+
+
+_COMPUTATION: Final = STEP_COMPUTATIONS.c
+_WORKLIST: Final = "worklist"
+_STORE_COMPUTATION: Final = upsert(STEP_COMPUTATIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class StepComputation:
+    """
+    The last computation of the steps of stored orders: by which rules, and how far it has come.
+
+    Orders with a row id below `cursor` are left; None if all are done.
+    """
+
+    version: str
+    cursor: int | None
+
+
+def read_computation(connection: Connection) -> StepComputation | None:
+    query = select(_COMPUTATION.version, _COMPUTATION.cursor).where(_COMPUTATION.name == _WORKLIST)
+    row = connection.execute(query).first()
+    return None if row is None else StepComputation(row.version, row.cursor)
+
+
+def store_computation(connection: Connection, found: StepComputation) -> None:
+    values = {"name": _WORKLIST, "version": found.version, "cursor": found.cursor}
+    connection.execute(_STORE_COMPUTATION, values)
+
+
+def forget_computation(connection: Connection) -> None:
+    """Have all steps computed again when the worklist is next on."""
+    connection.execute(delete(STEP_COMPUTATIONS).where(_COMPUTATION.name == _WORKLIST))
 
 
 _ORDER: Final = (func.coalesce(_STEP.day, 0), _STEP.time, _STEP.id)

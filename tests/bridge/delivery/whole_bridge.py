@@ -30,6 +30,7 @@ from bridge.engine.settings import EngineSettings
 from bridge.engine_client.client import EngineClient
 from bridge.intake.process.order_processor import OrderProcessor
 from bridge.intake.process.order_repository import OrderRepository
+from bridge.intake.process.scheduled_steps import StepWriter
 from bridge.intake.process.worklist import reports_of
 from bridge.intake.receive.completion import CompletionWaiter
 from bridge.intake.receive.handler import IntakeHandler
@@ -186,6 +187,7 @@ async def open_hospital(
     *destinations: CompiledDestination,
     reply_with: dict[str, Callable[[bytes], bytes | None]] | None = None,
     sign_delay: int = 0,
+    steps: StepWriter | None = None,
     **courier_options: Any,
 ) -> AsyncIterator[Hospital]:
     """Start all parts except the change feed, which tests read step by step."""
@@ -214,7 +216,7 @@ async def open_hospital(
             return QueueState.DONE
 
         waiting = CompletionWaiter(state_of)
-        repository = OrderRepository(database, time)
+        repository = OrderRepository(database, time, steps)
         order_processor = OrderProcessor(client, repository, {"ris": listening}, waiting, metrics)
         worker = Worker(
             Inbox(database, "test", write_records=repository.write),

@@ -148,19 +148,19 @@ async def test_steps_of_different_requested_procedures(hospital: Hospital) -> No
 
 async def test_an_orm_with_the_uid_of_its_study(hospital: Hospital) -> None:
     """IHE RAD-4 of v2.3.1 has ZDS after the steps, which are repeated OBR."""
+    place = f"{'|' * 14}A1|RP1"
     lines = [
         line
         for number, (modality, step) in enumerate((("PT", "S1"), ("CT", "S2")), 1)
         for line in (
             f"ORC|NW|P{number}|F{number}||SC",
-            f"OBR|{number}|P{number}|F{number}|7881{number}^PET-CT {number}^L"
-            + f"{'|' * 14}A1|RP1|{step}||||{modality}",
+            f"OBR|{number}|P{number}|F{number}|7881{number}^PET-CT^L{place}|{step}||||{modality}",
         )
     ]
     study = "1.2.840.99999.1"
     await hospital.send(
         omi(*lines, f"ZDS|{study}^RIS^Application^DICOM").replace(b"OMI^O23^OMI_O23", b"ORM^O01")
-    )  # noqa: E501
+    )
     tags = await order(hospital)
     assert tags["StudyInstanceUID"] == study
     assert (tags["Modality"], tags["Metadata"]["Modalities"]) == ("PT", "PT, CT")

@@ -1,0 +1,264 @@
+"""Scheduled procedure steps: what modalities ask for, stored with each change of an order."""
+
+import json
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.contract import OrderKey
+from bridge.intake.process.scheduled_steps import StepRules, StepWriter
+from bridge.store.database import Database
+from bridge.store.records import scheduled_steps
+from bridge.store.records.scheduled_steps import ScheduledStep, StepFilter, StepStatus
+from mappings.compiler import DEFINITIONS, load
+from mappings.hl7.message import Message
+from mappings.outbound.worklist_item import WorklistMapping
+from tests.bridge.delivery.fixtures import SITE, destination
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
+from tests.bridge.intake.process.test_scheduled_steps import CT, MR, PET, omi, steps
+
+NUMBERS = count(1)
+STUDY, ACCESSION, PATIENT_ID = "0020000D", "00080050", "00100020"
+S, D, C = StepStatus.SCHEDULED, StepStatus.DISCONTINUED, StepStatus.CANCELLED
+
+
+def rules(**changes: Any) -> StepRules:
+    mapping = load(DEFINITIONS, "worklist")
+    assert isinstance(mapping, WorklistMapping)
+    return StepRules(mapping, **changes)
+
+
+@pytest.fixture
+async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
+    writer = StepWriter(rules(default_zone="Europe/Berlin"))
+    async with open_hospital(tmp_path, database, destination(), steps=writer) as running:
+        yield running
+
+
+def orm(
+    control: str = "NW",
+    status: str = "SC",
+    *,
+    number: int = 1,
+    mrn: str = "M1",
+    name: str = "TESTER^TILDA",
+    more: tuple[str, ...] = (),
+) -> bytes:
+    place = f"{'|' * 14}A{number}|R{number}|S{number}|||"
+    lines = (
+        f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121120000||ORM^O01|O{next(NUMBERS)}|P|2.5.1",
+        f"PID|1||{mrn}^^^MAIN^MR||{name}||19700101|F",
+        f"ORC|{control}|P{number}|F{number}||{status}",
+        f"OBR|1|P{number}|F{number}|7125{number}^CT chest {number}^C4{place}|CT",
+        *more,
+    )
+    return "\r".join([*lines, ""]).encode()
+
+
+def adt(event: str, *lines: str) -> bytes:
+    head = f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121130000||ADT^{event}|D{next(NUMBERS)}|P|2.5.1"
+    return "\r".join([head, f"EVN|{event}|20261121130000", *lines, ""]).encode()
+
+
+def on_worklist(hospital: Hospital, **conditions: Any) -> list[ScheduledStep]:
+    with hospital.database.read() as connection:
+        return list(scheduled_steps.find(connection, StepFilter(**conditions)))
+
+
+def all_of(hospital: Hospital, accession: str = "A1", mrn: str = "M1") -> list[ScheduledStep]:
+    with hospital.database.read() as connection:
+        return scheduled_steps.steps_of(connection, [OrderKey(SITE, mrn, accession)])
+
+
+def statuses(hospital: Hospital, accession: str = "A1", mrn: str = "M1") -> list[StepStatus]:
+    return [step.status for step in all_of(hospital, accession, mrn)]
+
+
+def item(step: ScheduledStep) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(step.item)
+    return found
+
+
+def value(elements: dict[str, Any], tag: str) -> Any:
+    return next(iter(elements[tag].get("Value", ())), "")
+
+
+async def test_an_order_with_two_steps(hospital: Hospital) -> None:
+    """Case 12: one procedure, two steps, each with its station, modality and protocol."""
+    timed = ["TQ1|1||||||20261201090000+0000"]
+    lines = steps("NW", PET, CT)
+    await hospital.send(omi(lines[0], *timed, *lines[1:]))
+    pet, ct = on_worklist(hospital)
+    assert [(one.step_id, one.modality, one.stations) for one in (pet, ct)] == [
+        ("S1", "PT", ("PETAE",)),
+        ("S2", "CT", ("CTAE1", "CTAE2")),
+    ]
+    assert (pet.day, pet.time) == (20261201, "100000")  # in the zone of the site
+    assert {pet.study_uid, ct.study_uid} == {"1.2.840.99999.1"}
+    (step,) = item(ct)["00400100"]["Value"]
+    assert value(step, "00400020") == "SCHEDULED"
+    assert value(item(ct), "00401001") == "RP1"
+    assert value(step["00400008"]["Value"][0], "00080100") == "CTPROT"
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([("NW", "SC")], S),
+        ([("NW", "SC"), ("SC", "AR")], StepStatus.ARRIVED),
+        ([("NW", "SC"), ("SC", "IP")], StepStatus.STARTED),
+        ([("NW", "SC"), ("SC", "CM")], StepStatus.COMPLETED),
+        ([("NW", "SC"), ("CA", "CA")], C),
+        ([("NW", "SC"), ("DC", "DC")], D),
+        ([("NW", "SC"), ("DC", "CA")], D),
+        ([("NW", "SC"), ("HD", "HD")], StepStatus.HELD),
+        ([("NW", "SC"), ("HD", "HD"), ("RL", "SC")], S),
+        ([("NW", "SC"), ("CA", "CA"), ("NW", "SC")], S),
+        ([("CA", "CA"), ("NW", "SC")], S),
+        ([("SC", "SC"), ("NW", "SC")], S),
+        ([("NW", "SC"), ("DC", "DC"), ("NW", "SC")], S),
+    ],
+    ids=lambda found: " ".join("/".join(one) for one in found) if isinstance(found, list) else "",
+)
+async def test_the_status_follows_the_order(
+    hospital: Hospital, messages: list[tuple[str, str]], expected: StepStatus
+) -> None:
+    for control, status in messages:
+        await hospital.send(orm(control, status))
+    assert statuses(hospital) == [expected]
+    listed = expected in scheduled_steps.ON_WORKLIST
+    assert len(on_worklist(hospital)) == listed
+
+
+async def test_a_change_adds_and_removes_steps(hospital: Hospital) -> None:
+    await hospital.send(omi(*steps("NW", PET)))
+    await hospital.send(omi(*steps("XO", PET, CT, MR)))
+    assert [step.step_id for step in on_worklist(hospital)] == ["S1", "S2", "S3"]
+    await hospital.send(omi(*steps("XO", MR)))
+    assert [step.step_id for step in on_worklist(hospital)] == ["S3"]
+
+
+async def test_a_status_message_keeps_what_it_does_not_repeat(hospital: Hospital) -> None:
+    """Neither the steps nor their start are lost by a message with ORC and OBR alone."""
+    lines = steps("NW", PET, CT)
+    await hospital.send(omi(lines[0], "TQ1|1||||||20261201090000", *lines[1:]))
+    await hospital.send(omi(*steps("SC")))
+    found = on_worklist(hospital)
+    assert [(step.step_id, step.stations, step.day, step.time) for step in found] == [
+        ("S1", ("PETAE",), 20261201, "090000"),
+        ("S2", ("CTAE1", "CTAE2"), 20261201, "090000"),
+    ]
+
+
+async def test_what_a_modality_said_survives_changes(hospital: Hospital) -> None:
+    await hospital.send(omi(*steps("NW", PET, CT)))
+    with hospital.database.write() as connection:
+        key = OrderKey(SITE, "M1", "A1")
+        scheduled_steps.set_status(connection, key, ["S1"], StepStatus.COMPLETED, 1)
+        scheduled_steps.set_status(connection, key, ["S2"], StepStatus.STARTED, 1)
+    await hospital.send(omi(*steps("XO", PET, CT)))
+    assert statuses(hospital) == [StepStatus.COMPLETED, StepStatus.STARTED]
+    (started,) = on_worklist(hospital)
+    assert value(item(started)["00400100"]["Value"][0], "00400020") == "STARTED"
+    await hospital.send(omi(*steps("CA", PET, CT)))
+    assert statuses(hospital) == [StepStatus.COMPLETED, C]
+
+
+async def test_a_generated_study_uid_is_the_same_everywhere(hospital: Hospital) -> None:
+    """On the worklist, in the report's tags and in the result; a change without a UID keeps it."""
+    await hospital.send(orm())
+    (step,) = on_worklist(hospital)
+    assert step.study_uid.startswith("2.25.")
+    assert len(step.study_uid) <= 64
+    await hospital.send(orm("XO", "SC"))
+    assert [one.study_uid for one in on_worklist(hospital)] == [step.study_uid]
+    (row,) = (await hospital.client.worklist(SITE)).items
+    assert row["orders"][0]["StudyInstanceUID"] == step.study_uid
+    await hospital.read_and_sign("A1", "Done.")
+    await hospital.follow()
+    (oru,) = await hospital.delivered(1)
+    result = Message.parse(oru)
+    assert result.value("ZDS-1") == f"{step.study_uid}^^Application^DICOM"
+    assert len(result.named("ZDS")) == 1
+
+
+async def test_the_senders_study_uid(hospital: Hospital) -> None:
+    """It is used, and returns once; an order message replaces a UID that was made before it."""
+    await hospital.send(orm("SC", "SC"))
+    assert on_worklist(hospital)[0].study_uid.startswith("2.25.")
+    sent = "1.2.840.99999.7"
+    await hospital.send(orm(more=(f"ZDS|{sent}^RIS^Application^DICOM",)))
+    assert [step.study_uid for step in on_worklist(hospital)] == [sent]
+    await hospital.read_and_sign("A1", "Done.")
+    await hospital.follow()
+    (oru,) = await hospital.delivered(1)
+    assert [row.value("1.1") for row in Message.parse(oru).named("ZDS")] == [sent]
+
+
+async def test_a_later_uid_does_not_replace_a_generated_one(hospital: Hospital) -> None:
+    await hospital.send(orm())
+    (made,) = on_worklist(hospital)
+    await hospital.send(orm("XO", "SC", more=("ZDS|1.2.840.99999.8^RIS^Application^DICOM",)))
+    assert [step.study_uid for step in on_worklist(hospital)] == [made.study_uid]
+
+
+async def test_steps_move_with_a_merge(hospital: Hospital) -> None:
+    """They keep their UID and what modalities said; the items name the survivor."""
+    await hospital.send(orm())
+    await hospital.send(orm(number=2, mrn="M2"))
+    (before,) = on_worklist(hospital, mrn="M1")
+    with hospital.database.write() as connection:
+        key = OrderKey(SITE, "M1", "A1")
+        scheduled_steps.set_status(connection, key, ["S1"], StepStatus.STARTED, 1)
+    pid = "PID|1||M2^^^MAIN^MR||TESTER^TILDA||19700101|F"
+    await hospital.send(adt("A40", pid, "MRG|M1^^^MAIN^MR"))
+    assert not on_worklist(hospital, mrn="M1")
+    moved, own = sorted(on_worklist(hospital, mrn="M2"), key=lambda step: step.step_id)
+    assert (moved.study_uid, moved.status) == (before.study_uid, StepStatus.STARTED)
+    assert {value(item(step), PATIENT_ID) for step in (moved, own)} == {"M2"}
+    await hospital.send(orm("XO", "SC", mrn="M1"))
+    assert {step.study_uid for step in on_worklist(hospital)} == {moved.study_uid, own.study_uid}
+
+
+async def test_a_corrected_name_is_on_the_worklist(hospital: Hospital) -> None:
+    await hospital.send(orm())
+    pid = "PID|1||M1^^^MAIN^MR||TESTER^THEA||19710101|F"
+    await hospital.send(adt("A08", pid, "PV1|1|O"))
+    (step,) = on_worklist(hospital)
+    assert value(item(step), "00100010") == {"Alphabetic": "TESTER^THEA"}
+    assert value(item(step), "00100030") == "19710101"
+
+
+async def test_a_value_that_does_not_fit(hospital: Hospital) -> None:
+    """The order exists, the step is listed without the value, and an exception names it."""
+    long = "A" * 17
+    await hospital.send(orm().replace(b"|A1|", f"|{long}|".encode()))
+    assert await hospital.report(long) is not None
+    (step,) = on_worklist(hospital)
+    assert not value(item(step), ACCESSION)
+    assert hospital.rows("SELECT kind, code FROM exception") == [
+        ("message", "worklist_item AccessionNumber")
+    ]
+
+
+async def test_two_accessions_of_one_message(hospital: Hospital) -> None:
+    """Each is a procedure of its own, with its own study."""
+    other = [line.replace("A1^", "A2^").replace(".1|", ".2|") for line in (CT, MR)]
+    await hospital.send(omi(*steps("NW", PET), *steps("NW", *other, number=2)))
+    assert [(step.key.accession, step.step_id) for step in on_worklist(hospital)] == [
+        ("A1", "S1"),
+        ("A2", "S2"),
+        ("A2", "S3"),
+    ]
+
+
+async def test_without_a_worklist(tmp_path: Path, database: Database) -> None:
+    """No steps are stored, and orders get no UID."""
+    async with open_hospital(tmp_path, database) as hospital:
+        await hospital.send(orm())
+        assert not on_worklist(hospital)
+        (row,) = (await hospital.client.worklist(SITE)).items
+        assert "StudyInstanceUID" not in row["orders"][0]
