@@ -28,7 +28,7 @@ from pydicom.sequence import Sequence
 from bridge.contract.errors import ErrorCode
 from bridge.engine.documents.errors import BadStructuredReport
 from bridge.engine.documents.exports.model import day_and_time, person_name, time_text
-from bridge.engine.documents.uploads.sr_file import SrLimits, read_file
+from parsers.dicom_file import DicomFault, DicomLimits, DicomRefused, read_file
 from parsers.limits import STRUCTURED_REPORT_ELEMENTS, STRUCTURED_REPORT_TEXT
 
 NOT_A_STUDY_MODALITY = frozenset({"SR", "KO", "PR", "SEG", "DOC", "OT", "AU", "RWV", "REG"})
@@ -652,23 +652,33 @@ class StructuredReport:
     text: str
 
 
-def read(data: bytes, limits: SrLimits | None = None) -> StructuredReport:
+def read(data: bytes, limits: DicomLimits | None = None) -> StructuredReport:
     """Return the content of a file, or raise `BadStructuredReport`; errors contain no values."""
     try:
         # Warnings of pydicom quote values, which must not reach a log.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.filterwarnings("error", message=UNEXPECTED_END)
-            return _read(data, limits or SrLimits())
+            return _read(data, limits or DicomLimits())
     except BadStructuredReport:
         raise
+    except DicomRefused as refused:
+        raise BadStructuredReport(_FAULTS[refused.fault]) from None
     except RecursionError:
         raise BadStructuredReport(ErrorCode.SR_TOO_DEEP) from None
     except Exception:  # noqa: BLE001  # pydicom raises arbitrary exceptions
         raise BadStructuredReport(ErrorCode.SR_MALFORMED) from None
 
 
-def _read(data: bytes, limits: SrLimits) -> StructuredReport:
+_FAULTS: Final[Mapping[DicomFault, ErrorCode]] = {
+    DicomFault.NOT_DICOM: ErrorCode.SR_NOT_DICOM,
+    DicomFault.TOO_LARGE: ErrorCode.SR_TOO_LARGE,
+    DicomFault.TOO_MANY: ErrorCode.SR_TOO_MANY_ITEMS,
+    DicomFault.MALFORMED: ErrorCode.SR_MALFORMED,
+}
+
+
+def _read(data: bytes, limits: DicomLimits) -> StructuredReport:
     data_set = read_file(data, limits)
     sop_class = text_of(data_set.get("SOPClassUID"))
     if not sop_class:
@@ -678,7 +688,7 @@ def _read(data: bytes, limits: SrLimits) -> StructuredReport:
     return _interpret(data_set, limits)
 
 
-def _interpret(data_set: Dataset, limits: SrLimits) -> StructuredReport:
+def _interpret(data_set: Dataset, limits: DicomLimits) -> StructuredReport:
     instance = text_of(data_set.get("SOPInstanceUID"))
     if not instance:  # without it a repeated file is not recognized
         raise BadStructuredReport(ErrorCode.SR_MALFORMED)

@@ -13,8 +13,8 @@ from PIL import Image
 from bridge.engine.documents.errors import BadImage, BadStructuredReport
 from bridge.engine.documents.uploads import mrrt, pixels, structured_report
 from bridge.engine.documents.uploads.images import DIMENSIONS
-from bridge.engine.documents.uploads.sr_file import SrLimits
 from bridge.engine.rules.text.document import BadDocument, to_json
+from parsers.dicom_file import DicomLimits
 
 Image.init()  # imports all formats now, because the confined process reads no files
 
@@ -22,7 +22,7 @@ Image.init()  # imports all formats now, because the confined process reads no f
 def read_structured_report(document: bytes, options: Mapping[str, Any]) -> dict[str, Any]:
     """Read a DICOM SR file of at most `size` bytes."""
     try:
-        report = structured_report.read(document, SrLimits(max_bytes=options["size"]))
+        report = structured_report.read(document, DicomLimits(max_bytes=options["size"]))
     except BadStructuredReport as error:
         return {"fault": error.code.value}
     return asdict(report)

@@ -19,8 +19,8 @@ from pydicom.uid import (
 
 from bridge.contract.errors import ErrorCode
 from bridge.engine.documents.errors import BadStructuredReport
-from bridge.engine.documents.uploads.sr_file import SrLimits
 from bridge.engine.documents.uploads.structured_report import read
+from parsers.dicom_file import DicomLimits
 
 BASIC_TEXT = "1.2.840.10008.5.1.4.1.1.88.11"
 COMPREHENSIVE = "1.2.840.10008.5.1.4.1.1.88.33"
@@ -76,7 +76,7 @@ def nested(depth: int) -> Dataset:
     return inner
 
 
-def fault(data: bytes, limits: SrLimits | None = None) -> ErrorCode:
+def fault(data: bytes, limits: DicomLimits | None = None) -> ErrorCode:
     with pytest.raises(BadStructuredReport) as raised:
         read(data, limits)
     return raised.value.code
@@ -263,7 +263,7 @@ class TestRefusals:
     def test_too_large(self) -> None:
         """The limit applies to the sent size and to the inflated size."""
         made = report(item("TEXT", "Finding", TextValue="x" * 100_000))
-        limits = SrLimits(max_bytes=50_000)
+        limits = DicomLimits(max_bytes=50_000)
         assert fault(file_of(made), limits) is ErrorCode.SR_TOO_LARGE
         deflated = file_of(made, DeflatedExplicitVRLittleEndian)
         assert len(deflated) < 50_000
@@ -283,7 +283,9 @@ class TestRefusals:
     def test_too_many_items(self) -> None:
         """Items are counted before they are parsed."""
         items = [item("TEXT", "n", TextValue="x") for _ in range(50)]
-        assert fault(file_of(report(*items)), SrLimits(max_items=40)) is ErrorCode.SR_TOO_MANY_ITEMS
+        assert (
+            fault(file_of(report(*items)), DicomLimits(max_items=40)) is ErrorCode.SR_TOO_MANY_ITEMS
+        )
 
     def test_no_value_in_the_error(self) -> None:
         """Neither error nor warning quotes the file."""
