@@ -38,6 +38,9 @@ from bridge.contract.requests import (
     RtfFileBody,
     RtfResponse,
     StatusBody,
+    StructuredReportFile,
+    UpdateMode,
+    UpdateStructuredReports,
 )
 from bridge.contract.responses import (
     ChangesResponse,
@@ -413,6 +416,16 @@ class EngineClient:
     async def add_outside_report(self, body: OutsideReportBody) -> None:
         """Store a version of a report that was not made here; idempotent. Only our engine can."""
         await self._call("POST", "/api/report/outside", body.SiteID, _ANYTHING, body=body)
+
+    async def add_structured_report(self, order: OrderKey, content: str) -> None:
+        """Add a DICOM SR file, in base64, to an unsigned report; idempotent."""
+        body = UpdateStructuredReports.model_construct(
+            clinicalInfo=_identity(order),
+            dicomSR=[StructuredReportFile.model_construct(fileData=content)],
+            mode=UpdateMode.APPEND,
+        )
+        path = "/api/report/update-dicomsr"
+        await self._call("POST", path, order.site, _ANYTHING, body=body)
 
     async def unmark_reported(self, order: OrderKey) -> tuple[StatusRecordBody, ...]:
         """Remove the mark of an order that is reported elsewhere; idempotent."""

@@ -2,10 +2,10 @@
 The tables of the message log: store arrivals, find retransmits, and pass messages to the queue.
 
 On PostgreSQL the log and the queue are the same tables. On SQLite the log is a file of its own
-beside the bridge's database, which the intake process alone writes, apart from edited copies of
-operators. So nothing that the service does to its database can delay an acknowledgment. The service
-copies new messages into the queue (`pull`) before it claims. The log deletes them (`prune`) when
-the copies are on the disk.
+beside the bridge's database, which the processes that receive messages write, and operators with
+edited copies. So nothing that the service does to its database can delay an acknowledgment. The
+service copies new messages into the queue (`pull`) before it claims. The log deletes them (`prune`)
+when the copies are on the disk.
 
 Ids of messages are given by the log. They are never reused, even if all newer rows have been
 deleted or an older copy of one of the files was restored.
@@ -33,7 +33,7 @@ from bridge.queue.wakeup import CHANNEL
 from bridge.store import sqlite
 from bridge.store.database import Database
 from bridge.store.errors import StoreError, StoreUnavailable
-from bridge.store.postgresql.connection import NOTIFY, BinaryArray, binary_arrays
+from bridge.store.postgresql.connection import LOCK_ALL, NOTIFY, BinaryArray, binary_arrays
 from bridge.store.statements import execute, execute_keys, execute_sql, key_statement
 
 _log = structlog.get_logger("message log")
@@ -134,6 +134,18 @@ class LogTables(ABC):
     @abstractmethod
     def add_edit(self, cursor: Any, message_id: int, edit: MessageEdit) -> None:
         """Store who edited a message, in the transaction that stored it."""
+
+    @abstractmethod
+    def serialize(self, cursor: Any, key: int) -> None:
+        """Let no other transaction of any node decide about this key until this one ends."""
+
+    @abstractmethod
+    def announce(self, cursor: Any) -> None:
+        """Notify the workers of other processes of new messages, at the commit."""
+
+    @abstractmethod
+    def lanes_of(self, cursor: Any, message_id: int) -> tuple[int, ...]:
+        """Return the lanes of a stored message."""
 
     def prune(self) -> bool:
         """Delete messages that the queue has durably; return whether some are left."""
@@ -256,6 +268,7 @@ _INSERT_EDIT = """
     INSERT INTO message_edit (message_id, origin_id, at, email, reason)
     VALUES (:message_id, :origin_id, :at, :email, :reason)
 """
+_POSTGRES_LANES = "SELECT lane_1, lane_2 FROM message WHERE id = %s"
 _POSTGRES_EDIT = """
     INSERT INTO message_edit (message_id, origin_id, at, email, reason)
     VALUES (%s, %s, %s, %s, %s)
@@ -304,7 +317,24 @@ class PostgresLog(LogTables):
     @override
     def add_edit(self, cursor: Any, message_id: int, edit: MessageEdit) -> None:
         cursor.execute(_POSTGRES_EDIT, (message_id, *edit))
+        self.announce(cursor)
+
+    @override
+    def serialize(self, cursor: Any, key: int) -> None:
+        cursor.execute(LOCK_ALL, {"keys": [key]})
+
+    @override
+    def announce(self, cursor: Any) -> None:
         cursor.execute(NOTIFY, {"channel": CHANNEL, "mark": self.database.notification_id})
+
+    @override
+    def lanes_of(self, cursor: Any, message_id: int) -> tuple[int, ...]:
+        cursor.execute(_POSTGRES_LANES, (message_id,))
+        return _given_lanes(cursor.fetchone())
+
+
+def _given_lanes(row: tuple[int | None, ...] | None) -> tuple[int, ...]:
+    return tuple(lane for lane in row or () if lane is not None)
 
 
 def _acks(rows: Sequence[tuple[Any, ...]]) -> dict[int, tuple[bytes, str]]:
@@ -347,6 +377,8 @@ SQLITE_STORED_ACKS = key_statement("""
     SELECT b.message_id, b.ack, m.ack_code FROM message_body AS b
     JOIN message AS m ON m.id = b.message_id WHERE b.message_id IN :ids
 """)
+_SQLITE_LANES_IN_LOG = "SELECT lane_1, lane_2 FROM arrival WHERE id = ?"
+_SQLITE_LANES = "SELECT lane_1, lane_2 FROM message WHERE id = ?"
 _ADD_EDIT = "UPDATE arrival SET edit = ? WHERE id = ?"
 SQLITE_AFTER = f"""
     SELECT id, {_NAMES}, payload, ack, original, edit FROM arrival WHERE id > ? ORDER BY id LIMIT ?
@@ -400,6 +432,22 @@ class SQLiteLog(LogTables):
     @override
     def add_edit(self, cursor: Any, message_id: int, edit: MessageEdit) -> None:
         cursor.execute(_ADD_EDIT, (json.dumps(edit._asdict()), message_id))
+
+    @override
+    def serialize(self, cursor: Any, key: int) -> None:
+        """Do nothing: SQLite has one write transaction at a time."""
+
+    @override
+    def announce(self, cursor: Any) -> None:
+        """Do nothing: the workers poll."""
+
+    @override
+    def lanes_of(self, cursor: Any, message_id: int) -> tuple[int, ...]:
+        row = cursor.execute(_SQLITE_LANES_IN_LOG, (message_id,)).fetchone()
+        if row is None:
+            with self._queue.read() as connection:
+                row = next(iter(execute_sql(connection, _SQLITE_LANES, (message_id,)).all()), None)
+        return _given_lanes(row)
 
     @override
     def prune(self) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Row,
     TableClause,
@@ -110,11 +111,29 @@ def replay_parked(
     """
     in_lanes = or_(MESSAGE.c.lane_1.in_(lanes), MESSAGE.c.lane_2.in_(lanes))
     parked = (MESSAGE.c.state == QueueState.PARKED.value, MESSAGE.c.code == code)
-    query = select(MESSAGE).where(*parked, in_lanes).order_by(MESSAGE.c.id).with_for_update()
+    return _replay_rows(database, connection, *parked, in_lanes)
+
+
+def replay_waiting(database: Database, connection: Connection, ids: Sequence[int]) -> Sequence[int]:
+    """
+    Queue those of these messages again that have been processed or parked; return their ids.
+
+    In the caller's transaction, each at the position of its id.
+    """
+    states = [QueueState.PARKED.value, QueueState.DONE.value]
+    chosen = (MESSAGE.c.id.in_(ids), MESSAGE.c.state.in_(states))
+    return _replay_rows(database, connection, *chosen) if ids else ()
+
+
+def _replay_rows(
+    database: Database, connection: Connection, *conditions: ColumnElement[bool]
+) -> Sequence[int]:
+    query = select(MESSAGE).where(*conditions).order_by(MESSAGE.c.id).with_for_update()
     rows = connection.execute(query).all()
     queue = Lanes(database, INBOX, parked_block=False)
     for row in rows:
-        _requeue(connection, MESSAGE, row.id, next_state(QueueState.PARKED, QueueEvent.REPLAYED))
+        state = next_state(QueueState(row.state), QueueEvent.REPLAYED)
+        _requeue(connection, MESSAGE, row.id, state)
         queue.enter(connection, row.id, _lanes_of(row, INBOX))
     if rows:
         _notify(database, connection)

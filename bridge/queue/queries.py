@@ -22,6 +22,7 @@ from sqlalchemy import (
     literal,
     literal_column,
     select,
+    text,
 )
 
 from bridge.queue import payload_blobs
@@ -61,6 +62,25 @@ def message(database: Database, message_id: int) -> MessageDetail:
     notes = read_notes(body.notes)
     is_damaged = bool(payload) and not is_intact(payload, body.digest)
     return MessageDetail(listed_message(row), payload, bytes(body.ack), notes, is_damaged)
+
+
+_WITH_IDENTITY = {
+    "sqlite": text("SELECT id FROM message WHERE identity = :identity ORDER BY id LIMIT 1"),
+    "postgresql": text(
+        "SELECT message_id FROM message_identity WHERE identity = :identity"
+        " ORDER BY message_id LIMIT 1"
+    ),
+}
+
+
+def payload_with_identity(connection: Connection, identity: int) -> bytes | None:
+    """Return the payload of the first message in the queue that has an identity."""
+    found = connection.scalar(_WITH_IDENTITY[connection.dialect.name], {"identity": identity})
+    if found is None:
+        return None
+    stored = select(MESSAGE_BODY.c.payload).where(MESSAGE_BODY.c.message_id == found)
+    payload = connection.scalar(stored)
+    return None if payload is None else payload_blobs.content(connection, found, payload)
 
 
 def message_state(database: Database, message_id: int) -> QueueState:

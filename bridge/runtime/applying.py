@@ -30,7 +30,8 @@ class Applying:
         self._first = self._compiler.compile()
         self._steps = StepWriter(self._step_rules())
         self.completions = CompletionWaiter(self._state_of)
-        repository = OrderRepository(process.database, now_ms, self._steps)
+        peers = {peer.ae_title: frozenset(peer.sites) for peer in process.settings.dicom.peer}
+        repository = OrderRepository(process.database, now_ms, self._steps, peers)
         self._processor = OrderProcessor(
             client,
             repository,

@@ -547,6 +547,15 @@ class StepComputationRecord(Record, table=True):
     cursor: int | None = Field(default=None, sa_type=BigInteger)
 
 
+class WaitingMessage(Record, table=True):
+    """A keyed number of the order that a message about an unknown order waits for."""
+
+    __tablename__ = "waiting_message"
+
+    key: int = big_number(primary_key=True)
+    message_id: int = Field(primary_key=True, sa_type=BigInteger, index=True)
+
+
 class MappingExampleRecord(Record, table=True):
     """A message without patient data, and what a definition makes of it."""
 
@@ -651,6 +660,7 @@ CHANNEL_STATISTICS: Final = metadata.tables["channel_statistics"]
 REPORT_EVENTS: Final = metadata.tables["report_event"]
 SCHEDULED_STEPS: Final = metadata.tables["scheduled_step"]
 STEP_COMPUTATIONS: Final = metadata.tables["step_computation"]
+WAITING_MESSAGES: Final = metadata.tables["waiting_message"]
 MAPPING_EXAMPLES: Final = metadata.tables["mapping_example"]
 MESSAGE_NUMBER_CURSORS: Final = metadata.tables["message_number_cursor"]
 AUDIT_EVENTS: Final = metadata.tables["audit_event"]

@@ -4,19 +4,20 @@ The changes are stored in the transaction that stores the outcome. A message tha
 applied is tried again or parked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bridge.contract import OrderKey
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
-from bridge.intake.process.jobs import MessageJob
+from bridge.intake.process.jobs import MessageJob, ReceivedMatch
 from bridge.intake.process.worklist import REPORTED_ELSEWHERE_BEGUN, ReportIds
 from bridge.orders.addressing import PATIENT_CONFLICT
 from bridge.orders.hierarchy import PARENT_REPLACED
 from bridge.orders.order import Order, Patient
 from bridge.orders.patients import DemographicsUpdate
 from bridge.orders.plans import ORDER_CANCELLED, ORDER_UNKNOWN, SUPERSEDED
+from bridge.orders.received_objects import MatchFault
 from bridge.orders.times import UNKNOWN, MessageTime
 from bridge.orders.visits import OTHER_PATIENT, VisitReference, VisitTransfer
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
@@ -42,6 +43,7 @@ EXCEPTION_NOTES = (
     "other_accession",
     OTHER_PATIENT,
     PATIENT_CONFLICT,
+    MatchFault.NO_ORDER,
     ORDER_MOVED,
     OUTSIDE_NOT_SUPPORTED,
     "examined_after_cancel",
@@ -82,6 +84,10 @@ class MessageChanges:
     """Orders that were combined with another one."""
     discontinued: Sequence[OrderKey] = ()
     """Orders that the message discontinues, which others would cancel."""
+    received: ReceivedMatch | None = None
+    """What a modality sent."""
+    waits_for: Collection[int] = ()
+    """The keys of the orders for which the message waits."""
 
 
 @dataclass(slots=True)
@@ -105,6 +111,8 @@ class JobContext:
     removed: list[OrderKey] = field(default_factory=list)
     discontinued: list[OrderKey] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    waits_for: set[int] = field(default_factory=set)
+    """The keys of the orders for which the message waits."""
 
     @classmethod
     def for_batch(
@@ -173,6 +181,8 @@ class JobContext:
             self.renamed_patients,
             self.removed,
             self.discontinued,
+            self.job.received,
+            self.waits_for,
         )
 
     @property

@@ -16,6 +16,7 @@ from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import parts_of
 from bridge.orders.order import Order, Patient
 from bridge.orders.patients import KnownDemographics, MergePointer
+from bridge.orders.received_objects import Match, MatchFault, MessageKind, ReceivedObject
 from bridge.orders.rules import SourceMessage
 from bridge.orders.times import MessageTime, Resolution, clock
 from bridge.orders.visits import VisitTransfers
@@ -82,6 +83,38 @@ class ContentDamagedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class ReceivedMatch:
+    """
+    What a modality sent, and the order of each reference.
+
+    Of an N-SET, `received` is the performed step after it.
+    """
+
+    kind: MessageKind
+    received: ReceivedObject
+    matches: Sequence[Match]
+
+    @property
+    def orders(self) -> Sequence[Order]:
+        return [found.order for found in self.matches if found.order is not None]
+
+    @property
+    def fault(self) -> MatchFault | None:
+        """The fault of a reference without an order; a contradiction goes first."""
+        faults = {found.fault for found in self.matches}
+        return next((fault for fault in _FAULTS if fault in faults), None)
+
+    @property
+    def missing_keys(self) -> frozenset[int]:
+        """The keys of the orders that are not known."""
+        missing = (found.reference.key for found in self.matches if found.order is None)
+        return frozenset(key for key in missing if key is not None)
+
+
+_FAULTS = (MatchFault.OTHER_PATIENT, MatchFault.SEVERAL, MatchFault.NO_ORDER)
+
+
+@dataclass(frozen=True, slots=True)
 class MessageJob:
     claimed: ClaimedMessage
     source: SourceMessage
@@ -101,6 +134,8 @@ class MessageJob:
     """The merges of its patients, if it undoes one."""
     has_early_rows: bool = False
     """Whether orders of its batch are known by a number only."""
+    received: ReceivedMatch | None = None
+    """What a modality sent, with the orders that it is about."""
 
     @property
     def patients(self) -> set[Patient]:
@@ -124,12 +159,7 @@ def read(claimed: ClaimedMessage, listeners: Mapping[str, ListenerPolicy]) -> Me
     Raises MessageRefusal, DefinitionMissingError, MessagePartMissingError, ContentMissingError,
     ContentUnreadableError, ContentDamagedError, and what hooks raise.
     """
-    if claimed.is_damaged:
-        raise ContentDamagedError
-    if claimed.unreadable_code:
-        raise ContentUnreadableError(claimed.unreadable_code)
-    if not claimed.payload:
-        raise ContentMissingError
+    require_content(claimed)
     policy = listeners.get(claimed.listener)
     if policy is None:
         raise DefinitionMissingError("listener")
@@ -137,6 +167,16 @@ def read(claimed: ClaimedMessage, listeners: Mapping[str, ListenerPolicy]) -> Me
     unmapped: list[UnmappedCode] = []
     events = policy.read(definition, claimed.payload, _defaults(claimed, policy, unmapped))
     return _job(claimed, policy, definition, events, unmapped)
+
+
+def require_content(claimed: ClaimedMessage) -> None:
+    """Raise ContentMissingError, ContentUnreadableError or ContentDamagedError."""
+    if claimed.is_damaged:
+        raise ContentDamagedError
+    if claimed.unreadable_code:
+        raise ContentUnreadableError(claimed.unreadable_code)
+    if not claimed.payload:
+        raise ContentMissingError
 
 
 def _defaults(

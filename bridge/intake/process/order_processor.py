@@ -33,6 +33,7 @@ from bridge.intake.process.jobs import (
     ContentMissingError,
     ContentUnreadableError,
     MessageJob,
+    ReceivedMatch,
 )
 from bridge.intake.process.order_repository import (
     PATIENT_NAME_MISMATCH,
@@ -46,6 +47,7 @@ from bridge.intake.process.patient_events import (
     reassign_orders,
     withdraw_combined,
 )
+from bridge.intake.process.received_objects import apply_received
 from bridge.intake.process.worklist import (
     REPORTED_HERE,
     Launcher,
@@ -288,7 +290,7 @@ class OrderProcessor:
         now = self._repository.now()
         return outcomes + [
             _with_changes(outcome, context, now)
-            if outcome.event is QueueEvent.ACCEPTED
+            if outcome.event is QueueEvent.ACCEPTED or _is_unmatched(context, outcome)
             else _with_exception(outcome, context.job.claimed, now)
             for context, outcome in applied
         ]
@@ -323,6 +325,7 @@ class OrderProcessor:
         await apply_patient_events(worklist, context)
         await reassign_orders(worklist, context)
         await store_outside_reports(worklist.client, context)
+        await apply_received(worklist.client, context)
         tasks = plan(
             context.job.events,
             context.index,
@@ -495,7 +498,15 @@ def _sender_of(claimed: ClaimedMessage) -> str:
     return next(filter(None, texts), claimed.listener)
 
 
+def _is_unmatched(context: JobContext, outcome: MessageOutcome) -> bool:
+    """True if what a modality sent is parked until its order arrives."""
+    found = context.job.received
+    return found is not None and found.fault is not None and outcome.code == found.fault
+
+
 def _outcome_of(context: JobContext) -> MessageOutcome:
+    if (found := context.job.received) is not None:
+        return _outcome_of_received(context, found)
     idle = all(event.action is OrderAction.IGNORE for event in context.job.events)
     event = QueueEvent.IGNORED if idle else QueueEvent.ACCEPTED
     left_out = idle and any(
@@ -503,6 +514,15 @@ def _outcome_of(context: JobContext) -> MessageOutcome:
     )
     code = context.exception_code or (NOT_IMAGING if left_out else "")
     return MessageOutcome(context.job.claimed.message_id, event, code=code)
+
+
+def _outcome_of_received(context: JobContext, found: ReceivedMatch) -> MessageOutcome:
+    number = context.job.claimed.message_id
+    if found.fault is not None:
+        failure = FailureKind.PERMANENT
+        return MessageOutcome(number, QueueEvent.GIVEN_UP, failure, code=found.fault.value)
+    code = context.exception_code or (context.notes[0] if context.notes else "")
+    return MessageOutcome(number, QueueEvent.ACCEPTED, code=code)
 
 
 def _notes(codes: Sequence[str], calls: EngineCalls) -> MessageNotes | None:

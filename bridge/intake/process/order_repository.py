@@ -6,6 +6,7 @@ stores the outcomes.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection
@@ -14,6 +15,7 @@ from bridge.contract import OrderKey
 from bridge.contract.errors import ErrorCode
 from bridge.intake.process.job_context import MessageChanges, unread_outcome
 from bridge.intake.process.jobs import MessageJob, read
+from bridge.intake.process.received_objects import change_steps, read_received
 from bridge.intake.process.scheduled_steps import StepWriter
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.patient_check import identified_event
@@ -49,6 +51,7 @@ from bridge.orders.patients import (
     with_known_name,
 )
 from bridge.orders.plans import SEVERAL_ORDERS, merge_events
+from bridge.orders.received_objects import is_received_object, order_keys
 from bridge.orders.rules import (
     ADDRESSED_ACTIONS,
     CASCADING_ACTIONS,
@@ -67,7 +70,7 @@ from bridge.orders.visits import (
 )
 from bridge.queue.arrivals import lane
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
-from bridge.queue.operations import replay_parked
+from bridge.queue.operations import replay_parked, replay_waiting
 from bridge.queue.states import QueueEvent
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
@@ -76,6 +79,7 @@ from bridge.store.records import (
     exceptions,
     order_index,
     patient_records,
+    waiting_messages,
 )
 from bridge.store.records.exceptions import MERGE_UNDONE, ExceptionSubject
 from bridge.workers.host import WorkerError
@@ -386,11 +390,19 @@ class OrderRepository:
     """Access of the order processor to the order index."""
 
     def __init__(
-        self, database: Database, clock: Callable[[], int], steps: StepWriter | None = None
+        self,
+        database: Database,
+        clock: Callable[[], int],
+        steps: StepWriter | None = None,
+        peer_sites: Mapping[str, Collection[str]] = MappingProxyType({}),
     ) -> None:
-        """`clock` returns milliseconds; without `steps` there is no worklist."""
+        """
+        `clock` returns milliseconds; without `steps` there is no worklist. `peer_sites` are the
+        sites of DICOM peers by AE title.
+        """
         self._database = database
         self.steps = steps or StepWriter()
+        self._peer_sites = peer_sites
         self._locks = SessionLocks(database)
         self.now = clock
 
@@ -403,7 +415,7 @@ class OrderRepository:
         requeued: list[MessageOutcome] = []
         for message in claimed:
             try:
-                jobs.append(read(message, listeners))
+                jobs.append(self._read(message, listeners))
             except WorkerError:
                 requeued.append(unread_outcome(message))
             except StoreError:  # an earlier version of a mapping could not be looked up
@@ -425,6 +437,12 @@ class OrderRepository:
             requeued=[*requeued, *found.requeued],
             locks=locks,
         )
+
+    def _read(self, message: ClaimedMessage, listeners: Mapping[str, ListenerPolicy]) -> MessageJob:
+        if not is_received_object(message.listener, message.message_type):
+            return read(message, listeners)
+        with self._database.read_committed() as connection:
+            return read_received(connection, message, self._peer_sites)
 
     def release(self, prepared: PreparedBatch) -> None:
         """Release the locks of a batch. Does not block."""
@@ -547,6 +565,7 @@ class OrderRepository:
         order_index.set_reports(connection, reports)
         renamed = {patient for change in changes for patient in change.renamed_patients}
         resume_parked(self._database, connection, renamed)
+        self._write_received(connection, changes)
         codes = [
             (message_changes.message_id, message_changes.exception_code)
             for message_changes in changes
@@ -570,6 +589,19 @@ class OrderRepository:
             orders = [*(order for order in others if order.key not in changed), *orders]
         self.steps.write(connection, orders, self.now(), discontinued=discontinued)
 
+    def _write_received(self, connection: Connection, changes: Sequence[MessageChanges]) -> None:
+        """Store what modalities said of steps, and which messages wait for an order."""
+        for change in changes:
+            if change.received is None:
+                continue
+            if change.received.kind.is_step:
+                change_steps(connection, change.received, self.now())
+            waiting_messages.forget(connection, [change.message_id])
+            waiting_messages.add(connection, {change.message_id: change.waits_for})
+        if any(change.orders for change in changes) and waiting_messages.exist(connection):
+            for change in changes:
+                resume_waiting(self._database, connection, change)
+
 
 _RESUMED = (PATIENT_NAME_MISMATCH, PATIENT_CONFLICT, MERGE_CONTRADICTED, SEVERAL_PATIENTS)
 """The codes of messages that wait until it is known who their patient is."""
@@ -584,6 +616,19 @@ def resume_parked(database: Database, connection: Connection, patients: set[Pati
     for code in _RESUMED:
         resumed = replay_parked(database, connection, code, lanes)
         exceptions.forget(connection, ExceptionSubject.MESSAGE, resumed)
+
+
+def resume_waiting(database: Database, connection: Connection, change: MessageChanges) -> None:
+    """Queue messages again that wait for the orders of a change."""
+    keys = set[int]().union(*(order_keys(order) for order in change.orders))
+    waiting = [
+        message_id
+        for message_id in waiting_messages.find(connection, keys)
+        if message_id != change.message_id
+    ]
+    resumed = replay_waiting(database, connection, waiting)
+    waiting_messages.forget(connection, waiting)
+    exceptions.forget(connection, ExceptionSubject.MESSAGE, resumed)
 
 
 def undo_merge(connection: Connection, site: str, prior_mrn: str, now: int) -> int:

@@ -42,7 +42,7 @@ from bridge.orders.order import (
 )
 from bridge.orders.times import MessageTime, comparable_time
 from bridge.store.columns import one_of
-from bridge.store.records import patient_records
+from bridge.store.records import patient_records, scheduled_steps
 from bridge.store.tables import ORDERS, SIGNALS, upsert
 from mappings.inbound.events import CHILD_OF
 
@@ -115,6 +115,25 @@ def _rows_by_accession(
         criteria = {"site": site, "accessions": accessions, "names": list(own)}
         found += connection.execute(_NAMED, criteria).all()
     return found
+
+
+def find_named(
+    connection: Connection, sites: Collection[str], accession: str, study_uid: str
+) -> list[Order]:
+    """Read the orders of sites with an accession number; if there is none, those of a study."""
+    rows: list[Row[Any]] = []
+    for site in sites if accession else ():
+        rows += connection.execute(_BY_ACCESSION, {"site": site, "accessions": [accession]}).all()
+    if rows or not study_uid:
+        return _with_signals(connection, rows)
+    found = {order.key: order for order in find_by_signal(connection, [study_hash(study_uid)])}
+    found |= find(connection, scheduled_steps.orders_of_study(connection, study_uid))
+    return [order for order in found.values() if order.key.site in sites]
+
+
+def study_hash(study_uid: str) -> int:
+    """Return the signal by which the orders of a study are linked."""
+    return signal_hash("study-uid", study_uid)
 
 
 def find_for_delivery(

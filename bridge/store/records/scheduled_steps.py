@@ -241,6 +241,12 @@ def _by_site(keys: Iterable[OrderKey]) -> Mapping[str, set[str]]:
     return accessions
 
 
+def orders_of_study(connection: Connection, study_uid: str) -> list[OrderKey]:
+    """Return the orders with a step of a study."""
+    orders = select(_STEP.site, _STEP.mrn, _STEP.accession).where(_STEP.study_uid == study_uid)
+    return [OrderKey(*row) for row in connection.execute(orders.distinct())]
+
+
 def find(connection: Connection, chosen: StepFilter) -> Iterator[ScheduledStep]:
     """Yield the steps that meet the conditions, by start; read in batches as they are needed."""
     rows = connection.execution_options(yield_per=_BATCH).execute(_statement(chosen))

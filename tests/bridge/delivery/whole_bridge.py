@@ -63,6 +63,10 @@ from tests.databases import fresh_file
 from tests.eventually import eventually_async
 
 
+PEERS = {"CT1": ["*"], "MR1": [SITE]}
+"""The sites of DICOM peers."""
+
+
 class ReportClient(EngineClient):
     async def sign(self, order: OrderKey, *, ignore_sign_delay: bool = False) -> None:
         await self._act("sign", order, ignoreSignDelay=ignore_sign_delay)
@@ -216,7 +220,7 @@ async def open_hospital(
             return QueueState.DONE
 
         waiting = CompletionWaiter(state_of)
-        repository = OrderRepository(database, time, steps)
+        repository = OrderRepository(database, time, steps, PEERS)
         order_processor = OrderProcessor(client, repository, {"ris": listening}, waiting, metrics)
         worker = Worker(
             Inbox(database, "test", write_records=repository.write),

@@ -1,0 +1,175 @@
+"""
+What modalities sent, applied: performed steps to orders, objects to reports.
+
+A performed step becomes order events. A stored object is added to the reports of its orders by
+`update-dicomsr`, where one content is stored once. What belongs to no order is parked, and waits
+for an order with its accession number or study.
+"""
+
+from base64 import b64encode
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from sqlalchemy import Connection
+
+from bridge.engine_client.client import EngineClient
+from bridge.intake.process.job_context import JobContext
+from bridge.intake.process.jobs import (
+    DefinitionMissingError,
+    MessageJob,
+    ReceivedMatch,
+    require_content,
+)
+from bridge.orders.order import Order, OrderState
+from bridge.orders.received_objects import (
+    MessageKind,
+    OrderReference,
+    ReceivedObject,
+    StepEvent,
+    ignored_event,
+    match,
+    order_event,
+    order_keys,
+    read_object,
+    step_event,
+    step_identity,
+)
+from bridge.orders.rules import SourceMessage
+from bridge.queue import queries
+from bridge.queue.claims import ClaimedMessage
+from bridge.store.records import order_index, patient_records, scheduled_steps
+from bridge.store.records.scheduled_steps import StepStatus
+from mappings.inbound.events import OrderEvent
+
+EVERY_SITE: Final = "*"
+STORED: Final = "object_stored"
+"""The note of an object that was added to a report."""
+AWAITS_ORDER: Final = "object_awaits_order"
+"""The note of an object whose order is not on the worklist; it is added when it is."""
+
+STEP_STATUSES: Final[Mapping[StepEvent, StepStatus]] = {
+    StepEvent.STARTED: StepStatus.STARTED,
+    StepEvent.COMPLETED: StepStatus.COMPLETED,
+    StepEvent.DISCONTINUED: StepStatus.DISCONTINUED,
+    StepEvent.REVERTED: StepStatus.SCHEDULED,
+}
+
+
+class StepUnknownError(Exception):
+    """The message that created a performed step is no longer stored."""
+
+    def __init__(self) -> None:
+        super().__init__("the message that created the performed step is no longer stored")
+
+
+def read_received(
+    connection: Connection, claimed: ClaimedMessage, sites: Mapping[str, Collection[str]]
+) -> MessageJob:
+    """
+    Read what a modality sent, and find its orders; `sites` are those of each AE title.
+
+    Raises the errors of content, DicomRefused, DefinitionMissingError and StepUnknownError.
+    """
+    require_content(claimed)
+    kind = MessageKind(claimed.message_type)
+    received = read_object(claimed.payload)
+    if kind is MessageKind.STEP_SET:
+        received = _created(connection, received).updated(received)
+    visible = sites.get(received.meta.sender)
+    if visible is None:
+        raise DefinitionMissingError("peer")
+    known = sites_of(connection, visible)
+    patients = _patients(connection, received, known)
+    matches = [
+        match(reference, patients, named_orders(connection, known, reference))
+        for reference in received.references or (OrderReference(),)
+    ]
+    found = ReceivedMatch(kind, received, matches)
+    events = [_event(found, order) for order in found.orders]
+    # The job waits for messages of the orders that it names, also of those that are not known yet.
+    events += [
+        ignored_event(site, mrn, missing.reference.accession)
+        for missing in matches
+        if missing.order is None
+        for site, mrn in sorted(patients)[:_MAX_NAMED]
+    ]
+    return MessageJob(claimed, SourceMessage(claimed.message_id, None), events, received=found)
+
+
+_MAX_NAMED: Final = 10
+"""Sites on which the patient of an unknown order is locked."""
+
+
+def _event(found: ReceivedMatch, order: Order) -> OrderEvent:
+    if found.kind.is_step:
+        return order_event(found.received, order)
+    return ignored_event(order.key.site, order.key.mrn, order.key.accession)
+
+
+def _created(connection: Connection, changed: ReceivedObject) -> ReceivedObject:
+    """Return a performed step as it was created."""
+    identity = step_identity(changed.meta.sop_instance)
+    payload = queries.payload_with_identity(connection, identity)
+    if not payload:
+        raise StepUnknownError
+    return read_object(payload)
+
+
+def sites_of(connection: Connection, visible: Collection[str]) -> Collection[str]:
+    """Return the sites of a peer: those that have orders if it sees every site."""
+    return order_index.sites(connection) if EVERY_SITE in visible else visible
+
+
+def named_orders(
+    connection: Connection, sites: Collection[str], reference: OrderReference
+) -> list[Order]:
+    return order_index.find_named(connection, sites, reference.accession, reference.study_uid)
+
+
+def _patients(
+    connection: Connection, received: ReceivedObject, sites: Collection[str]
+) -> set[tuple[str, str]]:
+    """Return the patient of an object on each site, survivors in place of merged numbers."""
+    if not received.mrn:
+        return set()
+    named = {(site, received.mrn) for site in sites}
+    survivors = patient_records.survivors(connection, named)
+    return {(site, survivors.get((site, mrn), mrn)) for site, mrn in named}
+
+
+def change_steps(connection: Connection, found: ReceivedMatch, now: int) -> None:
+    """Set the status of the scheduled steps that a performed step names."""
+    status = STEP_STATUSES[step_event(found.received)]
+    for named in found.matches:
+        if named.order is not None:
+            ids = {named.reference.step_id} - {""}
+            scheduled_steps.set_status(connection, named.order.key, ids, status, now)
+
+
+_WITHOUT_REPORT: Final = frozenset({OrderState.AWAITED, OrderState.HELD})
+
+
+async def apply_received(client: EngineClient, context: JobContext) -> None:
+    """
+    Add an object to the reports of its orders; note what it, or a performed step, did.
+
+    Raises EngineFailure. Repeated calls add nothing.
+    """
+    found = context.job.received
+    if found is None:
+        return
+    if found.fault is not None:
+        context.notes.append(found.fault.value)
+        context.waits_for |= found.missing_keys
+    if found.kind.is_step:
+        context.notes.append(step_event(found.received).value)
+        return
+    content = b64encode(context.job.claimed.payload).decode()
+    for order in found.orders:
+        context.job.claimed.lease.require()
+        if order.state in _WITHOUT_REPORT:
+            context.waits_for |= order_keys(order)
+            context.notes.append(AWAITS_ORDER)
+        else:
+            await client.add_structured_report(order.key, content)
+            context.notes.append(STORED)

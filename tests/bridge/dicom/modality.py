@@ -1,0 +1,138 @@
+"""A modality that speaks DICOM with the services of the bridge, on a port of this machine."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pydicom.dataset import Dataset
+from pydicom.uid import ExplicitVRLittleEndian, generate_uid
+from pynetdicom import AE
+from pynetdicom.association import Association
+
+from bridge.orders.received_objects import PERFORMED_STEP
+from config.dicom import DicomPeer
+
+CALLED = "REPORT_BRIDGE"
+PEER = DicomPeer.model_validate(
+    {"ae_title": "CT1", "addresses": ["127.0.0.0/8"], "may": ["performed", "store"]}
+)
+
+
+@contextmanager
+def serving(*services: Any, peer: DicomPeer = PEER) -> Iterator[int]:
+    """Serve these services for one peer; yield the port."""
+    entity = AE(CALLED)
+    handlers: list[Any] = []
+    for service in services:
+        for context in service.contexts:
+            entity.add_supported_context(context.abstract_syntax, context.transfer_syntax)
+        for event, handle in service.handle.items():
+            handlers.append((event, partial(_call, handle, peer)))
+    server = entity.start_server(("127.0.0.1", 0), block=False, evt_handlers=handlers)
+    assert server is not None
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+
+
+def _call(handle: Any, peer: DicomPeer, event: Any) -> Any:
+    return handle(event, peer)
+
+
+@dataclass
+class Modality:
+    """A modality that sends with one syntax; every request has an association of its own."""
+
+    port: int
+    syntax: str = str(ExplicitVRLittleEndian)
+    title: str = "CT1"
+
+    def associate(self, *classes: str) -> Association:
+        entity = AE(self.title)
+        for sop_class in classes:
+            entity.add_requested_context(sop_class, self.syntax)
+        association = entity.associate("127.0.0.1", self.port, ae_title=CALLED)
+        assert association.is_established
+        return association
+
+    async def create(self, uid: str | None, attributes: Dataset) -> Dataset:
+        """Send an N-CREATE; return the status."""
+        return await asyncio.to_thread(self._create, uid, attributes)
+
+    async def set(self, uid: str, attributes: Dataset) -> Dataset:
+        """Send an N-SET; return the status."""
+        return await asyncio.to_thread(self._set, uid, attributes)
+
+    def _create(self, uid: str | None, attributes: Dataset) -> Dataset:
+        association = self.associate(PERFORMED_STEP)
+        status, _ = association.send_n_create(attributes, PERFORMED_STEP, uid)
+        association.release()
+        return status
+
+    def _set(self, uid: str, attributes: Dataset) -> Dataset:
+        association = self.associate(PERFORMED_STEP)
+        status, _ = association.send_n_set(attributes, PERFORMED_STEP, uid)
+        association.release()
+        return status
+
+
+def data_set(**values: Any) -> Dataset:
+    made = Dataset()
+    for keyword, value in values.items():
+        setattr(made, keyword, value)
+    return made
+
+
+def scheduled(accession: str, step: str = "", study: str = "1.2.840.99999.1") -> Dataset:
+    """Return an item of the Scheduled Step Attributes Sequence."""
+    return data_set(
+        AccessionNumber=accession, StudyInstanceUID=study, ScheduledProcedureStepID=step
+    )
+
+
+def new_step(
+    *references: Dataset, mrn: str = "M1", status: str = "IN PROGRESS", **more: Any
+) -> Dataset:
+    """Return the attributes of an N-CREATE."""
+    return data_set(
+        ScheduledStepAttributesSequence=list(references) or [scheduled("A1")],
+        PatientID=mrn,
+        PatientName="TESTER^TILDA",
+        PerformedStationAETitle="CT1",
+        PerformedProcedureStepStartDate="20261130",
+        PerformedProcedureStepStartTime="101500",
+        PerformedProcedureStepStatus=status,
+        PerformedProcedureStepID="PPS1",
+        PerformedSeriesSequence=[],
+        Modality="CT",
+        **more,
+    )
+
+
+def ended(status: str = "COMPLETED", *, images: int | None = 1, reason: str = "") -> Dataset:
+    """Return the attributes of the last N-SET; `images` None leaves out the series."""
+    made = data_set(
+        PerformedProcedureStepStatus=status,
+        PerformedProcedureStepEndDate="20261130",
+        PerformedProcedureStepEndTime="103000",
+    )
+    if images is not None:
+        made.PerformedSeriesSequence = [
+            data_set(SeriesInstanceUID=generate_uid(), ReferencedImageSequence=_images(images))
+        ]
+    if reason:
+        code = data_set(CodeValue=reason, CodingSchemeDesignator="DCM", CodeMeaning="reason")
+        made.PerformedProcedureStepDiscontinuationReasonCodeSequence = [code]
+    return made
+
+
+def _images(count: int) -> Sequence[Dataset]:
+    ct = "1.2.840.10008.5.1.4.1.1.2"
+    return [
+        data_set(ReferencedSOPClassUID=ct, ReferencedSOPInstanceUID=generate_uid())
+        for _ in range(count)
+    ]
