@@ -5,7 +5,6 @@ A message is stored before its success status leaves. The consumer applies it to
 """
 
 import uuid
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -15,25 +14,16 @@ from pynetdicom import evt
 from pynetdicom.events import Event, EventType
 from pynetdicom.presentation import PresentationContext, build_context
 
-from bridge.dicom.received_log import Admission, ReceivedLog, ReceivedMessage
+from bridge.dicom.received_log import Admission, ReceivedLog, ReceivedMessage, Sender, read_message
 from bridge.dicom.refusals import MAY_NOT_BE_UPDATED, Refused, Status
 from bridge.orders.received_objects import (
     PERFORMED_STEP,
     MessageKind,
     PerformedStatus,
-    object_of,
     text_of,
 )
 from bridge.redaction import describe
-from config.dicom import DicomPeer
-from parsers.dicom_file import (
-    DicomFault,
-    DicomLimits,
-    DicomRefused,
-    FileMeta,
-    read_file,
-    write_file,
-)
+from parsers.dicom_file import DicomRefused, FileMeta
 
 SYNTAXES: Final = ("1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.2")
 """Implicit VR little endian, explicit VR little endian, explicit VR big endian."""
@@ -50,7 +40,7 @@ REQUIRED: Final = (
 """Attributes of type 1 in an N-CREATE (PS3.4 table F.7.2-1)."""
 
 Response = tuple[Dataset | int, Dataset | None]
-Handler = Callable[[Event, DicomPeer], Any]
+Handler = Callable[[Event, Sender], Any]
 
 
 class PerformedSteps:
@@ -69,7 +59,7 @@ class PerformedSteps:
             evt.EVT_N_SET: self.set,
         }
 
-    def create(self, event: Event, peer: DicomPeer) -> Response:
+    def create(self, event: Event, peer: Sender) -> Response:
         """Answer an N-CREATE."""
         request: Any = event.request
         given = request.AffectedSOPInstanceUID
@@ -79,7 +69,7 @@ class PerformedSteps:
             made.AffectedSOPInstanceUID = uid
         return self._answer(lambda: self._create(event, uid, request.AttributeList, peer), made)
 
-    def set(self, event: Event, peer: DicomPeer) -> Response:
+    def set(self, event: Event, peer: Sender) -> Response:
         """Answer an N-SET."""
         request: Any = event.request
         uid = str(request.RequestedSOPInstanceUID or "")
@@ -98,7 +88,7 @@ class PerformedSteps:
         self._received.count(Status.SUCCESS)
         return int(Status.SUCCESS), made
 
-    def _create(self, event: Event, uid: str, stream: Any, peer: DicomPeer) -> None:
+    def _create(self, event: Event, uid: str, stream: Any, peer: Sender) -> None:
         message, data_set = self._read(MessageKind.STEP_CREATED, event, uid, stream, peer)
         for keyword in REQUIRED:
             _require(data_set, keyword)
@@ -110,7 +100,7 @@ class PerformedSteps:
         if self._received.create_step(message) is Admission.KNOWN:
             raise Refused(Status.DUPLICATE_INSTANCE, "the step exists")
 
-    def _set(self, event: Event, uid: str, stream: Any, peer: DicomPeer) -> None:
+    def _set(self, event: Event, uid: str, stream: Any, peer: Sender) -> None:
         message, data_set = self._read(MessageKind.STEP_SET, event, uid, stream, peer)
         status = message.received.status
         if "PerformedProcedureStepStatus" in data_set and status not in set(PerformedStatus):
@@ -128,36 +118,19 @@ class PerformedSteps:
                 )
 
     def _read(
-        self, kind: MessageKind, event: Event, uid: str, stream: Any, peer: DicomPeer
+        self, kind: MessageKind, event: Event, uid: str, stream: Any, peer: Sender
     ) -> tuple[ReceivedMessage, Dataset]:
         body: bytes = b"" if stream is None else stream.getvalue()
         if len(body) > self._max_size:
             raise Refused(Status.RESOURCE_LIMIT, f"more than {self._max_size} bytes")
         if not uid:
             raise Refused(Status.NO_SUCH_INSTANCE, "no such step")
-        meta = FileMeta(PERFORMED_STEP, uid, str(event.context.transfer_syntax), peer.ae_title)
-        data_set = read_data_set(meta, body, Status.PROCESSING_FAILURE)
-        received = object_of(meta, data_set)
-        return ReceivedMessage(kind, meta, body, received, peer.sites), data_set
-
-
-def read_data_set(meta: FileMeta, body: bytes, unreadable: Status) -> Dataset:
-    """Return a whole data set. Raises Refused; `unreadable` is the status of a malformed one."""
-    limits = DicomLimits(max_bytes=len(body) + _META)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they quote values
-            warnings.filterwarnings("error", message=_UNEXPECTED_END)
-            return read_file(write_file(meta, body), limits)
-    except DicomRefused as refused:
-        raise Refused(unreadable, f"data set: {refused.fault.value}") from None
-    except Exception:  # noqa: BLE001  # pydicom raises arbitrary exceptions
-        raise Refused(unreadable, f"data set: {DicomFault.MALFORMED.value}") from None
-
-
-_META: Final = 2**12
-"""Bytes that the file meta information has at most."""
-_UNEXPECTED_END: Final = r".* in file "  # pydicom only warns about a truncated sequence
+        meta = FileMeta(PERFORMED_STEP, uid, str(event.context.transfer_syntax), peer.title)
+        try:
+            return read_message(kind, meta, body, peer.settings.sites)
+        except DicomRefused as refused:
+            text = f"data set: {refused.fault.value}"
+            raise Refused(Status.PROCESSING_FAILURE, text) from None
 
 
 def _require(data_set: Dataset, keyword: str) -> None:

@@ -7,12 +7,14 @@ thread.
 """
 
 import time
+import warnings
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from pydicom.dataset import Dataset
 from sqlalchemy import Connection
 
 from bridge.dicom.refusals import Status
@@ -22,6 +24,7 @@ from bridge.orders.received_objects import (
     DICOM_LISTENER,
     MessageKind,
     ReceivedObject,
+    object_of,
     step_identity,
 )
 from bridge.queue.arrivals import Arrival, lane
@@ -32,7 +35,15 @@ from bridge.queue.states import AcknowledgmentState, QueueState
 from bridge.store.database import Database
 from bridge.store.records import order_index
 from bridge.workers.offload import LARGE
-from parsers.dicom_file import FileMeta, write_file
+from config.dicom import DicomPeer
+from parsers.dicom_file import (
+    DicomFault,
+    DicomLimits,
+    DicomRefused,
+    FileMeta,
+    read_file,
+    write_file,
+)
 
 EVERY_SITE: Final = "*"
 
@@ -56,6 +67,34 @@ class ReceivedMessage:
     received: ReceivedObject
     sites: Collection[str]
     """The sites of the sender; `*`: all."""
+
+
+class Sender(Protocol):
+    """The application that sends a message."""
+
+    title: str
+    settings: DicomPeer
+
+
+def read_message(
+    kind: MessageKind, meta: FileMeta, body: bytes, sites: Collection[str]
+) -> tuple[ReceivedMessage, Dataset]:
+    """Read a whole data set. Raises DicomRefused, whose text contains no value."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they quote values
+            warnings.filterwarnings("error", message=_UNEXPECTED_END)
+            data_set = read_file(write_file(meta, body), DicomLimits(max_bytes=len(body) + _META))
+            return ReceivedMessage(kind, meta, body, object_of(meta, data_set), sites), data_set
+    except DicomRefused:
+        raise
+    except Exception:  # noqa: BLE001  # pydicom raises arbitrary exceptions
+        raise DicomRefused(DicomFault.MALFORMED) from None
+
+
+_META: Final = 2**12
+"""Bytes that the file meta information has at most."""
+_UNEXPECTED_END: Final = r".* in file "  # pydicom only warns about a truncated sequence
 
 
 class ReceivedLog:

@@ -45,11 +45,13 @@ class Refused(Exception):
         self.comment = f"{_named(keyword)}: {comment}" if keyword else comment
         super().__init__(f"{status:04X} {self.comment}")
 
-    def data_set(self) -> Dataset:
-        """Return the elements of the response (PS3.7 annex E)."""
+    def data_set(self, *, has_element: bool = False) -> Dataset:
+        """Return the elements of the response (PS3.7 annex E); C-STORE has the offending one."""
         found = Dataset()
         found.Status = int(self.status)
         found.ErrorComment = self.comment[:_MAX_COMMENT]
+        if has_element and (tag := tag_for_keyword(self.keyword)) is not None:
+            found.OffendingElement = [Tag(tag)]
         if self.error_id is not None:
             found.ErrorID = self.error_id
         return found

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from bridge.dicom.objects import ObjectStore
 from bridge.dicom.performed import PerformedSteps
 from bridge.dicom.received_log import ReceivedLog
+from bridge.dicom.storage import StorageService
 from bridge.store.database import Database
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.dicom.modality import Modality, serving
@@ -31,6 +33,7 @@ def received(hospital: Hospital) -> Iterator[ReceivedLog]:
 
 @pytest.fixture
 def modality(received: ReceivedLog) -> Iterator[Modality]:
-    """A modality that may report performed steps."""
-    with serving(PerformedSteps(received, MAX_SIZE)) as port:
+    """A modality that may report performed steps and store objects."""
+    objects = ObjectStore(received, MAX_SIZE)
+    with serving(PerformedSteps(received, MAX_SIZE), StorageService(objects)) as port:
         yield Modality(port)

@@ -5,10 +5,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from pydicom.dataset import Dataset
-from pydicom.uid import ExplicitVRLittleEndian, generate_uid
+from pydicom import dcmwrite
+from pydicom.dataset import Dataset, FileMetaDataset
+from pydicom.uid import UID, ExplicitVRLittleEndian, generate_uid
 from pynetdicom import AE
 from pynetdicom.association import Association
 
@@ -16,13 +18,28 @@ from bridge.orders.received_objects import PERFORMED_STEP
 from config.dicom import DicomPeer
 
 CALLED = "REPORT_BRIDGE"
-PEER = DicomPeer.model_validate(
-    {"ae_title": "CT1", "addresses": ["127.0.0.0/8"], "may": ["performed", "store"]}
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A peer as the server knows it."""
+
+    settings: DicomPeer
+
+    @property
+    def title(self) -> str:
+        return self.settings.ae_title
+
+
+PEER = Peer(
+    DicomPeer.model_validate(
+        {"ae_title": "CT1", "addresses": ["127.0.0.0/8"], "may": ["performed", "store"]}
+    )
 )
 
 
 @contextmanager
-def serving(*services: Any, peer: DicomPeer = PEER) -> Iterator[int]:
+def serving(*services: Any, peer: Peer = PEER) -> Iterator[int]:
     """Serve these services for one peer; yield the port."""
     entity = AE(CALLED)
     handlers: list[Any] = []
@@ -39,7 +56,7 @@ def serving(*services: Any, peer: DicomPeer = PEER) -> Iterator[int]:
         server.shutdown()
 
 
-def _call(handle: Any, peer: DicomPeer, event: Any) -> Any:
+def _call(handle: Any, peer: Peer, event: Any) -> Any:
     return handle(event, peer)
 
 
@@ -66,6 +83,18 @@ class Modality:
     async def set(self, uid: str, attributes: Dataset) -> Dataset:
         """Send an N-SET; return the status."""
         return await asyncio.to_thread(self._set, uid, attributes)
+
+    async def store(self, made: Dataset) -> Dataset:
+        """Send a C-STORE; return the status."""
+        return await asyncio.to_thread(self._store, made)
+
+    def _store(self, made: Dataset) -> Dataset:
+        association = self.associate(made.SOPClassUID)
+        made.file_meta = FileMetaDataset()
+        made.file_meta.TransferSyntaxUID = UID(self.syntax)
+        status = association.send_c_store(made)
+        association.release()
+        return status
 
     def _create(self, uid: str | None, attributes: Dataset) -> Dataset:
         association = self.associate(PERFORMED_STEP)
@@ -136,3 +165,67 @@ def _images(count: int) -> Sequence[Dataset]:
         data_set(ReferencedSOPClassUID=ct, ReferencedSOPInstanceUID=generate_uid())
         for _ in range(count)
     ]
+
+
+BASIC_TEXT = "1.2.840.10008.5.1.4.1.1.88.11"
+DOSE_REPORT = "1.2.840.10008.5.1.4.1.1.88.67"
+
+
+def report(
+    *,
+    accession: str = "A1",
+    mrn: str = "M1",
+    text: str = "Nodule 8 mm",
+    sop_class: str = BASIC_TEXT,
+    **more: Any,
+) -> Dataset:
+    """Return a structured report with one sentence."""
+    found = data_set(
+        RelationshipType="CONTAINS",
+        ValueType="TEXT",
+        ConceptNameCodeSequence=[_code("121071", "Finding")],
+        TextValue=text,
+    )
+    return data_set(
+        SOPClassUID=sop_class,
+        SOPInstanceUID=generate_uid(),
+        StudyInstanceUID="1.2.840.99999.1",
+        SeriesInstanceUID=generate_uid(),
+        Modality="SR",
+        PatientID=mrn,
+        PatientName="TESTER^TILDA",
+        PatientBirthDate="19700101",
+        PatientSex="F",
+        AccessionNumber=accession,
+        StudyDate="20261130",
+        StudyTime="101500",
+        StudyID="1",
+        ReferringPhysicianName="",
+        SeriesNumber=1,
+        InstanceNumber=1,
+        ContentDate="20261130",
+        ContentTime="101500",
+        CompletionFlag="COMPLETE",
+        VerificationFlag="UNVERIFIED",
+        Manufacturer="",
+        ReferencedPerformedProcedureStepSequence=[],
+        PerformedProcedureCodeSequence=[],
+        ValueType="CONTAINER",
+        ContinuityOfContent="SEPARATE",
+        ConceptNameCodeSequence=[_code("18748-4", "Diagnostic Imaging Report", "LN")],
+        ContentSequence=[found],
+        **more,
+    )
+
+
+def _code(value: str, meaning: str, scheme: str = "DCM") -> Dataset:
+    return data_set(CodeValue=value, CodingSchemeDesignator=scheme, CodeMeaning=meaning)
+
+
+def write_report(folder: Path, made: Dataset, syntax: UID = ExplicitVRLittleEndian) -> Path:
+    """Write a report as a file for a program that sends files."""
+    path = folder / f"{made.SOPInstanceUID}.dcm"
+    made.file_meta = FileMetaDataset()
+    made.file_meta.TransferSyntaxUID = syntax
+    dcmwrite(path, made, enforce_file_format=True)
+    return path
