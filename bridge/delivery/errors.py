@@ -7,6 +7,9 @@ Errors of composing a message.
     * UnmappedCodeRefused    a code is not in its code table, and the definition refuses it
     * ReportUnstable         the report changed each time it was read
     * StoredMessageDamaged   the stored message, or an earlier one, does not have its digest
+    * NoStudy                an order of a report for a PACS has no StudyInstanceUID
+    * NotInCharacterSet      the character set of a PACS lacks a character of the report
+    * NoDocument             there is no DICOM object for the event
     * NothingToSend          there is nothing to send any more
         * NothingToRetract   the receiver never got the text that would be withdrawn
         * ReportGone         the report or addendum was deleted or recalled before it was sent
@@ -60,6 +63,31 @@ class StoredMessageDamaged(CompositionError):
 
     def __init__(self) -> None:
         super().__init__("a stored message does not have the digest with which it was stored")
+
+
+class NoStudy(CompositionError):
+    """An order has no StudyInstanceUID. A PACS would put the report into a study of its own."""
+
+    code = "no_study"
+
+    def __init__(self) -> None:
+        super().__init__("an order of the report has no StudyInstanceUID")
+
+
+class NotInCharacterSet(CompositionError):
+    """A text cannot be written in the character set of the destination."""
+
+    code = "character_set"
+
+    def __init__(self, what: str, charset: str) -> None:
+        super().__init__(f"{what} has a character that {charset} does not have")
+
+
+class NoDocument(CompositionError):
+    code = "no_document"
+
+    def __init__(self) -> None:
+        super().__init__("the forms of the destination have no document for this event")
 
 
 class NothingToSend(CompositionError):
