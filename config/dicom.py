@@ -5,7 +5,6 @@ The role is off while `bind` is unset. A peer is an application that may open an
 restriction of a peer hides what others may see.
 """
 
-import re
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -13,7 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from config.listeners import ListenerTLS
-from config.quantities import Bytes, HostPort, Network, Seconds
+from config.quantities import Bytes, HostPort, Network, Seconds, Title
 from config.sections import Section
 
 SINGLE: Final = (
@@ -29,16 +28,6 @@ _FIRST: Final = (
     "ISO 2022 IR 166",
 )
 _FURTHER: Final = (*_FIRST[1:], *(f"ISO 2022 IR {number}" for number in (87, 159, 149, 58)))
-_TITLE: Final = re.compile(r"[!-\[\]-~]([ -\[\]-~]{0,14}[!-\[\]-~])?")  # PS3.5 6.2, AE
-
-
-def parse_title(value: str) -> str:
-    """Return an AE title unchanged. Raises ValueError."""
-    if not _TITLE.fullmatch(value):
-        raise ValueError(
-            "write 1 to 16 ASCII characters, without backslash and outer spaces, as CT1"
-        )
-    return value
 
 
 def parse_charset(value: str) -> str:
@@ -52,7 +41,6 @@ def parse_charset(value: str) -> str:
     return value
 
 
-Title = Annotated[str, AfterValidator(parse_title)]
 Charset = Annotated[str, AfterValidator(parse_charset)]
 
 

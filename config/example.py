@@ -96,6 +96,7 @@ _OPTIONAL: Final = {
     "dicom.peer.locations": '["ROOM 3"]',
     "dicom.peer.charset": "'ISO 2022 IR 6\\ISO 2022 IR 87'",
     "dicom.peer.token_file": '"secrets/ct1.token"',
+    "destination.dicom": '{ forms = ["pdf", "sr"], commitment = true }',
     "destination.tls": '{ ca = "…", certificate = "…", key = "…", server_name = "…" }',
 }
 """Example values of keys that are unset or empty by default, shown as comments."""
@@ -103,7 +104,7 @@ _SECONDS: Final = frozenset(
     {"frame_timeout", "idle_timeout", "connect_timeout", "ack_timeout", "retry_first", "retry_max"}
     | {"scan_every", "every", "repeat_every", "hold_down", "queue_age"}
     | {"certificate_before", "keep"}
-    | {"alert_after", "pool_timeout"}
+    | {"alert_after", "pool_timeout", "commitment_within"}
     | {"poll_status_every", "request_timeout", "message_timeout"}
 )
 _SIZES: Final = frozenset(

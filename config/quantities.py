@@ -1,6 +1,6 @@
 """
 Durations, sizes and addresses as text: `10s`, `16MiB`, `127.0.0.1:2575` (or `mllp://…`),
-`folder:inbox`, `http://127.0.0.1:2580/hl7`.
+`folder:inbox`, `http://127.0.0.1:2580/hl7`, `dicom://PACS@127.0.0.1:11112`.
 
 Pure. The models of settings use them as field types.
 """
@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BeforeValidator, PlainValidator
+from typing_extensions import override
 
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES: Final = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -104,6 +105,22 @@ _PORTS: Final = {"http": 80, "https": 443}
 _FOLDER: Final = "folder:"
 _MLLP: Final = "mllp://"
 _EXAMPLES: Final = 'write "host:port", "folder:PATH", "http://host:port/path" or "https://…"'
+_DICOM: Final = "dicom://"
+_DICOMWEB: Final = "dicomweb+"
+_PACS_EXAMPLES: Final = f'{_EXAMPLES}; for a PACS "dicom://TITLE@host:port" or "dicomweb+https://…"'
+_TITLE: Final = re.compile(r"[!-\[\]-~]([ -\[\]-~]{0,14}[!-\[\]-~])?")  # PS3.5 6.2, AE
+
+
+def parse_title(value: str) -> str:
+    """Return an AE title unchanged. Raises ValueError."""
+    if not _TITLE.fullmatch(value):
+        raise ValueError(
+            "write 1 to 16 ASCII characters, without backslash and outer spaces, as CT1"
+        )
+    return value
+
+
+Title = Annotated[str, AfterValidator(parse_title)]
 
 
 class FolderAddress(str):
@@ -133,13 +150,44 @@ class WebAddress(str):
     @property
     def port(self) -> int:
         """The port. The default is 80 for http and 443 for https."""
-        parts = urlsplit(self)
-        return _PORTS[parts.scheme] if parts.port is None else parts.port
+        port = urlsplit(self).port
+        return _PORTS["https" if self.secure else "http"] if port is None else port
 
     @property
     def path(self) -> str:
         """The path. The default is `/`."""
         return urlsplit(self).path or "/"
+
+
+class DicomAddress(Address):
+    """A DICOM application, `dicom://TITLE@host:port`."""
+
+    __slots__ = ()
+
+    @property
+    def called_title(self) -> str:
+        return self.removeprefix(_DICOM).rpartition("@")[0]
+
+    @property
+    @override
+    def host(self) -> str:
+        return Address(self.rpartition("@")[2]).host
+
+
+class DicomWebAddress(WebAddress):
+    """A DICOMweb service, `dicomweb+https://host/path`: studies are stored at `/path/studies`."""
+
+    __slots__ = ()
+
+    @property
+    def url(self) -> str:
+        """The address of the service, without a final slash."""
+        return self.removeprefix(_DICOMWEB).rstrip("/")
+
+    @property
+    @override
+    def secure(self) -> bool:
+        return self.url.startswith("https:")
 
 
 ConnectionAddress = Address | FolderAddress | WebAddress
@@ -155,6 +203,25 @@ def parse_connection_address(value: object) -> ConnectionAddress:
         if "://" not in value or value.startswith(_MLLP):
             return parse_address(value.removeprefix(_MLLP))
     raise ValueError(_EXAMPLES)
+
+
+def parse_destination_address(value: object) -> ConnectionAddress:
+    """Parse an address of any kind, or of a PACS. Raises ValueError with examples."""
+    if isinstance(value, str):
+        if value.startswith(_DICOM):
+            title, at, rest = value.removeprefix(_DICOM).rpartition("@")
+            if not at:
+                raise ValueError('write "dicom://TITLE@host:port"')
+            parse_title(title)
+            parse_address(rest)
+            return DicomAddress(value)
+        if value.startswith(_DICOMWEB):
+            _web(value.removeprefix(_DICOMWEB))
+            return DicomWebAddress(value)
+    try:
+        return parse_connection_address(value)
+    except ValueError as error:
+        raise ValueError(_PACS_EXAMPLES if str(error) == _EXAMPLES else str(error)) from None
 
 
 def _folder(value: str) -> FolderAddress:
@@ -198,3 +265,4 @@ def web_address(value: str, example: str, *, query: bool = False) -> str:
 
 
 AnyAddress = Annotated[ConnectionAddress, PlainValidator(parse_connection_address)]
+DestinationAddress = Annotated[ConnectionAddress, PlainValidator(parse_destination_address)]

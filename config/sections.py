@@ -21,12 +21,15 @@ from pydantic import (
 )
 
 from config.quantities import (
-    AnyAddress,
     Bytes,
+    DestinationAddress,
+    DicomAddress,
+    DicomWebAddress,
     FolderAddress,
     HostPort,
     Seconds,
     TimeZone,
+    Title,
     WebAddress,
     parse_address,
     web_address,
@@ -306,7 +309,8 @@ ReplyKey = Annotated[
     str,
     StringConstraints(
         pattern=r"^((AA|AE|AR|CA|CE|CR)( [A-Za-z0-9_.-]{1,20})?|mismatch"
-        r"|garbage( unframed)?|silence( (timeout|closed))?|http( [1-5](\d\d|xx))?)$"
+        r"|garbage( unframed)?|silence( (timeout|closed))?|http( [1-5](\d\d|xx))?"
+        r"|dicom( [0-9A-F](xxx|[0-9A-F](xx|[0-9A-F]{2})))?)$"
     ),
 ]
 ReplyAction = Annotated[
@@ -318,14 +322,61 @@ ReplyAction = Annotated[
 DestinationEvent = Literal["final", "addendum", "preliminary", "recall", "order-status"]
 
 
+class DestinationDicom(Section):
+    """What a PACS gets of a report, and how it is stored there."""
+
+    forms: list[Literal["pdf", "sr"]] = Field(
+        ["pdf", "sr"], min_length=1, description="pdf (Encapsulated PDF), sr (Basic Text SR)"
+    )
+    calling_ae_title: Title = Field("REPORT_BRIDGE", description="dicom: our AE title")
+    commitment: bool = Field(
+        False, description="dicom: request storage commitment for the objects that were stored"
+    )
+    commitment_within: Seconds = Field(
+        86400.0, gt=0, description="time to commit; then the result needs attention"
+    )
+    charset: Literal[
+        "ISO_IR 192",
+        "ISO_IR 100",
+        "ISO_IR 101",
+        "ISO_IR 109",
+        "ISO_IR 110",
+        "ISO_IR 144",
+        "ISO_IR 127",
+        "ISO_IR 126",
+        "ISO_IR 138",
+        "ISO_IR 148",
+        "ISO_IR 13",
+        "ISO_IR 166",
+        "GB18030",
+    ] = Field("ISO_IR 192", description="character set of the objects; ISO_IR 192: UTF-8")
+    language: str = Field("", max_length=16, description="language of the texts, as en or pt-BR")
+    organization: str = Field(
+        "", max_length=64, description="institution, and verifying organization; empty: the site"
+    )
+    series_description: str = Field("Report", max_length=64, description="text of the series")
+    series_number: int = Field(
+        9000, ge=1, le=2**31 - 3, description="number of the PDF's series; SR: the next one"
+    )
+
+
+_OF_DIMSE: Final = ("calling_ae_title", "commitment", "commitment_within")
+_OF_HL7: Final = (
+    *("version", "content", "layout", "addenda", "orders", "interpreter", "times", "echo"),
+    *("metadata", "fields"),
+)
+_PACS_EVENTS: Final = frozenset({"final", "addendum"})
+
+
 class DestinationSettings(Section, Rendering):
-    """One receiver of results: an MLLP port, a folder, or HL7 over HTTP."""
+    """One receiver of results: an MLLP port, a folder, HL7 over HTTP, or a PACS."""
 
     name: str = Field(
         min_length=1, pattern=r"^[A-Za-z0-9._-]+$", description="a name of your choice"
     )
-    address: AnyAddress = Field(
-        description='also "folder:PATH", "http://host:port/path", "https://…"'
+    address: DestinationAddress = Field(
+        description='also "folder:PATH", "http://host:port/path", "https://…"; '
+        'a PACS: "dicom://TITLE@host:port", "dicomweb+https://…"'
     )
     enabled: bool = Field(
         True, description="false: the destination is kept in the settings, but gets nothing"
@@ -352,7 +403,8 @@ class DestinationSettings(Section, Rendering):
     )
     replies: dict[ReplyKey, ReplyAction] = Field(
         default_factory=dict,
-        description='actions for AE, CR, "AE 206" (ERR-3), mismatch, silence, garbage, http',
+        description='actions for AE, CR, "AE 206" (ERR-3), mismatch, silence, garbage, http, '
+        '"dicom A7xx"',
     )
     tls: DestinationTLS | None = Field(None, description="TLS; empty: unencrypted")
     authorization_file: Path | None = Field(
@@ -361,6 +413,16 @@ class DestinationSettings(Section, Rendering):
     answer_files: bool = Field(
         False, description="folder: delivered when acks/NAME.ack accepts the file"
     )
+    dicom: DestinationDicom | None = Field(
+        None,
+        description="PACS: also calling_ae_title, commitment_within, charset, language, "
+        "organization, series_description, series_number",
+    )
+
+    @property
+    def is_pacs(self) -> bool:
+        """Whether reports are sent as DICOM objects."""
+        return isinstance(self.address, DicomAddress | DicomWebAddress)
 
     @model_validator(mode="after")
     def _retries_grow(self) -> "DestinationSettings":
@@ -380,6 +442,31 @@ class DestinationSettings(Section, Rendering):
         if self.tls is not None and is_http:
             raise ValueError("tls: write https:// before the address")
         return self
+
+    @model_validator(mode="after")
+    def _settings_fit_a_pacs(self) -> "DestinationSettings":
+        if not self.is_pacs:
+            if self.dicom is not None:
+                raise ValueError(f"dicom: not a setting of a destination at {self.address}")
+            return self
+        if wrong := _changed(self, _OF_HL7):
+            raise ValueError(f"{', '.join(wrong)}: not a setting of a PACS, which gets no HL7")
+        if other := sorted(set(self.events) - _PACS_EVENTS):
+            raise ValueError(f"events: a PACS gets no {', '.join(other)}")
+        is_web = isinstance(self.address, DicomWebAddress)
+        if self.dicom is not None and is_web and (wrong := _changed(self.dicom, _OF_DIMSE)):
+            raise ValueError(f"dicom.{wrong[0]}: not a setting of a DICOMweb service")
+        return self
+
+
+def _changed(section: BaseModel, names: tuple[str, ...]) -> list[str]:
+    """Return the settings that do not have their default."""
+    fields = type(section).model_fields
+    return [
+        name
+        for name in names
+        if getattr(section, name) != fields[name].get_default(call_default_factory=True)
+    ]
 
 
 class IntakeSettings(Section):

@@ -25,9 +25,11 @@ from bridge.delivery.delivery_history import (
     events_since_cancellation,
     has_restored_read,
     read_histories,
+    read_sent_messages,
     read_sent_observations,
 )
 from bridge.delivery.destinations import CompiledDestination, control_id, key_of
+from bridge.delivery.dicom_objects import SentDocument, sent_documents, write_documents
 from bridge.delivery.errors import (
     NoDefinitionForEvent,
     NothingToRetract,
@@ -37,7 +39,7 @@ from bridge.delivery.errors import (
 from bridge.orders.order import Order
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store.database import Database
-from bridge.store.records import order_index, patient_records
+from bridge.store.records import order_index, patient_records, scheduled_steps
 from bridge.store.records.unmapped_codes import OnUnmappedCodes, ignore_unmapped_codes
 from mappings.inbound.procedures import split_procedures
 from mappings.language.code_tables import UnmappedCode
@@ -91,6 +93,8 @@ class DeliveryContext:
     sent_sections: tuple[SentSection, ...] | None = ()
     survivors: Mapping[int, str] = field(default_factory=dict)
     has_read: bool = False
+    sent_documents: Sequence[Sequence[SentDocument]] = ()
+    studies: Mapping[OrderKey, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,15 +160,13 @@ class Composer:
             }
             for delivery, orders in zip(fresh, find_orders(connection, fresh), strict=True):
                 history = histories[delivery.delivery_id]
-                needs_sections = history.delivered and uses_sections(
-                    destination, ResultEvent(delivery.event)
+                context = DeliveryContext(
+                    history,
+                    orders,
+                    survivors=_survivors(connection, delivery, orders),
+                    has_read=has_restored_read(connection, delivery),
                 )
-                sections = read_sent_observations(connection, delivery) if needs_sections else ()
-                survivors = _survivors(connection, delivery, orders)
-                has_read = has_restored_read(connection, delivery)
-                found[delivery.delivery_id] = DeliveryContext(
-                    history, orders, sections, survivors, has_read
-                )
+                found[delivery.delivery_id] = _with_sent(connection, delivery, destination, context)
         return found
 
     def write(
@@ -200,12 +202,48 @@ class Composer:
             **text_fields(plan.event, export, plan.addenda),
         )
         try:
-            return plan.mapping.render(result_context), name
+            if destination.documents is None:
+                return plan.mapping.render(result_context), name
+            layout, sent = plan.mapping.style.layout, context.sent_documents
+            with_studies = _with_studies(result_context, context.studies)
+            return write_documents(with_studies, layout, destination.documents, sent), name
         except CodeRefused as refused:
             raise UnmappedCodeRefused(str(refused)) from None
         finally:
             if unmapped:
                 self._on_unmapped_codes(*plan.mapping.identity, unmapped)
+
+
+def _with_sent(
+    connection: Connection,
+    delivery: ClaimedDelivery,
+    destination: CompiledDestination,
+    context: DeliveryContext,
+) -> DeliveryContext:
+    """Add what the receiver has of the report, as the next message needs it."""
+    if destination.documents is not None:
+        last_only = ResultEvent(delivery.event) not in WITHDRAWALS
+        payloads = list(read_sent_messages(connection, delivery, last_only=last_only))
+        keys = {key_of(order) for order in delivery.orders["orders"]}
+        keys |= {order.key for order in context.orders if order is not None}
+        return replace(
+            context,
+            sent_sections=None if None in payloads else (),
+            sent_documents=[sent_documents(payload or b"") for payload in payloads],
+            studies=scheduled_steps.studies_of(connection, keys),
+        )
+    if context.history.delivered and uses_sections(destination, ResultEvent(delivery.event)):
+        return replace(context, sent_sections=read_sent_observations(connection, delivery))
+    return context
+
+
+def _with_studies(result: ResultContext, studies: Mapping[OrderKey, str]) -> ResultContext:
+    """Give orders without a StudyInstanceUID the one of their scheduled steps."""
+    orders = []
+    for order in result.orders:
+        study = order.tags.get("StudyInstanceUID") or studies.get(key_of(order.tags), "")
+        orders.append(replace(order, tags={**order.tags, "StudyInstanceUID": study}))
+    return replace(result, orders=tuple(orders))
 
 
 def plan_message(

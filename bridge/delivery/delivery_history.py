@@ -8,12 +8,12 @@ receiver follow from the history. Reads deliveries and sent messages; changes no
 import re
 from base64 import b32encode
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, Select, select
 
 from bridge.delivery.destinations import RESTORED
 from bridge.queue.deliveries import ClaimedDelivery
@@ -274,16 +274,37 @@ def read_sent_observations(
 
     None if one of its messages does not have the digest with which it was stored.
     """
-    sent = connection.execute(
-        select(_DELIVERY.release_key, DELIVERY_BODY.c.payload, DELIVERY_BODY.c.digest)
-        .join_from(DELIVERY, DELIVERY_BODY, DELIVERY_BODY.c.delivery_id == _DELIVERY.id)
-        .where(*_is_before(delivery), _DELIVERY.state == QueueState.DONE.value)
-        .order_by(_DELIVERY.id)
-    )
+    sent = connection.execute(_sent_before(delivery).order_by(_DELIVERY.id))
     rows = [row for row in sent if share_an_order(delivery.release_key, row.release_key)]
     if not all(is_intact(bytes(row.payload), row.digest) for row in rows):
         return None
     return current_observations(bytes(row.payload) for row in rows)
+
+
+def read_sent_messages(
+    connection: Connection, delivery: ClaimedDelivery, *, last_only: bool
+) -> Iterator[bytes | None]:
+    """
+    Yield the messages about the same report and orders that the receiver accepted, newest first.
+
+    None stands for one that does not have the digest with which it was stored.
+    """
+    sent = connection.execute(_sent_before(delivery).order_by(_DELIVERY.id.desc()))
+    for row in sent:
+        if share_an_order(delivery.release_key, row.release_key):
+            payload = bytes(row.payload)
+            yield payload if is_intact(payload, row.digest) else None
+            if last_only:
+                break
+    sent.close()
+
+
+def _sent_before(delivery: ClaimedDelivery) -> Select[tuple[Any, ...]]:
+    return (
+        select(_DELIVERY.release_key, DELIVERY_BODY.c.payload, DELIVERY_BODY.c.digest)
+        .join_from(DELIVERY, DELIVERY_BODY, DELIVERY_BODY.c.delivery_id == _DELIVERY.id)
+        .where(*_is_before(delivery), _DELIVERY.state == QueueState.DONE.value)
+    )
 
 
 def current_observations(messages: Iterable[bytes]) -> tuple[SentSection, ...]:

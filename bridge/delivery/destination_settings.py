@@ -1,6 +1,7 @@
 """Destinations from settings: definitions, reply policy, and a sender for each kind of address."""
 
-from collections.abc import Mapping
+import ssl
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -11,8 +12,12 @@ from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
 
 from bridge.active_settings import SourceFinder, file_sources
 from bridge.delivery.destinations import CompiledDestination
+from bridge.delivery.dicom_objects import DicomDocuments, DocumentForm
+from bridge.delivery.dicom_sender import DicomReceiver, DicomSender
 from bridge.delivery.reply_policy import acknowledges, require_acknowledgment
+from bridge.delivery.stow_sender import StowSender
 from bridge.errors import BridgeError
+from bridge.queue.commitments import Commitments
 from bridge.queue.states import RetryPolicy
 from bridge.transports import MessageSender
 from bridge.transports.connection_paths import authorization_path, folder_at, require_permitted
@@ -26,8 +31,14 @@ from bridge.transports.tls import (
     tls_files_of,
 )
 from config import Settings
-from config.quantities import Address, FolderAddress, WebAddress
-from config.sections import DestinationSettings, Rendering
+from config.quantities import (
+    Address,
+    DicomAddress,
+    DicomWebAddress,
+    FolderAddress,
+    WebAddress,
+)
+from config.sections import DestinationDicom, DestinationSettings, Rendering
 from mappings.compiler import compile_sources, definition_names
 from mappings.language.definition_files import overlay_settings
 from mappings.language.diagnostics import MappingErrors
@@ -74,6 +85,8 @@ def compile_outbound(
     """
     find = find or file_sources(settings)
     options = rendering_options(destination)
+    if destination.is_pacs:
+        return (_compiled(find, destination, destination.mapping, options),)
     mappings = []
     if options.get("addenda") == _AS_DOCUMENTS:
         del options["addenda"]
@@ -89,6 +102,8 @@ def compile_outbound(
 def destination_definition_names(destination: DestinationSettings) -> tuple[str, ...]:
     """Return the names of the definitions of a destination, its own first."""
     names = [destination.mapping]
+    if destination.is_pacs:
+        return tuple(names)
     if destination.addenda == _AS_DOCUMENTS:
         names.append(DOCUMENT_MAPPING)
     if frozenset(destination.events) - RESULTS and destination.mapping != STATUS_MAPPING:
@@ -96,9 +111,35 @@ def destination_definition_names(destination: DestinationSettings) -> tuple[str,
     return tuple(names)
 
 
-def rendering_options(destination: Rendering) -> dict[str, object]:
+def rendering_options(destination: DestinationSettings) -> dict[str, object]:
+    """
+    Return the options that are laid over the definition of a destination.
+
+    A PACS gets objects instead of segments. Of its definition, the text with its sections applies.
+    """
+    if destination.is_pacs:
+        has_pdf = DocumentForm.PDF in pacs_documents(destination).forms
+        return {
+            "sections": destination.sections or "dicom",
+            "orders": "combined",
+            "addenda": "whole",
+            "content": ["text", "pdf"] if has_pdf else ["text"],
+        }
     options = {name: getattr(destination, name) for name in Rendering.model_fields}
     return {name: value for name, value in options.items() if value not in (None, {})}
+
+
+def pacs_documents(destination: DestinationSettings) -> DicomDocuments:
+    """Return what a PACS gets of a report."""
+    chosen = destination.dicom or DestinationDicom()
+    return DicomDocuments(
+        forms=tuple(map(DocumentForm, chosen.forms)),
+        charset=chosen.charset,
+        organization=chosen.organization,
+        language=chosen.language,
+        series_description=chosen.series_description,
+        series_number=chosen.series_number,
+    )
 
 
 def _compiled(
@@ -158,6 +199,7 @@ def make_destination(
         retry=RetryPolicy(destination.retry_first, destination.retry_max),
         breaker_after=destination.breaker_after,
         address=str(destination.address),
+        documents=pacs_documents(destination) if destination.is_pacs else None,
     )
     for event in sorted(events):
         if compiled.mapping_for(event) is None:
@@ -170,19 +212,27 @@ def make_sender(
     destination: DestinationSettings,
     reactor: Any,
     further_reply: FurtherReplyHandler = no_further_replies,
+    commitments: Commitments | None = None,
 ) -> MessageSender:
     """
     Return the sender of a destination.
 
-    `further_reply` gets the replies over MLLP that are not about the message in flight. Raises
+    `further_reply` gets the replies over MLLP that are not about the message in flight.
+    `commitments` stores the requests for storage commitment of a PACS. Raises
     TLSConfigurationError, TransportError, RefusedPath.
     """
     require_permitted(settings, destination)
     match destination.address:
+        case DicomAddress() as address:
+            return _dicom(settings, destination, address, commitments)
+        case DicomWebAddress() as address:
+            return StowSender(_http_receiver(settings, destination, f"{address.url}/studies"))
         case FolderAddress():
             return _folder(settings, destination)
         case WebAddress() as address:
-            return _web(settings, destination, address)
+            return HttpSender(
+                _http_receiver(settings, destination, str(address)), matches=acknowledges
+            )
         case address:
             return _mllp(settings, destination, address, reactor, further_reply)
 
@@ -218,21 +268,47 @@ def _folder(settings: Settings, destination: DestinationSettings) -> FolderSende
     )
 
 
-def _web(settings: Settings, destination: DestinationSettings, address: WebAddress) -> HttpSender:
+def _dicom(
+    settings: Settings,
+    destination: DestinationSettings,
+    address: DicomAddress,
+    commitments: Commitments | None,
+) -> DicomSender:
+    chosen = destination.dicom or DestinationDicom()
+    receiver = DicomReceiver(
+        address.host,
+        address.port,
+        address.called_title,
+        chosen.calling_ae_title,
+        destination.connect_timeout,
+        destination.ack_timeout,
+        _tls_context(settings, destination),
+        destination.tls.server_name or "" if destination.tls else "",
+    )
+    return DicomSender(receiver, commitments if chosen.commitment else None)
+
+
+def _http_receiver(settings: Settings, destination: DestinationSettings, url: str) -> HttpReceiver:
     authorization = read_authorization(
         f"destination {destination.name}", authorization_path(settings, destination)
     )
+    return HttpReceiver(
+        url,
+        destination.connect_timeout,
+        destination.ack_timeout,
+        _tls_context(settings, destination),
+        destination.tls.server_name or "" if destination.tls else "",
+        authorization,
+    )
+
+
+def _tls_context(
+    settings: Settings, destination: DestinationSettings
+) -> Callable[[], ssl.SSLContext | None]:
+    """Return a function that returns the TLS context for the next connection."""
     context = ReloadingOptions(
         partial(checked_tls_context, settings, destination),
         tls_files_of(settings, destination),
         log_reload_failure,
     )
-    receiver = HttpReceiver(
-        address,
-        destination.connect_timeout,
-        destination.ack_timeout,
-        lambda: context.options,
-        destination.tls.server_name or "" if destination.tls else "",
-        authorization,
-    )
-    return HttpSender(receiver, matches=acknowledges)
+    return lambda: context.options

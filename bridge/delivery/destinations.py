@@ -14,6 +14,7 @@ from typing import Any
 
 from bridge.contract import OrderKey, ReportStatus
 from bridge.contract.responses import ChangeBody
+from bridge.delivery.dicom_objects import DicomDocuments
 from bridge.queue.deliveries import DeliveryRequest
 from bridge.queue.states import RetryPolicy
 from mappings.outbound.definition import OutboundMapping
@@ -39,6 +40,7 @@ class CompiledDestination:
     `replies` overrides the default reply policy. `fields` are the values of `$destination.…` in
     the mapping. `retry` is the back-off of one result, and of the circuit breaker, which opens
     after `breaker_after` attempts in a row without a reply (0: never). `address` is for people.
+    `documents` are the objects that a PACS gets, with the text of its mapping; None for HL7.
     """
 
     name: str
@@ -51,6 +53,7 @@ class CompiledDestination:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     breaker_after: int = 5
     address: str = ""
+    documents: DicomDocuments | None = None
 
     def wants(self, site: str, event: ResultEvent) -> bool:
         has_site = EVERY_SITE in self.sites or site in self.sites

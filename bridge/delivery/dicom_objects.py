@@ -111,13 +111,14 @@ def write_documents(
     context: ResultContext,
     layout: TextLayout,
     documents: DicomDocuments,
-    sent: Sequence[SentDocument],
+    sent: Sequence[Sequence[SentDocument]],
 ) -> bytes:
     """
     Return the objects of a delivery as a multipart body.
 
-    `layout` cuts the text into sections. `sent` are the objects of the last delivery that the PACS
-    accepted. Raises CompositionError.
+    `layout` cuts the text into sections. `sent` are the objects of the deliveries that the PACS
+    accepted, newest first: a withdrawal rejects all of them, another delivery follows the newest.
+    Raises CompositionError.
     """
     studies = _orders_by_study(context.orders)
     writer = _DocumentWriter(context, layout, documents, sent, studies)
@@ -144,7 +145,7 @@ class _DocumentWriter:
         context: ResultContext,
         layout: TextLayout,
         documents: DicomDocuments,
-        sent: Sequence[SentDocument],
+        sent: Sequence[Sequence[SentDocument]],
         studies: Mapping[str, Sequence[ResultOrder]],
     ) -> None:
         self._context = context
@@ -203,7 +204,7 @@ class _DocumentWriter:
     def _rejection_notes(self) -> Iterator[Dataset]:
         """Return a Key Object Selection for each study of which the PACS has objects."""
         for study, orders in self._studies.items():
-            rejected = [document for document in self._sent if document.study == study]
+            rejected = [one for sent in self._sent for one in sent if one.study == study]
             if not rejected:
                 continue
             data = self._common(study, KeyObjectSelectionDocumentStorage, "KO", "ko")
@@ -285,7 +286,8 @@ class _DocumentWriter:
 
     def _predecessors(self, study: str, sop_class: str) -> list[Dataset]:
         """Return the objects that this one replaces: in the same study, if there are any."""
-        same = [document for document in self._sent if document.sop_class == sop_class]
+        newest = self._sent[0] if self._sent else ()
+        same = [document for document in newest if document.sop_class == sop_class]
         here = [document for document in same if document.study == study]
         return _by_study(here or same)
 
@@ -532,8 +534,8 @@ def read_documents(payload: bytes) -> list[Dataset]:
         return []
 
 
-def sent_documents(payload: bytes) -> tuple[SentDocument, ...]:
-    """Return the reports among the objects of a body, without rejection notes."""
+def sent_objects(payload: bytes) -> tuple[SentDocument, ...]:
+    """Return all objects of a body."""
     return tuple(
         SentDocument(
             str(data.SOPClassUID),
@@ -542,5 +544,11 @@ def sent_documents(payload: bytes) -> tuple[SentDocument, ...]:
             str(data.SeriesInstanceUID),
         )
         for data in read_documents(payload)
-        if data.SOPClassUID != KeyObjectSelectionDocumentStorage
+    )
+
+
+def sent_documents(payload: bytes) -> tuple[SentDocument, ...]:
+    """Return the reports among the objects of a body, without rejection notes."""
+    return tuple(
+        one for one in sent_objects(payload) if one.sop_class != KeyObjectSelectionDocumentStorage
     )

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from bridge.delivery.destinations import CompiledDestination
+from bridge.delivery.dicom_replies import statuses_of
 from bridge.delivery.errors import CompositionError, NothingToSend
 from bridge.errors import BridgeError, FailureKind
 from bridge.metrics import Metrics
@@ -44,6 +45,8 @@ class ReplyKind(StrEnum):
     GARBAGE = "garbage"
     HTTP = "http"
     """An HTTP status without an HL7 acknowledgment."""
+    DICOM = "dicom"
+    """The statuses of DICOM objects."""
 
 
 class PolicyAction(StrEnum):
@@ -83,18 +86,30 @@ DEFAULTS: Mapping[str, str] = MappingProxyType(
         "http 425": "retry",
         "http 429": "retry",
         "http 5xx": "retry",
+        # DIMSE statuses (PS3.4 B.2.3): success, warnings, and an object that the PACS has already.
+        "dicom": _REFUSED,
+        "dicom 0000": "delivered",
+        "dicom Bxxx": "delivered",
+        "dicom 0001": "delivered",
+        "dicom 0107": "delivered",
+        "dicom 0111": "delivered",
+        "dicom 0116": "delivered",
+        "dicom A7xx": "retry",  # out of resources
+        "dicom A9xx": "park",  # the object does not match its class
+        "dicom Cxxx": "park",  # the PACS cannot understand the object
     }
 )
 """
 The default action for each reply. The most specific key applies: `AE 206` (an ERR-3 code),
-`silence closed` or `http 404` before `AE 2xx` or `http 4xx`, and those before `AE` or `http`.
-A destination's own rules apply before all defaults.
+`silence closed`, `http 404` or `dicom A701` before `AE 2xx`, `http 4xx` or `dicom A7xx`, these
+before `dicom Axxx`, and all before `AE`, `http` or `dicom`. A destination's own rules apply before
+all defaults.
 """
 
 LIMITED = frozenset({ReplyKind.AE, ReplyKind.AR, ReplyKind.CE, ReplyKind.CR})
 """For these replies a plain `retry` has the limit of the default."""
 
-REFUSALS = LIMITED | {ReplyKind.HTTP}
+REFUSALS = LIMITED | {ReplyKind.HTTP, ReplyKind.DICOM}
 """Replies with which a receiver refuses a message."""
 
 _WEAK_TO_STRONG = (
@@ -108,6 +123,8 @@ _WEAK_TO_STRONG = (
 
 _CLASS = re.compile(r"[0-9]{3}")
 """Codes that belong to a class such as `2xx`."""
+_STATUS = re.compile(r"[0-9A-F]{4}")
+"""DIMSE statuses, which belong to classes such as `A7xx` and `Axxx`."""
 
 _RULE = re.compile(r"retry (\d+) then (park|skip|pause)")
 _ERROR_CODE = re.compile(r"[A-Za-z0-9_.-]{1,20}")
@@ -165,8 +182,12 @@ def read_reply(reply: bytes, replies: Mapping[str, str]) -> tuple[ReplyKind, str
     Return the kind of a reply, and the error code that decides what follows ('' if there is none).
 
     Of several codes it is that of the strongest rule. `replies` are the destination's own rules.
-    Information and warnings count only if the destination has a rule for their code.
+    Information and warnings count only if the destination has a rule for their code. The code of a
+    reply about DICOM objects is the status of one of them.
     """
+    if statuses := statuses_of(reply):
+        kind = ReplyKind.DICOM
+        return kind, max(statuses, key=lambda code: _strength(kind, replies, code))
     ack = read_ack(reply)
     if ack.code is None:
         return ReplyKind.GARBAGE, ""
@@ -213,6 +234,8 @@ def rule_for(reply: ReplyKind, replies: Mapping[str, str], detail: str) -> str:
     keys = [f"{reply} {detail}", reply.value] if detail else [reply.value]
     if _CLASS.fullmatch(detail):
         keys.insert(1, f"{reply} {detail[:1]}xx")
+    if _STATUS.fullmatch(detail):
+        keys[1:1] = [f"{reply} {detail[:2]}xx", f"{reply} {detail[:1]}xxx"]
     return next(table[key] for table in (replies, DEFAULTS) for key in keys if key in table)
 
 

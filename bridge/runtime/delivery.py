@@ -39,6 +39,7 @@ from bridge.monitoring.channels import (
     store_start_failures,
 )
 from bridge.monitoring.tracing import order_trace_keys, traced_sender
+from bridge.queue.commitments import Commitments
 from bridge.queue.outbox import Outbox
 from bridge.queue.wakeup import POLL_WITH_NOTIFICATIONS, POLL_WITHOUT_NOTIFICATIONS
 from bridge.redaction import describe
@@ -78,6 +79,10 @@ class CourierRegistry:
     def __iter__(self) -> Iterator[Courier]:
         """Iterate over a copy: `use` may replace couriers during the iteration."""
         return iter(list(self.by_name.values()))
+
+    def settings(self) -> Sequence[DestinationSettings]:
+        """The settings of the destinations that have couriers."""
+        return list(self._settings.values())
 
     def create_all(
         self, found: ActiveDestinations, required: Collection[DestinationSettings]
@@ -200,6 +205,7 @@ class Delivery:
         self._couriers.create_all(found, settings.destination)
         by_name, kind = self._couriers.by_name, ChannelKind.DESTINATION
         self._control = ChannelControl(database, kind, by_name, metrics, now_ms, process.schedule)
+        self._commitments = Commitments(database, now_ms)
         self._circuits = CircuitRecorder(database, by_name, now_ms)
         self._processor = ChangeProcessor(database, self._outbox, found.compiled, now_ms)
         self._readers = [
@@ -221,6 +227,7 @@ class Delivery:
             periodic(Job.CIRCUITS, store, last=store),
             periodic(Job.OUTBOX_LEASES, self._keep_leases),
             ServicePart("couriers", self._start_couriers, self._stop_couriers),
+            periodic(Job.COMMITMENTS, self._follow_commitments),
             self._activation_follower().part(self._schedule, Job.DESTINATION_ACTIVATIONS),
             ServicePart("change feed readers", self._start_readers, self._stop_readers),
             periodic(Job.STATUS_POLL, self._poll, every=self._poll_every),
@@ -243,7 +250,9 @@ class Delivery:
     ) -> Courier:
         process = self._process
         further = FurtherReplies(self._outbox, destination.name, now_ms)
-        connection = make_sender(self._settings, settings, process.reactor, further.take)
+        connection = make_sender(
+            self._settings, settings, process.reactor, further.take, self._commitments
+        )
         trace_keys = order_trace_keys(self._database)
         notified = self._database.dialect == "postgresql"
         return Courier(
@@ -329,6 +338,17 @@ class Delivery:
             self._notify()
         for courier in self._couriers:
             await courier.correct_due_times()
+
+    async def _follow_commitments(self) -> None:
+        """Send objects again that a PACS does not keep, and note the answers that are late."""
+        if not self._membership.leads():
+            return
+        for settings in self._couriers.settings():
+            if settings.dicom is not None and settings.dicom.commitment:
+                name, within = settings.name, settings.dicom.commitment_within
+                if await DELIVERIES.run(self._commitments.repeat_failed, name):
+                    self._notify()
+                await DELIVERIES.run(self._commitments.note_outstanding, name, within)
 
     async def _reconcile(self) -> None:
         """Compare the next page with the service, on the node that leads."""

@@ -80,6 +80,7 @@ class Job(Enum):
     LISTENER_ACTIVATIONS = ("listener activations", 1.5, 5.0, False, True)
     DEFINITION_ACTIVATIONS = ("definition activations", 1.5, 5.0, False, True)
     DESTINATION_ACTIVATIONS = ("destination activations", 1.5, 5.0, False, True)
+    COMMITMENTS = ("storage commitments", 10.0, 2.0, False, False)
     CIRCUITS = ("circuits", 1.0, 2.0, False, True)
     STATUS_POLL = ("status poll", _BY_SETTING, 0.0, False, False)
     RECONCILING = ("reconciling", 60.0, 0.0, True, False)

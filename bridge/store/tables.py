@@ -183,6 +183,24 @@ class DeliveryAttempt(Record, table=True):
     reply: bytes = binary()
 
 
+class StorageCommitment(Record, table=True):
+    """A request to a PACS to confirm that it keeps the objects of a delivery."""
+
+    __tablename__ = "storage_commitment"
+    __table_args__ = (
+        Index("storage_commitment_delivery", "delivery_id"),
+        Index("storage_commitment_state", "destination", "state", "requested_at"),
+    )
+
+    transaction_uid: str = Field(primary_key=True)
+    delivery_id: int = big_number()
+    destination: str
+    instances: str
+    state: str
+    requested_at: int = moment()
+    answered_at: int | None = moment_or_none()
+
+
 class SequenceNumber(Record, table=True):
     """The sequence number that was accepted last from a sender."""
 
@@ -658,6 +676,7 @@ BACKGROUND_JOB_PARTS: Final = metadata.tables["background_job_part"]
 SAVED_VIEWS: Final = metadata.tables["saved_view"]
 CHANNEL_STATISTICS: Final = metadata.tables["channel_statistics"]
 REPORT_EVENTS: Final = metadata.tables["report_event"]
+STORAGE_COMMITMENTS: Final = metadata.tables["storage_commitment"]
 SCHEDULED_STEPS: Final = metadata.tables["scheduled_step"]
 STEP_COMPUTATIONS: Final = metadata.tables["step_computation"]
 WAITING_MESSAGES: Final = metadata.tables["waiting_message"]

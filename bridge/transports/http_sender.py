@@ -9,7 +9,7 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -52,6 +52,56 @@ class HttpReceiver:
     authorization: bytes | None = None
 
 
+class HttpPoster:
+    """Posts to one address; each request has its own connection."""
+
+    def __init__(self, receiver: HttpReceiver, max_bytes: int) -> None:
+        """A response may have up to `max_bytes` bytes."""
+        self._receiver = receiver
+        self._max_bytes = max_bytes
+
+    async def post(self, payload: bytes, headers: Iterable[tuple[str, str]]) -> tuple[int, bytes]:
+        """Return status and body of the response. Raises NotConnected, ReplyLost."""
+        try:
+            async with asyncio.timeout(self._receiver.reply_timeout):
+                return await self._post(payload, headers)
+        except TimeoutError:
+            raise ReplyLost(LossReason.TIMEOUT) from None
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise _not_connected(error) from None
+        except httpx.HTTPError:
+            raise ReplyLost(LossReason.CLOSED) from None
+
+    async def _post(self, payload: bytes, headers: Iterable[tuple[str, str]]) -> tuple[int, bytes]:
+        receiver, all_headers = self._receiver, [*headers]
+        if receiver.authorization is not None:
+            all_headers.append(("Authorization", receiver.authorization.decode("latin-1")))
+        limit = httpx.Timeout(receiver.reply_timeout, connect=receiver.connect_timeout)
+        extensions: dict[str, Any] = {"timeout": limit.as_dict()}
+        if receiver.server_name:
+            extensions["sni_hostname"] = receiver.server_name
+        request = httpx.Request(
+            "POST", receiver.url, headers=all_headers, content=payload, extensions=extensions
+        )
+        # Without a context there is no TLS: the address begins with http.
+        async with httpx.AsyncClient(verify=receiver.tls() or False, trust_env=False) as client:
+            response = await client.send(request, stream=True)
+            try:
+                body = await self._read(response)
+            finally:
+                await response.aclose()
+        return response.status_code, body
+
+    async def _read(self, response: httpx.Response) -> bytes:
+        body, pieces = bytearray(), 0
+        async for piece in response.aiter_raw():
+            body += piece
+            pieces += 1
+            if len(body) > self._max_bytes or pieces > _PIECES + len(body) // _BYTES_PER_PIECE:
+                raise ReplyLost(LossReason.GARBAGE)
+        return bytes(body)
+
+
 class HttpSender:
     """Posts messages to one address, one at a time, each over its own connection."""
 
@@ -63,9 +113,8 @@ class HttpSender:
         max_bytes: int = 16 * 2**20,
     ) -> None:
         """A response may have up to `max_bytes` bytes."""
-        self._receiver = receiver
+        self._poster = HttpPoster(receiver, max_bytes)
         self._matches = matches
-        self._max_bytes = max_bytes
 
     def send(self, payload: bytes) -> Deferred[bytes]:
         """Post one message; return its acknowledgment."""
@@ -76,45 +125,9 @@ class HttpSender:
         return succeed(None)
 
     async def _send(self, payload: bytes) -> bytes:
-        try:
-            async with asyncio.timeout(self._receiver.reply_timeout):
-                return await self._post(payload)
-        except TimeoutError:
-            raise ReplyLost(LossReason.TIMEOUT) from None
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise _not_connected(error) from None
-        except httpx.HTTPError:
-            raise ReplyLost(LossReason.CLOSED) from None
-
-    async def _post(self, payload: bytes) -> bytes:
-        receiver = self._receiver
         headers = [("Content-Type", content_type_of(payload)), ("Accept", CONTENT_TYPE)]
-        if receiver.authorization is not None:
-            headers.append(("Authorization", receiver.authorization.decode("latin-1")))
-        limit = httpx.Timeout(receiver.reply_timeout, connect=receiver.connect_timeout)
-        extensions: dict[str, Any] = {"timeout": limit.as_dict()}
-        if receiver.server_name:
-            extensions["sni_hostname"] = receiver.server_name
-        request = httpx.Request(
-            "POST", receiver.url, headers=headers, content=payload, extensions=extensions
-        )
-        # Without a context there is no TLS: the address begins with http.
-        async with httpx.AsyncClient(verify=receiver.tls() or False, trust_env=False) as client:
-            response = await client.send(request, stream=True)
-            try:
-                body = await self._read(response)
-            finally:
-                await response.aclose()
-        return self._check_reply(body, response.status_code, payload)
-
-    async def _read(self, response: httpx.Response) -> bytes:
-        body, pieces = bytearray(), 0
-        async for piece in response.aiter_raw():
-            body += piece
-            pieces += 1
-            if len(body) > self._max_bytes or pieces > _PIECES + len(body) // _BYTES_PER_PIECE:
-                raise ReplyLost(LossReason.GARBAGE)
-        return bytes(body)
+        status, body = await self._poster.post(payload, headers)
+        return self._check_reply(body, status, payload)
 
     def _check_reply(self, body: bytes, status: int, payload: bytes) -> bytes:
         ack = read_ack(body)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import bridge
+from bridge.delivery.dicom_sender import PACS
 from bridge.engine.http.engine_state import EngineState
 from bridge.engine.settings import EngineSettings
 from bridge.executors import (
@@ -81,7 +82,7 @@ async def test_no_kind_of_work_waits_for_another(tmp_path: Path) -> None:
         EngineSettings((("1", bytes(32)),)), Database(f"sqlite:///{tmp_path}/engine.db"), lambda: 0
     )
     received = (SLOW_MAPPINGS, LARGE_FRAMES, VALIDATIONS, FOLDERS, Threads.EXTERNAL)
-    delivered = (SLOW_MAPPINGS, FOLDERS, FOLDER_TESTS, Threads.EXTERNAL)
+    delivered = (SLOW_MAPPINGS, FOLDERS, FOLDER_TESTS, PACS, Threads.EXTERNAL)
     web = (CONSOLE_THREADS, LARGE_JSON, engine.documents, engine.exports, engine.hashing)
     applied = (DELIVERIES, Threads.MESSAGES)
     for kinds in (received, delivered, web, applied):

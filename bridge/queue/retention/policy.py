@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, func, not_, select
 
-from bridge.queue import attempts, payload_blobs
+from bridge.queue import attempts, commitments, payload_blobs
 from bridge.queue.retention import partitions
 from bridge.queue.retention.rows import (
     BATCH,
@@ -109,6 +109,7 @@ def _row_by_row(
             _delete_related(connection, ids)
         else:
             attempts.forget(connection, ids)
+            commitments.forget(connection, ids)
             exceptions.forget(connection, ExceptionSubject.DELIVERY, ids)
             edits = DELIVERY_EDITS.c.delivery_id.in_(ids)
             connection.execute(delete(DELIVERY_EDITS).where(edits))

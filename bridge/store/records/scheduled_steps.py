@@ -290,6 +290,17 @@ def _read(row: Row[Any]) -> ScheduledStep:
     )
 
 
+def studies_of(connection: Connection, keys: Collection[OrderKey]) -> dict[OrderKey, str]:
+    """Return the StudyInstanceUID of orders that have steps."""
+    found: dict[OrderKey, str] = {}
+    for key in keys:
+        own = (_STEP.site == key.site, _STEP.accession == key.accession, _STEP.mrn == key.mrn)
+        study = connection.scalar(select(_STEP.study_uid).where(*own).order_by(_STEP.position))
+        if study:
+            found[key] = study
+    return found
+
+
 def _values(step: ScheduledStep) -> dict[str, object]:
     values = asdict(step)
     values |= values.pop("key")

@@ -98,7 +98,7 @@ LAYOUT = layout_of_results().style.layout
 def written(
     context: ResultContext = CONTEXT,
     documents: DicomDocuments | None = None,
-    sent: tuple[SentDocument, ...] = (),
+    *sent: tuple[SentDocument, ...],
 ) -> bytes:
     return write_documents(context, LAYOUT, documents or DicomDocuments(), sent)
 
@@ -196,7 +196,7 @@ def test_highdicom_reads_the_content() -> None:
     """Another library reads the content tree of the SR and the rejection note."""
     before = written()
     retraction = replace(CONTEXT, event=ResultEvent.RETRACTION, control_id="C0002")
-    payload = written(retraction, sent=sent_documents(before))
+    payload = written(retraction, None, sent_documents(before))
     (report,) = objects(before, "SR")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -264,7 +264,7 @@ def test_an_addendum_names_its_predecessor() -> None:
         addenda=(ADDENDUM,),
         earlier=(ResultEvent.FINAL,),
     )
-    payload = written(context, sent=sent_documents(before))
+    payload = written(context, None, sent_documents(before))
     for old, new in zip(read_documents(before), read_documents(payload), strict=True):
         (study,) = new.PredecessorDocumentsSequence
         (series,) = study.ReferencedSeriesSequence
@@ -288,13 +288,16 @@ def test_a_withdrawn_report_is_rejected() -> None:
         report_text="This report has been withdrawn.",
         files={},
     )
-    payload = written(context, sent=sent_documents(before))
+    later = written(replace(CONTEXT, control_id="C0003", event=ResultEvent.CORRECTION))
+    payload = written(context, None, sent_documents(later), sent_documents(before))
     (note,) = objects(payload, "KO")
     assert note.ConceptNameCodeSequence[0].CodeValue == "113001"
     rejected = {
         item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID for item in note.ContentSequence
     }
-    assert rejected == {one.SOPInstanceUID for one in read_documents(before)}
+    assert rejected == {
+        one.SOPInstanceUID for sent in (before, later) for one in read_documents(sent)
+    }
     assert note.CurrentRequestedProcedureEvidenceSequence[0].StudyInstanceUID == STUDY
     (report,) = objects(payload, "SR")
     assert report.VerificationFlag == "UNVERIFIED"

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -44,6 +44,7 @@ from bridge.queue.outbox import Outbox
 from bridge.queue.states import QueueState
 from bridge.queue.worker import Worker
 from bridge.store.database import Database
+from bridge.transports import MessageSender
 from mappings.hl7.acknowledgment import ReceivedAck, read_ack
 from mllp.contract import as_deferred
 from mllp.framing import Frame
@@ -190,11 +191,16 @@ async def open_hospital(
     database: Database,
     *destinations: CompiledDestination,
     reply_with: dict[str, Callable[[bytes], bytes | None]] | None = None,
+    senders: Mapping[str, MessageSender] | None = None,
     sign_delay: int = 0,
     steps: StepWriter | None = None,
     **courier_options: Any,
 ) -> AsyncIterator[Hospital]:
-    """Start all parts except the change feed, which tests read step by step."""
+    """
+    Start all parts except the change feed, which tests read step by step.
+
+    A destination without a sender has a receiver in memory.
+    """
     time, metrics = Time(), Metrics()
     engine_database = Database(fresh_file(folder / "engine.db"))
     with engine_database.write() as connection:
@@ -252,7 +258,7 @@ async def open_hospital(
                 outbox,
                 composer,
                 texts,
-                receivers[destination.name],
+                (senders or {}).get(destination.name, receivers[destination.name]),
                 metrics,
                 clock=time,
                 random=Random(1),

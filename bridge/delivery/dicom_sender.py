@@ -1,0 +1,376 @@
+"""
+DICOM sender: stores the objects of a delivery at a PACS by C-STORE, and requests commitment.
+
+Each delivery has an association of its own. All objects are sent, and the statuses of all are the
+reply. Raises `NotConnected` if no association was made, and `ReplyLost` if the state at the PACS is
+unknown; then all objects are sent again, with the same UIDs. Repeats nothing by itself.
+
+With storage commitment (PS3.4 annex J) the request is stored before the N-ACTION is sent. The PACS
+answers on the same association, which stays open for a moment, or later on one of its own, at the
+role `dicom`.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydicom.dataset import Dataset
+from pydicom.uid import UID, ExplicitVRLittleEndian, ImplicitVRLittleEndian
+from pynetdicom import AE, evt
+from pynetdicom.association import Association
+from pynetdicom.presentation import PresentationContext, build_context
+from pynetdicom.sop_class import (  # type: ignore[attr-defined]  # the module makes its names
+    StorageCommitmentPushModel,
+    StorageCommitmentPushModelInstance,
+    Verification,
+)
+from pynetdicom.status import GENERAL_STATUS, STORAGE_SERVICE_CLASS_STATUS
+from twisted.internet.defer import Deferred, succeed
+
+from bridge.delivery.dicom_objects import read_documents
+from bridge.delivery.dicom_replies import ObjectStatus, write_reply
+from bridge.executors import ThreadLimit, Threads
+from bridge.queue.commitments import CommitmentAnswer, Commitments
+from bridge.queue.deliveries import ClaimedDelivery, current_delivery
+from bridge.store.errors import StoreError
+from mllp.errors import LossReason, NotConnected, ReplyLost
+from mllp.tls import describe_handshake
+
+PACS: Final = ThreadLimit(Threads.EXTERNAL, "PACS", 4, 100)
+
+ANSWER_SECONDS: Final = 3.0
+"""How long an association stays open for the answer to a request for commitment."""
+MAX_OPEN: Final = 4
+"""Associations of a destination that stay open for an answer."""
+
+_SUCCESS: Final = 0x0000
+_NOT_SUPPORTED: Final = 0x0122
+_PROCESSING_FAILURE: Final = 0x0110
+_NO_SUCH_TRANSACTION: Final = 0x0112
+_SYNTAXES: Final[list[str | UID]] = [ExplicitVRLittleEndian, ImplicitVRLittleEndian]
+_REQUEST_COMMITMENT: Final = 1  # PS3.4 J.3.2, action type
+
+# pynetdicom logs values of objects.
+logging.getLogger("pynetdicom").setLevel(logging.CRITICAL + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class DicomReceiver:
+    """
+    The address of a PACS, and how to connect to it; times in seconds.
+
+    `called` and `calling` are AE titles. `tls` returns the context for the next connection, None
+    without TLS. `server_name` is the name that the certificate must have.
+    """
+
+    host: str
+    port: int
+    called: str
+    calling: str
+    connect_timeout: float
+    reply_timeout: float
+    tls: Callable[[], ssl.SSLContext | None] = lambda: None
+    server_name: str = ""
+
+
+def associate(
+    receiver: DicomReceiver,
+    contexts: list[PresentationContext],
+    handlers: Sequence[tuple[Any, ...]] = (),
+) -> Association:
+    """Open an association. Blocking. Raises NotConnected."""
+    entity = AE(ae_title=receiver.calling)
+    entity.connection_timeout = receiver.connect_timeout
+    entity.acse_timeout = entity.dimse_timeout = receiver.reply_timeout
+    entity.network_timeout = receiver.reply_timeout + ANSWER_SECONDS
+    context = receiver.tls()
+    tls = None if context is None else (context, receiver.server_name or receiver.host)
+    limit = _SendLimit(receiver.reply_timeout)
+    refusals: list[str] = []
+    try:
+        association = entity.associate(
+            receiver.host,
+            receiver.port,
+            contexts,
+            receiver.called,
+            tls_args=tls,
+            evt_handlers=[
+                (evt.EVT_CONN_OPEN, limit.apply),
+                (evt.EVT_REJECTED, lambda event: refusals.append(_rejection(event))),
+                *handlers,
+            ],
+        )
+    except (OSError, RuntimeError) as error:  # RuntimeError: no context was made
+        raise _not_connected(receiver, error) from None
+    if association.is_established:
+        return association
+    if refusals:
+        raise NotConnected(refusals[0])
+    raise _not_connected(receiver, None)
+
+
+class _SendLimit:
+    """Limits how long a send may wait for a peer that does not read."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def apply(self, event: evt.Event) -> None:
+        connection = event.assoc.dul.socket
+        if connection is not None and connection.socket is not None:
+            limit = struct.pack("ll", int(self._seconds), int(self._seconds % 1 * 1_000_000))
+            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+
+def _rejection(event: evt.Event) -> str:
+    answer = event.assoc.acceptor.primitive
+    reason = "" if answer is None else f": {answer.reason_str}"
+    return f"association rejected{reason}"
+
+
+def _not_connected(receiver: DicomReceiver, error: Exception | None) -> NotConnected:
+    """Return why there is no association; pynetdicom does not say it, so connect once more."""
+    address = (receiver.host, receiver.port)
+    try:
+        if isinstance(error, OSError):
+            raise error
+        with socket.create_connection(address, receiver.connect_timeout) as plain:
+            context = receiver.tls()
+            if context is not None:
+                name = receiver.server_name or receiver.host
+                with context.wrap_socket(plain, server_hostname=name):
+                    pass
+    except socket.gaierror:
+        return NotConnected("DNSLookupError")
+    except OSError as failure:
+        if (handshake := describe_handshake(failure)) is not None:
+            return NotConnected(handshake.reason, is_tls=True)
+        return NotConnected(type(failure).__name__)
+    return NotConnected("no association: it gave no answer, or aborted")
+
+
+def echo(receiver: DicomReceiver) -> int:
+    """Send a C-ECHO; return its status. Blocking. Raises NotConnected, ReplyLost."""
+    association = associate(receiver, [build_context(Verification)])
+    try:
+        if not association.accepted_contexts:
+            return _NOT_SUPPORTED
+        return _status(association.send_c_echo(), time.monotonic(), receiver)
+    finally:
+        _end(association)
+
+
+class DicomSender:
+    """Stores deliveries at one PACS, one at a time."""
+
+    def __init__(self, receiver: DicomReceiver, commitments: Commitments | None = None) -> None:
+        """`commitments` stores requests for commitment; None: none are made."""
+        self._receiver = receiver
+        self._commitments = commitments
+        self._open: set[Association] = set()  # for the answers to requests
+        self._lock = threading.Lock()
+
+    def send(self, payload: bytes) -> Deferred[bytes]:
+        """Store the objects of one delivery; return their statuses."""
+        return Deferred.fromFuture(asyncio.ensure_future(self._send(payload)))
+
+    def close(self) -> Deferred[None]:
+        """Abort the associations that wait for answers."""
+        with self._lock:
+            waiting = list(self._open)
+        for association in waiting:
+            association.abort()
+        return succeed(None)
+
+    async def _send(self, payload: bytes) -> bytes:
+        return await PACS.run(self._store, payload, current_delivery.get())
+
+    def _store(self, payload: bytes, delivery: ClaimedDelivery | None) -> bytes:
+        """Send all objects, then request commitment for them. Blocking."""
+        documents = read_documents(payload)
+        classes = list(dict.fromkeys(document.SOPClassUID for document in documents))
+        contexts = [build_context(sop_class, _SYNTAXES) for sop_class in classes]
+        listener = None if self._commitments is None else _AnswerListener(self._commitments)
+        handlers: list[tuple[Any, ...]] = []
+        if listener is not None:
+            contexts.append(build_context(StorageCommitmentPushModel, _SYNTAXES))
+            handlers = [(evt.EVT_N_EVENT_REPORT, listener.take)]
+        association = associate(self._receiver, contexts, handlers)
+        is_waiting = False
+        try:
+            statuses = [
+                self._store_one(association, document, number)
+                for number, document in enumerate(documents, start=1)
+            ]
+            if listener is not None and delivery is not None and _all_stored(statuses):
+                requested = self._request_commitment(association, delivery, documents)
+                statuses.append(requested)
+                is_waiting = requested.status == _SUCCESS and self._wait(association, listener)
+        finally:
+            if not is_waiting:
+                _end(association)
+        return write_reply(statuses)
+
+    def _store_one(self, association: Association, document: Dataset, number: int) -> ObjectStatus:
+        began = time.monotonic()
+        try:
+            answer = association.send_c_store(document, msg_id=number)
+        except ValueError:  # no context of the class was accepted
+            status = _NOT_SUPPORTED
+        except RuntimeError:  # the association has ended
+            raise ReplyLost(LossReason.CLOSED) from None
+        else:
+            status = _status(answer, began, self._receiver)
+        return ObjectStatus(
+            "C-STORE",
+            status,
+            describe_status(status),
+            str(document.SOPClassUID),
+            str(document.SOPInstanceUID),
+        )
+
+    def _request_commitment(
+        self, association: Association, delivery: ClaimedDelivery, documents: Sequence[Dataset]
+    ) -> ObjectStatus:
+        commitments = self._commitments
+        if commitments is None:
+            raise TypeError("no commitment is requested")
+        instances = [str(document.SOPInstanceUID) for document in documents]
+        try:
+            transaction = commitments.begin(delivery.delivery_id, delivery.destination, instances)
+        except StoreError:
+            raise ReplyLost(LossReason.CLOSED, "the request could not be stored") from None
+        request = Dataset()
+        request.TransactionUID = transaction
+        request.ReferencedSOPSequence = [_reference(document) for document in documents]
+        began = time.monotonic()
+        try:
+            answer, _ = association.send_n_action(
+                request,
+                _REQUEST_COMMITMENT,
+                StorageCommitmentPushModel,
+                StorageCommitmentPushModelInstance,
+                msg_id=len(documents) + 1,
+            )
+        except ValueError:
+            status = _NOT_SUPPORTED
+        except RuntimeError:
+            raise ReplyLost(LossReason.CLOSED) from None
+        else:
+            status = _status(answer, began, self._receiver)
+        if status != _SUCCESS:
+            with suppress(StoreError):
+                commitments.withdraw(transaction)
+        return ObjectStatus(
+            "N-ACTION", status, describe_status(status), StorageCommitmentPushModel, transaction
+        )
+
+    def _wait(self, association: Association, listener: "_AnswerListener") -> bool:
+        """Keep an association open for its answer; False if too many are open."""
+        with self._lock:
+            if len(self._open) >= MAX_OPEN:
+                return False
+            self._open.add(association)
+        threading.Thread(
+            target=self._end_after_answer,
+            args=(association, listener),
+            name="answer of a PACS",
+            daemon=True,
+        ).start()
+        return True
+
+    def _end_after_answer(self, association: Association, listener: "_AnswerListener") -> None:
+        listener.answered.wait(ANSWER_SECONDS)
+        _end(association)
+        with self._lock:
+            self._open.discard(association)
+
+
+class _AnswerListener:
+    """Takes the answer to a request for commitment on the association of the request."""
+
+    def __init__(self, commitments: Commitments) -> None:
+        self._commitments = commitments
+        self.answered = threading.Event()
+
+    def take(self, event: evt.Event) -> tuple[int, None]:
+        status = record_answer(self._commitments, event)
+        self.answered.set()
+        return status, None
+
+
+def record_answer(commitments: Commitments, event: evt.Event) -> int:
+    """Store the answer of an N-EVENT-REPORT; return the status for the PACS (PS3.4 J.3.3)."""
+    try:
+        answer = read_answer(event.event_information)
+    except (AttributeError, ValueError, TypeError):
+        return _PROCESSING_FAILURE
+    try:
+        is_known = commitments.record(answer)
+    except StoreError:
+        return _PROCESSING_FAILURE
+    return _SUCCESS if is_known else _NO_SUCH_TRANSACTION
+
+
+def read_answer(information: Dataset) -> CommitmentAnswer:
+    """
+    Read the Event Information of an N-EVENT-REPORT.
+
+    Raises AttributeError, ValueError or TypeError if a required attribute is absent or wrong.
+    """
+    kept = [str(one.ReferencedSOPInstanceUID) for one in information.get(_KEPT) or []]
+    failed = {
+        str(one.ReferencedSOPInstanceUID): int(one.FailureReason)
+        for one in information.get(_FAILED) or []
+    }
+    lines = [f"kept {uid}" for uid in kept]
+    lines += [f"{reason:04X} {describe_status(reason)}: {uid}" for uid, reason in failed.items()]
+    transaction = str(information.TransactionUID)
+    return CommitmentAnswer(transaction, frozenset(kept), failed, "\n".join(lines).encode())
+
+
+_KEPT: Final = "ReferencedSOPSequence"
+_FAILED: Final = "FailedSOPSequence"
+
+
+def _reference(document: Dataset) -> Dataset:
+    item = Dataset()
+    item.ReferencedSOPClassUID = document.SOPClassUID
+    item.ReferencedSOPInstanceUID = document.SOPInstanceUID
+    return item
+
+
+def _all_stored(statuses: Sequence[ObjectStatus]) -> bool:
+    return all(one.status in _STORED or one.status >> 12 == _WARNING for one in statuses)
+
+
+_STORED: Final = frozenset({0x0000, 0x0001, 0x0107, 0x0111, 0x0116})
+_WARNING: Final = 0xB
+
+
+def describe_status(status: int) -> str:
+    """Return the meaning of a DIMSE status in the standard."""
+    known = STORAGE_SERVICE_CLASS_STATUS.get(status) or GENERAL_STATUS.get(status)
+    return (known[1] or known[0]) if known else "unknown status"
+
+
+def _status(answer: Dataset, began: float, receiver: DicomReceiver) -> int:
+    """Return the status of a response. Raises ReplyLost if there is none."""
+    status = answer.get("Status")
+    if status is not None:
+        return int(status)
+    is_late = time.monotonic() - began >= receiver.reply_timeout
+    raise ReplyLost(LossReason.TIMEOUT if is_late else LossReason.CLOSED)
+
+
+def _end(association: Association) -> None:
+    if association.is_established:
+        association.release()

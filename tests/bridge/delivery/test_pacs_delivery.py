@@ -1,0 +1,398 @@
+"""A signed report goes to a PACS: through the feed, the outbox and the association."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydicom import Dataset
+from pynetdicom import evt
+from sqlalchemy import insert
+
+from bridge.contract import OrderKey
+from bridge.delivery.destination_settings import make_destination, make_sender
+from bridge.delivery.destinations import CompiledDestination
+from bridge.delivery.dicom_sender import read_answer
+from bridge.executors import close_all
+from bridge.queue import operations
+from bridge.queue.commitments import MAX_FAILURES, OUTSTANDING, Commitments
+from bridge.store.database import Database
+from bridge.store.tables import SCHEDULED_STEPS
+from config import Settings
+from config.sections import DestinationSettings
+from tests.bridge.delivery.fixtures import SITE
+from tests.bridge.delivery.pacs import Pacs, orthanc, pacs, report_at_once
+from tests.bridge.delivery.test_dicom_objects import GREEK
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
+from tests.bridge.intake.process.test_order_processor import group, message
+from tests.eventually import eventually_async
+from tests.mappings.definitions import SHIPPED
+from tests.programs import ORTHANC
+
+STUDY, OTHER_STUDY = "1.2.840.99.1", "1.2.840.99.2"
+STATES = "SELECT state, code, detail FROM delivery ORDER BY id"
+DONE = [("done", "", "")]
+
+
+@pytest.fixture(autouse=True)
+def pools() -> Any:
+    yield
+    close_all()
+
+
+def section_of(address: str, **dicom: Any) -> DestinationSettings:
+    return DestinationSettings.model_validate(
+        {
+            "name": "pacs",
+            "address": address,
+            "time_zone": "Europe/Athens",
+            "ack_timeout": "5s",
+            "retry_first": "10ms",
+            "retry_max": "50ms",
+            **({"dicom": dicom} if dicom else {}),
+        }
+    )
+
+
+class PacsBridge:
+    """A bridge whose destination is a PACS."""
+
+    def __init__(self, folder: Path, database: Database, address: str, **dicom: Any) -> None:
+        self.folder, self.database = folder, database
+        self.settings = Settings(home=folder)
+        self.section = section_of(address, **dicom)
+        self.leap = 0
+        self.hospital: Hospital
+
+    @property
+    def destination(self) -> CompiledDestination:
+        return make_destination(self.settings, self.section, lambda _: SHIPPED)
+
+    @asynccontextmanager
+    async def open(self, **options: Any) -> AsyncIterator[Hospital]:
+        commitments = self.commitments()
+        sender = make_sender(self.settings, self.section, None, commitments=commitments)
+        async with open_hospital(
+            self.folder, self.database, self.destination, senders={"pacs": sender}, **options
+        ) as hospital:
+            self.hospital = hospital
+            yield hospital
+
+    def commitments(self) -> Commitments:
+        return Commitments(self.database, lambda: self.hospital.time() + self.leap)
+
+    async def settled(self, *states: str) -> None:
+        """Wait until the deliveries have these states."""
+        await eventually_async(
+            lambda: tuple(state for state, *_ in self.hospital.rows(STATES)) == states
+        )
+
+
+async def signed(hospital: Hospital, text: str = "Normal.", accession: str = "A1") -> Any:
+    page = await hospital.read_and_sign(accession, text)
+    await hospital.follow()
+    return page
+
+
+async def add(hospital: Hospital, page: Any, text: str) -> None:
+    await page("addendum/create")
+    await page("addendum/save", text=text)
+    await page("addendum/sign")
+    await hospital.follow()
+
+
+def of_modality(archive: Pacs, modality: str) -> list[Dataset]:
+    return [data for data in archive.stored if data.Modality == modality]
+
+
+def texts_of(report: Dataset) -> str:
+    found = []
+    for item in report.ContentSequence:
+        below = item.ContentSequence if "ContentSequence" in item else [item]
+        found += [one.TextValue for one in below if "TextValue" in one]
+    return "\n".join(found)
+
+
+async def test_a_report_and_its_addendum(tmp_path: Path, database: Database) -> None:
+    """The PACS gets PDF and SR of the report, then both with the addendum and predecessors."""
+    with pacs() as archive:
+        bridge = PacsBridge(tmp_path, database, f"dicom://PACS@127.0.0.1:{archive.port}")
+        async with bridge.open() as hospital:
+            await hospital.send(message(group("A1", uid=STUDY), name="ΠΑΠΠΑ^ΆΝΝΑ"))
+            page = await signed(hospital, f"FINDINGS\n{GREEK}\nIMPRESSION\nNormal.")
+            await bridge.settled("done")
+            first = list(archive.stored)
+            await add(hospital, page, "One more line.")
+            await bridge.settled("done", "done")
+    pdf, report = first
+    assert pdf.EncapsulatedDocument.startswith(b"%PDF-")
+    assert str(report.PatientName) == "ΠΑΠΠΑ^ΆΝΝΑ"
+    assert (report.StudyInstanceUID, report.AccessionNumber) == (STUDY, "A1")
+    assert GREEK in texts_of(report)
+    assert report.ReferencedRequestSequence[0].PlacerOrderNumberImagingServiceRequest == "PA1"
+    for before, after in zip(first, archive.stored[2:], strict=True):
+        series = after.PredecessorDocumentsSequence[0].ReferencedSeriesSequence[0]
+        assert series.ReferencedSOPSequence[0].ReferencedSOPInstanceUID == before.SOPInstanceUID
+    assert "One more line." in texts_of(of_modality(archive, "SR")[1])
+
+
+async def test_linked_orders_of_two_studies(tmp_path: Path, database: Database) -> None:
+    """Each study gets the report once."""
+    with pacs() as archive:
+        bridge = PacsBridge(
+            tmp_path, database, f"dicom://PACS@127.0.0.1:{archive.port}", forms=["sr"]
+        )
+        async with bridge.open() as hospital:
+            await hospital.send(message(group("A1", uid=STUDY), group("A2", uid=OTHER_STUDY)))
+            await signed(hospital)
+            await bridge.settled("done")
+    assert [data.StudyInstanceUID for data in archive.stored] == [STUDY, OTHER_STUDY]
+    assert all(len(data.ReferencedRequestSequence) == 2 for data in archive.stored)
+
+
+async def test_the_study_of_the_worklist(tmp_path: Path, database: Database) -> None:
+    """An order without a StudyInstanceUID has that of its scheduled step; without one it waits."""
+    with pacs() as archive:
+        bridge = PacsBridge(
+            tmp_path, database, f"dicom://PACS@127.0.0.1:{archive.port}", forms=["sr"]
+        )
+        async with bridge.open() as hospital:
+            await hospital.send(message(group("A1")))
+            await signed(hospital)
+            await bridge.settled("parked")
+            ((_, code, _),) = hospital.rows(STATES)
+            assert code == "no_study"
+            with database.write() as connection:
+                connection.execute(insert(SCHEDULED_STEPS).values(_step("A1", OTHER_STUDY)))
+            operations.retry_delivery(database, 1)
+            hospital.couriers[0].notify()
+            await bridge.settled("done")
+    assert [data.StudyInstanceUID for data in archive.stored] == [OTHER_STUDY]
+
+
+def _step(accession: str, study: str) -> dict[str, Any]:
+    texts = dict.fromkeys(("step_id", "modality", "stations", "location", "time"), "")
+    return {
+        **texts,
+        "site": SITE,
+        "accession": accession,
+        "mrn": "M1",
+        "position": 0,
+        "study_uid": study,
+        "status": "SCHEDULED",
+        "item": "{}",
+        "changed_at": 0,
+    }
+
+
+async def test_a_withdrawn_report(tmp_path: Path, database: Database) -> None:
+    """What the PACS has is rejected when the report is recalled; the next version follows."""
+    with pacs() as archive:
+        bridge = PacsBridge(tmp_path, database, f"dicom://PACS@127.0.0.1:{archive.port}")
+        async with bridge.open(sign_delay=60) as hospital:
+            await hospital.send(message(group("A1", uid=STUDY)))
+            page = await hospital.read_and_sign("A1", "Wrong.")
+            await page("addendum/create")
+            await page("addendum/save", text="More.")
+            await page("addendum/sign")
+            await hospital.client.release_addendum(OrderKey(SITE, "M1", "A1"))
+            await hospital.follow()
+            await bridge.settled("done")
+            await page("unsign")
+            await hospital.follow()
+            await bridge.settled("done", "done")
+            (note,) = of_modality(archive, "KO")
+            rejected = [
+                item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID
+                for item in note.ContentSequence
+            ]
+            assert rejected == archive.instances()[:2]
+            assert "Wrong." not in texts_of(of_modality(archive, "SR")[-1])
+
+
+@pytest.mark.parametrize("status", [0xA700, 0x0110])
+async def test_a_pacs_that_refuses_for_a_while(
+    tmp_path: Path, database: Database, status: int
+) -> None:
+    """The same objects are sent until the PACS has them; the delivery shows what it replied."""
+    attempts: list[str] = []
+
+    def refuse_twice(data: Dataset, _: evt.Event) -> int:
+        attempts.append(str(data.SOPInstanceUID))
+        return status if len(attempts) <= 4 else 0x0000
+
+    with pacs(status=refuse_twice) as archive:
+        bridge = PacsBridge(tmp_path, database, f"dicom://PACS@127.0.0.1:{archive.port}")
+        async with bridge.open() as hospital:
+            await hospital.send(message(group("A1", uid=STUDY)))
+            await signed(hospital)
+            await bridge.settled("done")
+            details = hospital.rows("SELECT DISTINCT code, detail FROM delivery_attempt")
+            assert details == [("dicom", f"{status:04X}")]
+    assert len(attempts) == 6
+    assert attempts[:2] == attempts[2:4] == attempts[4:] == archive.instances()
+
+
+async def test_a_pacs_that_cannot_understand(tmp_path: Path, database: Database) -> None:
+    """The delivery is parked at once; a retry by a person sends the same objects."""
+    with pacs(status=lambda *_: 0xC000) as archive:
+        bridge = PacsBridge(tmp_path, database, f"dicom://PACS@127.0.0.1:{archive.port}")
+        async with bridge.open() as hospital:
+            await hospital.send(message(group("A1", uid=STUDY)))
+            await signed(hospital)
+            await bridge.settled("parked")
+            assert hospital.rows(STATES) == [("parked", "dicom", "C000")]
+            archive.status = lambda *_: 0x0000
+            operations.retry_delivery(database, 1)
+            hospital.couriers[0].notify()
+            await bridge.settled("done")
+    assert len(archive.stored) == 2
+
+
+# pynetdicom leaves the socket of a refused connection to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_a_pacs_that_is_down(tmp_path: Path, database: Database) -> None:
+    """Nothing is counted as an attempt; the report goes out when the PACS is there."""
+    with pacs() as archive:
+        port = archive.port
+    bridge = PacsBridge(tmp_path, database, f"dicom://PACS@127.0.0.1:{port}")
+    async with bridge.open(poll=0.01) as hospital:
+        await hospital.send(message(group("A1", uid=STUDY)))
+        await signed(hospital)
+        await eventually_async(
+            lambda: ("queued", "not_connected") in {row[:2] for row in hospital.rows(STATES)}
+        )
+        with pacs(port=port) as archive:
+            await bridge.settled("done")
+    assert len(archive.stored) == 2
+
+
+async def has_states(hospital: Hospital, count: int) -> None:
+    await eventually_async(lambda: len(_states(hospital)) >= count)
+
+
+class TestCommitment:
+    """Storage commitment."""
+
+    async def test_an_answer_on_the_same_association(
+        self, tmp_path: Path, database: Database
+    ) -> None:
+        """The answer is stored as a further reply of the delivery, which was done before."""
+        with pacs(report=report_at_once) as archive:
+            bridge = PacsBridge(
+                tmp_path,
+                database,
+                f"dicom://PACS@127.0.0.1:{archive.port}",
+                commitment=True,
+            )
+            async with bridge.open() as hospital:
+                await hospital.send(message(group("A1", uid=STUDY)))
+                await signed(hospital)
+                await bridge.settled("done")
+                await eventually_async(lambda: _states(hospital) == ["committed"])
+                assert hospital.rows("SELECT kind, code FROM delivery_attempt") == [
+                    ("reply", "committed")
+                ]
+                assert bridge.commitments().repeat_failed("pacs") == 0
+
+    async def test_objects_that_are_not_kept(self, tmp_path: Path, database: Database) -> None:
+        """They are sent again, and after some failures the result needs attention."""
+        with pacs(report=report_at_once, is_lossy=True) as archive:
+            bridge = PacsBridge(
+                tmp_path,
+                database,
+                f"dicom://PACS@127.0.0.1:{archive.port}",
+                commitment=True,
+                forms=["sr"],
+            )
+            async with bridge.open() as hospital:
+                commitments = bridge.commitments()
+                await hospital.send(message(group("A1", uid=STUDY)))
+                await signed(hospital)
+                for number in range(1, MAX_FAILURES + 1):
+                    await eventually_async(lambda: _states(hospital)[-1:] == ["failed"])
+                    await bridge.settled("done")
+                    assert len(archive.stored) == number
+                    repeated = commitments.repeat_failed("pacs")
+                    assert repeated == (number < MAX_FAILURES)
+                    hospital.couriers[0].notify()
+                    if repeated:
+                        await has_states(hospital, number + 1)
+                assert len(set(archive.instances())) == 1
+                assert hospital.rows("SELECT kind, code FROM exception") == [
+                    ("delivery", "not_committed")
+                ]
+                assert _states(hospital) == ["repeated"] * MAX_FAILURES
+
+    async def test_no_answer(self, tmp_path: Path, database: Database) -> None:
+        """A late answer is an exception; it ends when the answer comes. An addendum is not late."""
+        with pacs() as archive:
+            bridge = PacsBridge(
+                tmp_path,
+                database,
+                f"dicom://PACS@127.0.0.1:{archive.port}",
+                commitment=True,
+                forms=["sr"],
+            )
+            async with bridge.open() as hospital:
+                commitments = bridge.commitments()
+                await hospital.send(message(group("A1", uid=STUDY)))
+                page = await signed(hospital)
+                await bridge.settled("done")
+                assert commitments.note_outstanding("pacs", 3600) == 0
+                bridge.leap = 3_700_000
+                assert commitments.note_outstanding("pacs", 3600) == 1
+                assert commitments.note_outstanding("pacs", 3600) == 0
+                codes = "SELECT row_id, code FROM exception"
+                assert hospital.rows(codes) == [(1, OUTSTANDING)]
+                await add(hospital, page, "More.")
+                await bridge.settled("done", "done")
+                answer = read_answer(archive.events[0])
+                assert commitments.record(answer)
+                assert commitments.record(answer)
+                assert hospital.rows(codes) == []
+                assert _states(hospital) == ["committed", "waiting"]
+
+    async def test_a_pacs_without_commitment(self, tmp_path: Path, database: Database) -> None:
+        """The refusal is a reply of the delivery, so a person sees it."""
+        with pacs(action_status=0x0112) as archive:
+            bridge = PacsBridge(
+                tmp_path,
+                database,
+                f"dicom://PACS@127.0.0.1:{archive.port}",
+                commitment=True,
+            )
+            async with bridge.open() as hospital:
+                await hospital.send(message(group("A1", uid=STUDY)))
+                await signed(hospital)
+                await bridge.settled("parked")
+                assert hospital.rows(STATES) == [("parked", "dicom", "0112")]
+                assert _states(hospital) == []
+
+
+def _states(hospital: Hospital) -> list[str]:
+    rows = hospital.rows("SELECT state FROM storage_commitment ORDER BY requested_at")
+    return [state for (state,) in rows]
+
+
+@pytest.mark.needs(ORTHANC)
+@pytest.mark.parametrize("way", ["dicom", "dicomweb"])
+async def test_orthanc(tmp_path: Path, database: Database, way: str) -> None:
+    """Orthanc shows report and addendum in the study, whichever way they came."""
+    with orthanc(tmp_path / "orthanc") as archive:
+        address = (
+            f"dicom://PACS@127.0.0.1:{archive.dicom_port}"
+            if way == "dicom"
+            else f"dicomweb+{archive.dicomweb}"
+        )
+        bridge = PacsBridge(tmp_path, database, address)
+        async with bridge.open() as hospital:
+            await hospital.send(message(group("A1", uid=STUDY)))
+            page = await signed(hospital)
+            await add(hospital, page, "More.")
+            await bridge.settled("done", "done")
+        found = archive.instances()
+    assert len(found) == 4
+    assert {one["StudyInstanceUID"] for one in found} == {STUDY}
+    assert len({one["SeriesInstanceUID"] for one in found}) == 2
