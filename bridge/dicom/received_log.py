@@ -72,8 +72,11 @@ class ReceivedMessage:
 class Sender(Protocol):
     """The application that sends a message."""
 
-    title: str
-    settings: DicomPeer
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def settings(self) -> DicomPeer: ...
 
 
 def read_message(

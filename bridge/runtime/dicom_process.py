@@ -8,7 +8,11 @@ import structlog
 from bridge.admin.audit_events import AuditRelay
 from bridge.admin.checks.descriptors import raise_limit
 from bridge.dicom.activity import Activity
-from bridge.dicom.server import DicomServer
+from bridge.dicom.objects import ObjectStore
+from bridge.dicom.performed import PerformedSteps
+from bridge.dicom.received_log import ReceivedLog
+from bridge.dicom.server import DicomServer, DimseService
+from bridge.dicom.storage import StorageService
 from bridge.dicom.worklist import WorklistService
 from bridge.executors import Threads
 from bridge.metrics import Metrics
@@ -78,10 +82,16 @@ def _port(
         note = partial(metrics.handshakes.note, "dicom", "port", address, failure)
         loop.call_soon_threadsafe(note)
 
-    tls = settings.dicom.tls
+    tls, max_object = settings.dicom.tls, settings.dicom.max_object
+    received = ReceivedLog(database, metrics)
+    services: list[DimseService] = [
+        WorklistService(database, metrics, activity.note_request),
+        PerformedSteps(received, max_object),
+        StorageService(ObjectStore(received, max_object)),
+    ]
     server = DicomServer(
         settings.dicom,
-        [WorklistService(database, metrics, activity.note_request)],
+        services,
         metrics,
         None if tls is None else listener_tls_context(settings, tls),
         activity.note_refusal,
@@ -94,4 +104,8 @@ def _port(
         host = settings.dicom.bind.host if settings.dicom.bind is not None else ""
         log.info("listening", address=f"{host}:{port}")
 
-    return ServicePart("DICOM port", start, partial(Threads.JOBS.run, server.stop))
+    def stop() -> None:
+        server.stop()
+        received.close()
+
+    return ServicePart("DICOM port", start, partial(Threads.JOBS.run, stop))

@@ -63,7 +63,6 @@ from tests.bridge.engine.http.applications import application_with
 from tests.databases import fresh_file
 from tests.eventually import eventually_async
 
-
 PEERS = {"CT1": ["*"], "MR1": [SITE]}
 """The sites of DICOM peers."""
 
