@@ -201,11 +201,11 @@ class Delivery:
         found = self._compile()
         self._composer = Composer(database, lambda: datetime.now(UTC), process.tally.note)
         self._texts = ReportTexts(client)
+        self._commitments = Commitments(database, now_ms)
         self._couriers = CourierRegistry(self._make_courier)
         self._couriers.create_all(found, settings.destination)
         by_name, kind = self._couriers.by_name, ChannelKind.DESTINATION
         self._control = ChannelControl(database, kind, by_name, metrics, now_ms, process.schedule)
-        self._commitments = Commitments(database, now_ms)
         self._circuits = CircuitRecorder(database, by_name, now_ms)
         self._processor = ChangeProcessor(database, self._outbox, found.compiled, now_ms)
         self._readers = [
