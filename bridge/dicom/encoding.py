@@ -165,7 +165,9 @@ def _key(dataset: Dataset, tag: Any, name: str, charset: str | None, depth: int)
         return _sequence_key(dataset[tag].value, name, charset, depth)
     value = raw.value if isinstance(raw, RawDataElement) else None
     if value is None or vr in _FORMATS or vr == "AT":
-        return Key(vr, tuple(_plain_texts(vr, dataset[tag].value)))
+        texts_of = tuple(_plain_texts(vr, dataset[tag].value))
+        # Some programs write 0 for an empty value, for instance dcmjs for Pregnancy Status.
+        return Key(vr, texts_of if any(number != "0" for number in texts_of) else ())
     value = value.rstrip(b" \0")
     if vr in _IN_CHARSET and charset is None and not value.isascii():
         raise BadKey(CHARSET, "unknown character set")

@@ -1,0 +1,388 @@
+"""The DICOM port: who may associate, and what strangers can do."""
+
+import json
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trustme
+from pynetdicom import AE
+from pynetdicom.association import Association
+from pynetdicom.pdu_primitives import UserIdentityNegotiation
+from pynetdicom.sop_class import (  # type: ignore[attr-defined]  # made at run time
+    ModalityWorklistInformationFind,
+    Verification,
+)
+from sqlalchemy import select
+
+from bridge.store.database import Database
+from bridge.store.tables import AUDIT_OUTBOX
+from bridge.transports.tls import listener_tls_context
+from config import Settings
+from config.listeners import ListenerTLS
+from tests.acceptance.house import free_port
+from tests.bridge.dicom.worklist_items import insert, make_item
+from tests.conformance.dicom.port import TITLE, Port, dump, echoscu, findscu, ids, run
+from tests.eventually import eventually
+from tests.programs import DCMTK, ORTHANC
+
+Serve = Callable[..., Port]
+pytestmark = [
+    pytest.mark.needs(DCMTK),
+    pytest.mark.filterwarnings("ignore:Passing pyOpenSSL"),
+]
+ID = "(0010,0020) LO"
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_titles_and_addresses(serve: Serve) -> None:
+    """Unknown titles and addresses are rejected with the reason of the standard, and counted."""
+    port = serve({"ae_title": "CT1"}, {"ae_title": "FAR", "addresses": ["10.1.0.0/16"]})
+    number = port.number
+    assert "Calling AE Title Not Recognized" in echoscu(number, calling="STRANGER")
+    assert "Called AE Title Not Recognized" in echoscu(number, called="OTHER")
+    assert "Calling AE Title Not Recognized" in echoscu(number, calling="FAR")
+    assert port.refused == ["calling title", "called title", "address"]
+    assert port.count("bridge_dicom_refused_total", reason="address") == 1
+    assert "Association Rejected" not in echoscu(number)
+
+
+def test_a_service_without_permission(serve: Serve, steps: Database) -> None:
+    """A peer that may not ask the worklist gets no presentation context for it."""
+    insert(steps, make_item(1))
+    port = serve({"ae_title": "CT1", "may": ["store"]})
+    _, output = findscu(port.number, dump(ID), expect=None)
+    assert "No Acceptable Presentation Contexts" in output
+    assert "Association Rejected" not in echoscu(port.number)
+
+
+@contextmanager
+def associated(port: Port, *, calling: str = "CT1") -> Iterator[Association]:
+    entity = AE(calling)
+    entity.add_requested_context(Verification)
+    entity.add_requested_context(ModalityWorklistInformationFind)
+    association = entity.associate("127.0.0.1", port.number, ae_title=TITLE)
+    try:
+        yield association
+    finally:
+        if association.is_established:
+            association.release()
+
+
+@pytest.mark.parametrize(
+    "limit", [{"max_associations": 3}, {"max_associations_per_source": 3}], ids=str
+)
+def test_limits_of_associations(serve: Serve, limit: dict[str, int]) -> None:
+    """Further associations are rejected as transient until one ends."""
+    port = serve(**limit)
+    with ExitStack() as stack:
+        first = stack.enter_context(associated(port))
+        others = [stack.enter_context(associated(port)) for _ in range(2)]
+        assert all(association.is_established for association in (first, *others))
+        rejected = echoscu(port.number)
+        assert "Rejected Transient" in rejected
+        assert "Local Limit Exceeded" in rejected
+        assert first.send_c_echo().Status == 0
+        first.release()
+        eventually(lambda: "Rejected" not in echoscu(port.number))
+    assert port.count("bridge_dicom_refused_total", reason=port.refused[0]) >= 1
+
+
+def connect(port: Port, data: bytes = b"") -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port.number), timeout=60)
+    connection.sendall(data)
+    return connection
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Read until the other side closes; True if it does."""
+    try:
+        while connection.recv(65536):
+            continue
+    except TimeoutError:
+        return False
+    except (ConnectionError, ssl.SSLError):
+        return True
+    return True
+
+
+GARBAGE = {
+    "HTTP": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "zeros": bytes(1000),
+    "ones": b"\xff" * 1000,
+    "TLS": bytes.fromhex("16030100c8010000c40303") + bytes(200),
+    "an endless PDU": b"\x01\x00\xff\xff\xff\xff" + bytes(1000),
+    "data without an association": b"\x04\x00\x00\x00\x00\x08\x00\x00\x00\x04\x01\x03ab",
+    "a request without items": b"\x01\x00" + (68).to_bytes(4, "big") + b"\x00\x01" + bytes(66),
+    "a request of nothing": b"\x01\x00\x00\x00\x00\x00",
+    "a wrong version": b"\x01\x00" + (68).to_bytes(4, "big") + b"\x00\x00" + b" " * 66,
+    "items that are longer than the request": b"\x01\x00"
+    + (78).to_bytes(4, "big")
+    + b"\x00\x01\x00\x00"
+    + b"A" * 32
+    + bytes(32)
+    + b"\x10\x00\xff\xff1.2.3.",
+    "a release": b"\x05\x00\x00\x00\x00\x04\x00\x00\x00\x00",
+    "an abort": b"\x07\x00\x00\x00\x00\x04\x00\x00\x00\x00",
+}
+
+
+@pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE.keys())
+def test_garbage(serve: Serve, data: bytes) -> None:
+    """What is no DICOM ends its connection, and no other one."""
+    port = serve(request_timeout=1.0)
+    with associated(port) as other, connect(port, data) as connection:
+        assert is_closed(connection)
+        assert other.send_c_echo().Status == 0
+    assert "Rejected" not in echoscu(port.number)
+
+
+def test_slow_peers(serve: Serve) -> None:
+    """A peer that sends nothing, or stops within a PDU, is disconnected; others do not wait."""
+    port = serve(request_timeout=0.5, message_timeout=0.5, idle_timeout=1.0)
+    silent, half = connect(port), connect(port, b"\x01\x00\x00")
+    with associated(port) as idle, associated(port) as stopped:
+        stopped_socket = stopped.dul.socket
+        assert stopped_socket is not None
+        assert stopped_socket.socket is not None
+        stopped_socket.socket.sendall(b"\x04\x00\x00\x00\x01\x00\x00\x00\x00\xfe\x01\x03abc")
+        assert "Rejected" not in echoscu(port.number)
+        assert is_closed(silent)
+        assert is_closed(half)
+        eventually(lambda: not idle.is_established)
+        eventually(lambda: not stopped.is_established)
+    for connection in (silent, half):
+        connection.close()
+    eventually(lambda: port.count("bridge_dicom_associations") == 0)
+    assert {"request_timeout", "message_timeout"} <= set(port.refused)
+
+
+def test_two_hundred_connections(serve: Serve, steps: Database) -> None:
+    """Connections that never ask for an association do not keep a modality from the worklist."""
+    insert(steps, make_item(1))
+    far = {"ae_title": "CT1", "addresses": ["127.0.0.2"]}
+    port = serve({"ae_title": "HERE", "addresses": ["127.0.0.1"]}, far, request_timeout=60)
+    opened = [connect(port) for _ in range(200)]
+    eventually(lambda: "too many connections" in port.refused)
+    query = AE("CT1")
+    query.add_requested_context(Verification)
+    association = query.associate(
+        "127.0.0.1", port.number, ae_title=TITLE, bind_address=("127.0.0.2", 0)
+    )
+    assert association.is_established
+    assert association.send_c_echo().Status == 0
+    association.release()
+    assert len([thread for thread in threading.enumerate() if "Acceptor" in thread.name]) <= 40
+    for connection in opened:
+        connection.close()
+
+
+def test_an_association_of_many_contexts(serve: Serve, steps: Database) -> None:
+    """A request with 128 presentation contexts and a user identity is answered."""
+    insert(steps, make_item(1))
+    entity = AE("CT1")
+    for number in range(127):
+        entity.add_requested_context(f"1.2.3.{number}")
+    entity.add_requested_context(Verification)
+    identity = UserIdentityNegotiation()
+    identity.user_identity_type = 2
+    identity.primary_field = b"user"
+    identity.secondary_field = b"secret"
+    association = entity.associate("127.0.0.1", serve().number, ae_title=TITLE, ext_neg=[identity])
+    assert association.is_established
+    assert association.send_c_echo().Status == 0
+    association.release()
+
+
+def p_data(context: int, control: int, data: bytes) -> bytes:
+    value = (len(data) + 2).to_bytes(4, "big") + bytes((context, control)) + data
+    return b"\x04\x00" + len(value).to_bytes(4, "big") + value
+
+
+@pytest.mark.parametrize("control", [0, 1])
+def test_endless_messages(serve: Serve, control: int) -> None:
+    """A command or data set without an end is cut off at its limit, before it takes memory."""
+    port = serve(max_identifier=4096)
+    with associated(port) as association:
+        sent = association.dul.socket
+        assert sent is not None
+        assert sent.socket is not None
+        part = p_data(association.accepted_contexts[0].context_id or 0, control, bytes(16_000))
+        try:
+            for _ in range(10_000):
+                sent.socket.sendall(part)
+        except OSError:
+            pass
+        else:
+            pytest.fail("160 MB were accepted")
+        eventually(lambda: not association.is_established)
+    assert set(port.refused) & {"command", "data set"}
+    assert "Rejected" not in echoscu(port.number)
+
+
+MALFORMED = {
+    "no command": b"\x00\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00",
+    "an unknown command": b"\x00\x00\x00\x01\x02\x00\x00\x00\x77\x77",
+    "a length without bytes": b"\x00\x00\x00\x01\xff\xff\xff\x7f",
+    "no elements": b"xx",
+}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("command", MALFORMED.values(), ids=MALFORMED.keys())
+def test_malformed_messages(serve: Serve, command: bytes) -> None:
+    """A message that cannot be read ends its association, and no other one."""
+    port = serve(idle_timeout=2.0)
+    with associated(port) as other, associated(port) as association:
+        sent = association.dul.socket
+        assert sent is not None
+        assert sent.socket is not None
+        sent.socket.sendall(p_data(association.accepted_contexts[0].context_id or 0, 3, command))
+        eventually(lambda: not association.is_established)
+        assert other.send_c_echo().Status == 0 or not other.is_established
+    eventually(lambda: port.count("bridge_dicom_associations") == 0)
+    assert "Rejected" not in echoscu(port.number)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the certificates of an authority, the port, a modality and a stranger."""
+    folder = tmp_path_factory.mktemp("tls")
+    ours, other = trustme.CA(), trustme.CA()
+    ours.cert_pem.write_to_path(folder / "ca.pem")
+    for name, issuer in (("port", ours), ("modality", ours), ("stranger", other)):
+        made = issuer.issue_cert("localhost", "127.0.0.1")
+        made.cert_chain_pems[0].write_to_path(folder / f"{name}.pem")
+        made.private_key_pem.write_to_path(folder / f"{name}.key")
+    return folder
+
+
+@pytest.fixture
+def secure(serve: Serve, steps: Database, authority: Path) -> Port:
+    """A port with mutual TLS, and a step."""
+    insert(steps, make_item(1))
+    tls = ListenerTLS(
+        certificate=authority / "port.pem",
+        key=authority / "port.key",
+        client_ca=authority / "ca.pem",
+    )
+    return serve(tls=listener_tls_context(Settings(home=authority), tls), request_timeout=2.0)
+
+
+def test_tls(secure: Port, authority: Path) -> None:
+    """A modality with a certificate of the authority gets the worklist."""
+    files = [str(authority / name) for name in ("modality.key", "modality.pem", "ca.pem")]
+    answers, _ = findscu(secure.number, dump(ID), "+tls", *files[:2], "+cf", files[2])
+    assert ids(answers) == ["P1"]
+
+
+def test_no_tls(secure: Port, authority: Path) -> None:
+    """Plain connections, strangers and old versions fail in the handshake, which is noted."""
+    echoscu(secure.number)
+    eventually(lambda: any("plain text" in reason for reason in secure.handshakes))
+    stranger = ssl.create_default_context(cafile=authority / "ca.pem")
+    stranger.load_cert_chain(authority / "stranger.pem", authority / "stranger.key")
+    with (
+        connect(secure) as plain,
+        stranger.wrap_socket(plain, server_hostname="localhost") as connection,
+    ):
+        assert is_closed(connection)
+    eventually(lambda: any("authority" in reason for reason in secure.handshakes))
+
+
+def test_a_slow_handshake(secure: Port, authority: Path) -> None:
+    """A peer that does not finish the handshake delays no other one."""
+    waiting = [connect(secure) for _ in range(10)]
+    files = [str(authority / name) for name in ("modality.key", "modality.pem", "ca.pem")]
+    answers, _ = findscu(secure.number, dump(ID), "+tls", *files[:2], "+cf", files[2])
+    assert ids(answers) == ["P1"]
+    for connection in waiting:
+        assert is_closed(connection)
+        connection.close()
+    eventually(lambda: any("did not finish" in reason for reason in secure.handshakes))
+
+
+def test_audit(serve: Serve, steps: Database) -> None:
+    """Who asked, and who was refused, is in the audit trail: once an hour for each."""
+    insert(steps, make_item(1), make_item(2))
+    port = serve()
+    for _ in range(3):
+        findscu(port.number, dump(ID))
+        echoscu(port.number, calling="STRANGER")
+    port.activity.report(1000)
+    findscu(port.number, dump(ID))
+    port.activity.report(2000)
+    with steps.read() as connection:
+        stored = [json.loads(body) for body in connection.scalars(select(AUDIT_OUTBOX.c.body))]
+    found = {event["action"]: event["details"] for event in stored}
+    assert len(stored) == 2
+    assert found["dicom-query"] == {"request": "C-FIND", "requests": 3, "answers": 6}
+    assert found["dicom-refused"] == {"reason": "calling title", "count": 3}
+    port.activity.report(1000 + 3_600_000)
+    with steps.read() as connection:
+        assert len(connection.execute(select(AUDIT_OUTBOX.c.id)).all()) == 3
+
+
+def test_dcmjs_dimse(serve: Serve, steps: Database) -> None:
+    """The client dcmjs-dimse echoes and gets the steps."""
+    insert(steps, make_item(1), make_item(2, modality="MR"), make_item(3))
+    client = str(Path(__file__).parent / "worklist_client.mjs")
+    printed = run("node", client, str(serve().number), "CT1").splitlines()
+    found = json.loads(next(line for line in printed if line.startswith('{"echo"')))
+    assert found["errors"] == []
+    assert found["echo"] is True
+    assert found["ids"] == ["P1", "P3"]
+    assert found["status"] == 0
+
+
+@pytest.mark.needs(ORTHANC)
+def test_orthanc(serve: Serve, steps: Database, tmp_path: Path) -> None:
+    """Orthanc's worklist client gets the steps."""
+    insert(steps, make_item(1), make_item(2, modality="MR"))
+    port, http = serve({"ae_title": "ORTHANC"}), free_port()
+    settings: dict[str, Any] = {
+        "DicomAet": "ORTHANC",
+        "DicomServerEnabled": False,
+        "HttpPort": http,
+        "StorageDirectory": str(tmp_path / "storage"),
+        "IndexDirectory": str(tmp_path / "storage"),
+        "RemoteAccessAllowed": False,
+        "DicomModalities": {"bridge": [TITLE, "127.0.0.1", port.number]},
+        "Plugins": [],
+    }
+    (tmp_path / "orthanc.json").write_text(json.dumps(settings), "utf-8")
+    with (tmp_path / "log").open("wb") as log:
+        program = subprocess.Popen(
+            [ORTHANC.require(), str(tmp_path / "orthanc.json")], stdout=log, stderr=log
+        )
+    try:
+        call = partial(httpx.post, timeout=60)
+        address = f"http://127.0.0.1:{http}"
+        eventually(lambda: _answers(f"{address}/system"))
+        assert call(f"{address}/modalities/bridge/echo", json={}).status_code == 200
+        query = {
+            "PatientID": "",
+            "PatientName": "*",
+            "ScheduledProcedureStepSequence": [{"Modality": "CT"}],
+        }
+        found = call(f"{address}/modalities/bridge/find-worklist", json=query)
+        assert found.status_code == 200, found.text
+        assert [item["PatientID"] for item in found.json()] == ["P1"]
+    finally:
+        program.terminate()
+        program.wait()
+
+
+def _answers(address: str) -> bool:
+    try:
+        return httpx.get(address, timeout=10).status_code == 200
+    except httpx.HTTPError:
+        return False
