@@ -7,7 +7,7 @@ C-FIND and the HTTP search share it. The database selects by columns, which may 
 
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
 import structlog
@@ -33,13 +33,20 @@ _MAX_TEXTS: Final = 5
 
 Found = tuple[ScheduledStep, dict[str, Any]]
 """A step, and its item."""
+Shape = Callable[[ScheduledStep, dict[str, Any]], dict[str, Any]]
 
 
 def find_steps(database: Database, peer: DicomPeer, query: Query) -> Iterator[Found]:
-    """Yield the steps that a peer may see and that match, by start."""
+    """Yield the steps that a peer may see and whose items match, by start."""
     chosen = choose_rows(peer, query)
-    if chosen is None:
-        return
+    if chosen is not None:
+        yield from find_rows(database, chosen, query)
+
+
+def find_rows(
+    database: Database, chosen: StepFilter, query: Query, shape: Shape | None = None
+) -> Iterator[Found]:
+    """Yield the steps that meet conditions and whose items, or what `shape` makes, match."""
     seen: set[tuple[Any, int]] = set()
     after, count = None, _FIRST_PAGE
     while True:
@@ -48,9 +55,12 @@ def find_steps(database: Database, peer: DicomPeer, query: Query) -> Iterator[Fo
         for step in steps:
             item = _item_of(step)
             identity = (step.key, step.position)
-            if item is not None and identity not in seen and matching.matches(query, item):
+            if item is None or identity in seen:
+                continue
+            shaped = item if shape is None else shape(step, item)
+            if matching.matches(query, shaped):
                 seen.add(identity)
-                yield step, item
+                yield step, shaped
         if after is None:
             return
         count = _PAGE

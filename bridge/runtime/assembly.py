@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 from fastapi import FastAPI
+from starlette.routing import Mount
 
 from bridge import banner
 from bridge.admin.access.access_administration import resolve_grants
@@ -24,6 +25,9 @@ from bridge.admin.definitions.activation import activate_at_start
 from bridge.admin.messages.message_replay import MessageSubjects
 from bridge.console.context import ConsoleContext
 from bridge.console.http.application import create_application
+from bridge.dicom import web as dicom_web
+from bridge.dicom.activity import Activity
+from bridge.dicom.web import WorklistWeb, has_peers
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
 from bridge.handshake_counts import SERVICE
@@ -111,7 +115,12 @@ def assemble(
     if dicom is not None:
         parts.append(dicom.part())
         others = partial(_samples_of, dicom)
-    router = Probes(metrics, readiness, database, now_ms, others).router(application, console)
+    more: list[Mount] = []
+    if database is not None and roles & WEB_ROLES and has_peers(settings):
+        more, own_jobs = _dicomweb(settings, database, metrics, schedule)
+        parts += own_jobs
+    probes = Probes(metrics, readiness, database, now_ms, others)
+    router = probes.router(application, console, more)
     parts += _web(settings, roles, router, application, descriptors, metrics)
     if console is not None:  # stopped before the web server, which waits for its streams
         parts.append(ServicePart("console streams", do_nothing, console.state.context.live.stop))
@@ -187,6 +196,20 @@ def _web(
     if application is not None:
         parts.append(ServicePart("long polls", do_nothing, _end_long_polls(application)))
     return parts
+
+
+def _dicomweb(
+    settings: Settings, database: Database, metrics: Metrics, schedule: Schedule
+) -> tuple[list[Mount], list[ServicePart]]:
+    """Return the routes of the worklist for peers with a token, and the report of their use."""
+    activity = Activity(database)
+    web = WorklistWeb(settings, database, metrics, activity.note_request)
+
+    async def report() -> None:
+        await Threads.JOBS.run(activity.report, now_ms())
+
+    job = schedule.periodic(Job.DICOM_ACTIVITY, report, last=report)
+    return [Mount(dicom_web.PATH, web.router())], [job]
 
 
 def _engine(

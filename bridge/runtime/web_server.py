@@ -6,7 +6,7 @@ it does not depend on the connection pool.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -135,11 +135,14 @@ class Probes:
             self._ping = SharedQuery(database.reader().ping)
             self._depths = SharedQuery(partial(self._measure, database))
 
-    def router(self, application: Any | None, console: Any | None = None) -> Router:
+    def router(
+        self, application: Any | None, console: Any | None = None, more: Sequence[Mount] = ()
+    ) -> Router:
         routes: list[Route | Mount] = [
             Route("/healthz", self._health),
             Route("/readyz", self._ready),
             Route("/metrics", self._send_metrics),
+            *more,
         ]
         if console is not None:
             routes += [Route("/console", console), Mount("/console", console)]

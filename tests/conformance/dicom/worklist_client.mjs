@@ -1,7 +1,9 @@
 // Asks a worklist with dcmjs-dimse: port and calling AE title; prints the ids of the patients.
 import { createRequire } from "node:module";
 
-const require = createRequire(new URL("../../../web/package.json", import.meta.url));
+const require = createRequire(
+  new URL("../../../web/package.json", import.meta.url),
+);
 const dcmjsDimse = require("dcmjs-dimse");
 const { Client } = dcmjsDimse;
 const { CFindRequest, CEchoRequest } = dcmjsDimse.requests;
@@ -11,7 +13,10 @@ dcmjsDimse.log.level = "silent";
 const [port, calling] = process.argv.slice(2);
 const found = { echo: "", ids: [], names: [], status: 0, errors: [] };
 const echo = new CEchoRequest();
-echo.on("response", (response) => (found.echo = response.getStatus() === Status.Success));
+echo.on(
+  "response",
+  (response) => (found.echo = response.getStatus() === Status.Success),
+);
 const query = CFindRequest.createWorklistFindRequest({
   PatientName: "*",
   PatientID: "",

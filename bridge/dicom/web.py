@@ -1,0 +1,329 @@
+"""
+DICOMweb: the worklist over HTTP, to search and to read.
+
+`/dicomweb/modality-scheduled-procedure-steps` is MWL-RS (PS3.18 14), `/dicomweb/workitems` is
+UPS-RS (PS3.18 11.5 and 11.9). A peer has a token; it sees the steps that it sees over DIMSE.
+"""
+
+import hashlib
+import hmac
+import ipaddress
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
+
+from pydicom.datadict import dictionary_VR, tag_for_keyword
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+
+from bridge.dicom import matching
+from bridge.dicom.matching import STEPS, BadKey, Key, Query
+from bridge.dicom.search import Found, choose_rows, find_rows, find_steps
+from bridge.dicom.workitems import STATE, STATES, UID, workitem, workitem_uid
+from bridge.executors import PoolFull, ThreadLimit, Threads
+from bridge.metrics import Metrics
+from bridge.network_source import Proxies, parse_address
+from bridge.store.database import Database
+from bridge.store.errors import StoreError
+from config import Settings
+from config.dicom import DicomPeer
+from config.secret_files import read_token
+
+PATH: Final = "/dicomweb"
+_JSON: Final = "application/dicom+json"
+_ACCEPTED: Final = frozenset({_JSON, "application/json", "application/*", "*/*"})
+_THREADS: Final = ThreadLimit(Threads.EXTERNAL, "DICOMweb", 2, 32)
+_MAX_KEYS: Final = 100
+_AGENT: Final = "report-bridge"
+_NOT_FUZZY: Final = (
+    "The fuzzymatching parameter is not supported. Only literal matching has been performed."
+)
+_MORE: Final = (
+    "The number of results exceeded the maximum supported by the server. Additional results can be "
+    "requested."
+)
+_UNUSED: Final = "The following keys are not supported and were not used"
+_DEFAULT: Final = (
+    *("00080005", "00080050", "00080090", "00100010", "00100020", "00100030", "00100040"),
+    *("0020000D", "00321060", "00321064", STEPS, "00401001", "00401003"),
+)
+"""Attributes of an answer, beside the keys and includefield."""
+
+
+class _Refused(Exception):
+    """A request that is refused with a status; `attribute` is the one at fault."""
+
+    def __init__(self, status: HTTPStatus, detail: str, attribute: str = "") -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.attribute = status, detail, attribute
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The parameters of a search."""
+
+    query: Query
+    fields: frozenset[str] | None
+    """Attributes of the answer; None: all."""
+    limit: int | None
+    offset: int
+    fuzzy: bool
+
+
+def has_peers(settings: Settings) -> bool:
+    """True if a peer may use the worklist over HTTP."""
+    return any(peer.token_file is not None for peer in settings.dicom.peer)
+
+
+class WorklistWeb:
+    """The routes of the worklist. `on_request` gets peer, request and number of answers."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        metrics: Metrics,
+        on_request: Callable[[str, str, int], object],
+    ) -> None:
+        """Read the tokens. Raises SettingsError."""
+        self._database, self._metrics, self._on_request = database, metrics, on_request
+        self._proxies = Proxies(settings.http.trusted_proxies)
+        self._peers = {
+            _digest(read_token(settings.path(peer.token_file))): peer
+            for peer in settings.dicom.peer
+            if peer.token_file is not None
+        }
+
+    def router(self) -> Router:
+        steps = partial(self._answer, "MWL-RS", self._steps)
+        found = partial(self._answer, "UPS-RS search", self._workitems)
+        one = partial(self._answer, "UPS-RS retrieve", self._workitem)
+        return Router(
+            [
+                Route("/modality-scheduled-procedure-steps", steps, methods=["GET"]),
+                Route("/workitems", found, methods=["GET"]),
+                Route("/workitems/{uid}", one, methods=["GET"]),
+            ]
+        )
+
+    async def _answer(
+        self, name: str, work: Callable[[Request, DicomPeer], Response], request: Request
+    ) -> Response:
+        title = ""
+        try:
+            peer = self._authenticate(request)
+            title = peer.ae_title
+            _check_accept(request)
+            response = await _THREADS.run(work, request, peer)
+        except _Refused as error:
+            response = _problem(error)
+        except (PoolFull, StoreError):
+            status = HTTPStatus.SERVICE_UNAVAILABLE
+            response = _problem(_Refused(status, "the worklist is not available; try again"))
+            response.headers["retry-after"] = "5"
+        status_code = str(response.status_code)
+        self._metrics.dicom_requests.labels(title, name, status_code).inc()
+        response.headers["cache-control"] = "no-store"
+        return response
+
+    def _authenticate(self, request: Request) -> DicomPeer:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        given = _digest(token.strip()) if scheme.lower() == "bearer" else b""
+        found = [peer for digest, peer in self._peers.items() if hmac.compare_digest(digest, given)]
+        client = request.client.host if request.client else ""
+        address = parse_address(self._proxies.client(request.headers, client))
+        if not found or not _is_within(address, found[0].addresses):
+            raise _Refused(HTTPStatus.UNAUTHORIZED, "the token is not that of a peer here")
+        if "worklist" not in found[0].may:
+            raise _Refused(HTTPStatus.FORBIDDEN, "the peer may not use the worklist")
+        return found[0]
+
+    def _steps(self, request: Request, peer: DicomPeer) -> Response:
+        search = _read_search(request)
+        found = find_steps(self._database, peer, search.query)
+        return self._respond("MWL-RS", peer, search, found, _DEFAULT)
+
+    def _workitems(self, request: Request, peer: DicomPeer) -> Response:
+        search = _read_search(request)
+        chosen = choose_rows(peer, {})
+        if chosen is None:
+            return Response(status_code=HTTPStatus.NO_CONTENT)
+        if (state := search.query.get(STATE)) is not None and not state.is_universal:
+            asked = [status for status, name in STATES.items() if name in state.values]
+            chosen = replace(chosen, statuses=asked or ["-"])
+        found = find_rows(self._database, chosen, search.query, workitem)
+        return self._respond("UPS-RS", peer, search, found, ())
+
+    def _workitem(self, request: Request, peer: DicomPeer) -> Response:
+        uid = request.path_params["uid"]
+        chosen = choose_rows(peer, {})
+        if chosen is not None:
+            every = replace(chosen, statuses=list(STATES))
+            query = {UID: Key("UI", (uid,))}
+            for step, item in find_rows(self._database, every, query, workitem):
+                self._on_request(peer.ae_title, "UPS-RS", 1)
+                return _json([item], HTTPStatus.OK) if workitem_uid(step) == uid else _missing()
+        return _missing()
+
+    def _respond(
+        self,
+        name: str,
+        peer: DicomPeer,
+        search: _Search,
+        found: Iterator[Found],
+        default: Sequence[str],
+    ) -> Response:
+        limit = peer.max_answers
+        if search.limit is not None:
+            limit = min(limit, search.limit)
+        rows = list(itertools.islice(found, search.offset, search.offset + limit + 1))
+        is_cut = len(rows) > limit and limit == peer.max_answers and limit != search.limit
+        items = [_shown(item, search, default) for _, item in rows[:limit]]
+        warnings = [_NOT_FUZZY] if search.fuzzy else []
+        if unknown := [tag for tag, key in search.query.items() if _is_unused(tag, key, rows)]:
+            warnings.append(f"{_UNUSED}: {', '.join(unknown)}")
+        if is_cut:
+            warnings.append(_MORE)
+        self._on_request(peer.ae_title, name, len(items))
+        if not items:
+            response = Response(status_code=HTTPStatus.NO_CONTENT)
+        else:
+            response = _json(items, HTTPStatus.PARTIAL_CONTENT if is_cut else HTTPStatus.OK)
+        if warnings:
+            texts = (f'299 {_AGENT} "{warning}"' for warning in warnings)
+            response.headers["warning"] = ", ".join(texts)
+        return response
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _is_within(address: Any, networks: Sequence[str]) -> bool:
+    return address is not None and any(
+        address in ipaddress.ip_network(network) for network in networks
+    )
+
+
+def _check_accept(request: Request) -> None:
+    accepted = request.headers.get("accept", "*/*").split(",")
+    if not any(part.partition(";")[0].strip().lower() in _ACCEPTED for part in accepted):
+        raise _Refused(HTTPStatus.NOT_ACCEPTABLE, f"only {_JSON} is supported")
+
+
+def _is_unused(tag: str, key: Key, rows: Sequence[Found]) -> bool:
+    known = matching.is_known(tag, "") or any(tag in item for _, item in rows)
+    return not key.is_universal and not known
+
+
+def _shown(item: dict[str, Any], search: _Search, default: Sequence[str]) -> dict[str, Any]:
+    shown = {"00080005": {"vr": "CS", "Value": ["ISO_IR 192"]}, **item}
+    if search.fields is None or not default:
+        return dict(sorted(shown.items()))
+    wanted = {*default, *search.query, *search.fields}
+    return {tag: element for tag, element in sorted(shown.items()) if tag in wanted}
+
+
+def _read_search(request: Request) -> _Search:
+    """Read the parameters of PS3.18 8.3.4. Raises _Refused with the attribute."""
+    parameters = request.query_params.multi_items()
+    if len(parameters) > _MAX_KEYS:
+        raise _Refused(HTTPStatus.BAD_REQUEST, f"more than {_MAX_KEYS} parameters")
+    tree: dict[str, Any] = {}
+    fields: set[str] | None = set()
+    limit, offset, fuzzy = None, 0, False
+    for name, value in parameters:
+        match name.lower():
+            case "limit":
+                limit = _whole_number(name, value)
+            case "offset":
+                offset = _whole_number(name, value)
+            case "fuzzymatching":
+                fuzzy = value.lower() == "true"
+            case "includefield":
+                if value.lower() == "all":
+                    fields = None
+                elif fields is not None:
+                    fields |= {_tag(part.partition(".")[0]) for part in value.split(",")}
+            case _:
+                _add_key(tree, name, value)
+    try:
+        query = _keys(tree)
+        matching.check(query)
+    except BadKey as error:
+        raise _Refused(HTTPStatus.BAD_REQUEST, str(error), error.tag) from None
+    chosen = None if fields is None else frozenset(fields)
+    return _Search(query, chosen, limit, offset, fuzzy)
+
+
+def _whole_number(name: str, value: str) -> int:
+    if not value.isdecimal() or len(value) > 9:  # noqa: PLR2004  # digits
+        raise _Refused(HTTPStatus.BAD_REQUEST, "write a whole number", name)
+    return int(value)
+
+
+def _tag(name: str) -> str:
+    """Return the tag of a keyword, or of eight hexadecimal digits."""
+    if len(name) == 8 and all(sign in "0123456789abcdefABCDEF" for sign in name):  # noqa: PLR2004
+        return name.upper()
+    tag = tag_for_keyword(name)
+    if tag is None:
+        raise _Refused(HTTPStatus.BAD_REQUEST, "unknown attribute", name)
+    return f"{tag:08X}"
+
+
+def _add_key(tree: dict[str, Any], name: str, value: str) -> None:
+    """Add a key to the tree; `ScheduledProcedureStepSequence.Modality` is one inside a sequence."""
+    *sequences, last = [_tag(part) for part in name.split(".")]
+    at = tree
+    for tag in sequences:
+        inner = at.setdefault(tag, {})
+        if not isinstance(inner, dict):
+            raise _Refused(HTTPStatus.BAD_REQUEST, "is no sequence", name)
+        at = inner
+    at[last] = value
+
+
+def _keys(tree: Mapping[str, Any]) -> Query:
+    return {
+        tag: Key("SQ", (), _keys(value)) if isinstance(value, dict) else _key(tag, value)
+        for tag, value in tree.items()
+    }
+
+
+def _key(tag: str, value: str) -> Key:
+    try:
+        vr = dictionary_VR(int(tag, 16))[:2]
+    except KeyError:
+        vr = "UN"
+    parts = value.replace(",", "\\").split("\\") if vr in {"UI", "CS", "AE"} else [value]
+    texts = tuple(part.strip() for part in parts)
+    return Key(vr, texts if any(texts) else ())
+
+
+def _json(body: Any, status: HTTPStatus) -> Response:
+    return Response(json.dumps(body, ensure_ascii=False), status, media_type=_JSON)
+
+
+def _missing() -> Response:
+    return _problem(_Refused(HTTPStatus.NOT_FOUND, "there is no such workitem"))
+
+
+def _problem(error: _Refused) -> Response:
+    """Return an RFC 9457 body; `attribute` is the name in the request, or the tag."""
+    body = {
+        "type": "about:blank",
+        "title": error.status.phrase,
+        "status": error.status.value,
+        "detail": error.detail,
+        **({"attribute": error.attribute} if error.attribute else {}),
+    }
+    response = Response(json.dumps(body), error.status, media_type="application/problem+json")
+    if error.status is HTTPStatus.UNAUTHORIZED:
+        response.headers["www-authenticate"] = "Bearer"
+    return response
