@@ -21,11 +21,15 @@ LOG_SECONDS = 60.0
 """Each peer and reason is logged once in this time, with its count."""
 SERVICE = "service"
 """The kind of the connection to the report service."""
+DICOM = "DICOM"
+"""The kind of the DICOM port."""
+DICOM_PORT, DICOM_REFUSALS = "port", "associations"
+"""Its names: for handshakes, and for connections and associations that it refused."""
 OTHER_PEERS = "other addresses"
 
 
 class HandshakeKey(NamedTuple):
-    """Whose handshake failed, and why. `kind` is listener, destination or service."""
+    """Whose handshake failed, and why. `kind` is listener, destination, service or DICOM."""
 
     kind: str
     name: str

@@ -8,7 +8,7 @@ one within a minute.
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import structlog
@@ -23,11 +23,22 @@ OTHER_SOURCES: Final = "other addresses"
 HOUR: Final = 3_600_000
 
 
+Refusals = Mapping[tuple[str, str], int]
+"""Numbers of refused connections by reason and source."""
+
+
+def _forget(_: Refusals) -> None:
+    """Do nothing with refusals."""
+
+
 class Activity:
     """Counts requests and refusals until they are reported. For threads."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(
+        self, database: Database, on_refusals: Callable[[Refusals], object] = _forget
+    ) -> None:
+        """`on_refusals` gets the refusals since the last report."""
+        self._database, self._on_refusals = database, on_refusals
         self._log = structlog.get_logger("dicom")
         self._lock = threading.Lock()
         self._to_log: Counter[tuple[str, str]] = Counter()
@@ -59,6 +70,8 @@ class Activity:
             events = list(self._due(now))
         for (reason, source), count in sorted(to_log.items()):
             self._log.warning("DICOM peer refused", reason=reason, address=source, count=count)
+        if to_log:
+            self._on_refusals(to_log)
         if events:
             with self._database.write() as connection:
                 for event in events:

@@ -267,14 +267,17 @@ class DicomServer:
 
     def _established(self, event: Event) -> None:
         """Allow the data sets of the accepted services."""
+        limits: dict[str, int] = {
+            Verification: 0,  # has no data set
+            ModalityWorklistInformationFind: self.settings.max_identifier,
+        }
         connection = event.assoc.dul.socket
         stream: PduStream | None = getattr(connection and connection.socket, "stream", None)
         if stream is not None:
             for context in event.assoc.accepted_contexts:
                 if context.context_id is not None:
-                    is_query = context.abstract_syntax == ModalityWorklistInformationFind
-                    limits = self.settings.max_identifier, self.settings.max_object
-                    stream.max_data_sets[context.context_id] = limits[not is_query]
+                    limit = limits.get(context.abstract_syntax or "", self.settings.max_object)
+                    stream.max_data_sets[context.context_id] = limit
             stream.is_associated = True
 
     def _echo(self, event: Event) -> int:

@@ -116,18 +116,24 @@ def notifiers(settings: Settings) -> dict[str, Notify]:
 def expiring_files(settings: Settings) -> dict[str, Validity]:
     """Return the validity of certificates and revocation lists, by their names in alerts."""
     own = certificate_chains(certificate_files(settings))
-    listening = [(listener.name, listener.tls) for listener in settings.listener if listener.tls]
+    listening = [
+        (f"listener {listener.name}", listener.tls)
+        for listener in settings.listener
+        if listener.tls
+    ]
+    if settings.dicom.bind is not None and settings.dicom.tls is not None:
+        listening.append(("the DICOM port", settings.dicom.tls))
     sending = [
         (destination.name, destination.tls)
         for destination in settings.destination
         if destination.tls
     ]
     trusted = {
-        **{f"client_ca of listener {name}": tls.client_ca for name, tls in listening},
+        **{f"client_ca of {owner}": tls.client_ca for owner, tls in listening},
         **{f"ca of destination {name}": tls.ca for name, tls in sending},
     }
     lists = {
-        **{f"client_crl of listener {name}": tls.client_crl for name, tls in listening},
+        **{f"client_crl of {owner}": tls.client_crl for owner, tls in listening},
         **{f"crl of destination {name}": tls.crl for name, tls in sending},
     }
     return {
@@ -149,6 +155,8 @@ def certificate_files(settings: Settings) -> Mapping[str, Path]:
     for destination in settings.destination:
         if destination.tls is not None and destination.tls.certificate is not None:
             files[f"destination {destination.name}"] = settings.path(destination.tls.certificate)
+    if settings.dicom.bind is not None and settings.dicom.tls is not None:
+        files["the DICOM port"] = settings.path(settings.dicom.tls.certificate)
     return files
 
 

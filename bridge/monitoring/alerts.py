@@ -21,7 +21,7 @@ import structlog
 from sqlalchemy import Connection, Row, Select, and_, case, delete, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 
-from bridge.handshake_counts import SERVICE
+from bridge.handshake_counts import DICOM, SERVICE
 from bridge.metrics import Metrics
 from bridge.monitoring.baseline import MINUTE
 from bridge.monitoring.channels import (
@@ -82,6 +82,8 @@ _ALERT = ALERTS.c
 _ACTIVE: Final[Select[Any]] = select(ALERTS).where(_ALERT.cleared_at.is_(None))
 
 MAX_RECURRENCES = 3
+_OTHERS = frozenset({SERVICE, DICOM})
+"""Kinds of connections that are no channels."""
 """A condition that returned this many times is flapping."""
 
 _KEPT_MS = 90 * 86_400_000
@@ -432,7 +434,7 @@ class AlertMonitor:
                 failure
                 for failure in read_handshakes(self.database)
                 if failure.last_at > now - HOUR
-                and (failure.kind == SERVICE or f"{failure.kind} {failure.name}" in names)
+                and (failure.kind in _OTHERS or f"{failure.kind} {failure.name}" in names)
             ],
             unframed={
                 name: channel.problem
@@ -452,9 +454,9 @@ class AlertMonitor:
             },
             start_failures={
                 f"{kind} {name}": reason
-                for kind in ChannelKind
+                for kind in (*ChannelKind, DICOM)
                 for name, reason in read_start_failures(self.database, kind, now).items()
-                if f"{kind} {name}" in names
+                if kind == DICOM or f"{kind} {name}" in names
             },
         )
         return self._with_statistics(snapshot, names)

@@ -165,12 +165,12 @@ _FAILURE = START_FAILURES.c
 
 
 def store_start_failures(
-    database: Database, kind: ChannelKind, node: str, reasons: Mapping[str, str], now: int
+    database: Database, kind: str, node: str, reasons: Mapping[str, str], now: int
 ) -> None:
     """Store the reasons why channels did not start on a node, by name; `now` in ms."""
-    own = (_FAILURE.kind == kind.value, _FAILURE.node == node)
+    own = (_FAILURE.kind == str(kind), _FAILURE.node == node)
     rows = [
-        {"kind": kind.value, "node": node, "name": name, "reason": reason, "at": now}
+        {"kind": str(kind), "node": node, "name": name, "reason": reason, "at": now}
         for name, reason in reasons.items()
     ]
     with database.write() as connection:
@@ -179,9 +179,9 @@ def store_start_failures(
             connection.execute(insert(START_FAILURES), rows)
 
 
-def read_start_failures(database: Database, kind: ChannelKind, now: int) -> dict[str, str]:
+def read_start_failures(database: Database, kind: str, now: int) -> dict[str, str]:
     """Return the reason of one node for each channel that did not start; `now` in ms."""
-    valid = (_FAILURE.kind == kind.value, _FAILURE.at > now - START_FAILURES_VALID_MS)
+    valid = (_FAILURE.kind == str(kind), _FAILURE.at > now - START_FAILURES_VALID_MS)
     failures = select(START_FAILURES).where(*valid).order_by(_FAILURE.name, _FAILURE.reason)
     with database.read() as connection:
         rows = connection.execute(failures).all()

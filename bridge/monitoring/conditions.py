@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from bridge.handshake_counts import DICOM, DICOM_REFUSALS
 from bridge.monitoring.baseline import MINUTE
 from bridge.monitoring.channels import StoredHandshake
 from bridge.store.records.exceptions import MERGE_UNDONE, ExceptionSubject, ProcessingException
@@ -197,6 +198,7 @@ _ACTIONS: Final[Mapping[str, str]] = {
     "rejecting": "Read the last reply, and correct the receiver or the mapping.",
     "tls": "Compare the certificates of both sides.",
     "refused": "Read the cause, correct the sender or the mapping, and replay the messages.",
+    "refused:DICOM port": "Compare AE title and address of the peer with the settings of DICOM.",
     "disk": "Delete old messages, or give the disk more space.",
     "concern": "Check the order, and mark it as reviewed.",
     "concern:feed": "Compare reports and results since the backup.",
@@ -353,6 +355,7 @@ def _circuits(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
         yield AlertCondition(f"unframed:destination {name}", AlertSeverity.WARNING, text)
 
 
+_REFUSALS: Final = "refused:DICOM port"
 MIN_HANDSHAKES = 3
 """Failed TLS handshakes of a connection within an hour after which operators are notified."""
 
@@ -363,6 +366,10 @@ def _handshakes(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
     for failure in snapshot.handshakes:
         if failure.is_trouble:
             by_owner.setdefault(f"{failure.kind} {failure.name}", []).append(failure)
+    refusals = by_owner.pop(f"{DICOM} {DICOM_REFUSALS}", [])
+    if count := sum(failure.count for failure in refusals):
+        text = f"the DICOM port refused {count} connections, the last of {refusals[0].peer}: "
+        yield AlertCondition(_REFUSALS, AlertSeverity.WARNING, text + refusals[0].reason)
     for owner, failures in by_owner.items():
         count = sum(failure.count for failure in failures)
         if count >= MIN_HANDSHAKES:

@@ -5,19 +5,26 @@ from functools import partial
 
 import structlog
 
-from bridge.admin.audit_events import AuditRelay
 from bridge.admin.checks.descriptors import raise_limit
-from bridge.dicom.activity import Activity
+from bridge.dicom.activity import Activity, Refusals
 from bridge.dicom.objects import ObjectStore
 from bridge.dicom.performed import PerformedSteps
 from bridge.dicom.received_log import ReceivedLog
 from bridge.dicom.server import DicomServer, DimseService
 from bridge.dicom.storage import StorageService
 from bridge.dicom.worklist import WorklistService
+from bridge.errors import BridgeError
 from bridge.executors import Threads
+from bridge.handshake_counts import (
+    DICOM,
+    DICOM_PORT,
+    DICOM_REFUSALS,
+    HandshakeCount,
+    HandshakeKey,
+)
 from bridge.metrics import Metrics
+from bridge.monitoring.channels import store_handshakes, store_start_failures
 from bridge.runtime.context import handshake_failures
-from bridge.runtime.maintenance import audit_relay
 from bridge.runtime.schedule import Job, Schedule, ServicePart, do_nothing, now_ms
 from bridge.runtime.service_process import ParentChannel
 from bridge.runtime.web_server import Probes, Readiness, web_part
@@ -39,7 +46,7 @@ def assemble_dicom(
     raise_limit()
     database = databases.open_bridge_database(settings)
     databases.migrate_bridge(database)
-    activity = Activity(database)
+    activity = Activity(database, partial(_store_refusals, database, node))
     readiness = Readiness()
 
     async def close_database() -> None:
@@ -54,15 +61,33 @@ def assemble_dicom(
         schedule.periodic(Job.DICOM_ACTIVITY, report, last=report),
     ]
     if parent is None:
-        parts.append(audit_relay(schedule, AuditRelay(settings, database)))
         if settings.http.probe_bind is not None:
             router = Probes(metrics, readiness, database, now_ms).router(None)
             parts.append(web_part(router, settings.http.probe_bind, settings.http, metrics))
     else:
         parts.append(_samples(metrics, schedule, parent))
-    parts.append(_port(settings, metrics, database, activity))
+    parts.append(_port(settings, metrics, database, activity, node))
     ready = ServicePart("readiness", readiness.begin, readiness.end)
     return [*parts, ready if parent is None else parent.readiness(ready)]
+
+
+def _store_refusals(database: Database, node: str, refusals: Refusals) -> None:
+    """Store refused connections for the alert; blocking."""
+    now = now_ms()
+    found = {
+        HandshakeKey(DICOM, DICOM_REFUSALS, source, reason): HandshakeCount(
+            HandshakeFailure(reason), count, now, now
+        )
+        for (reason, source), count in refusals.items()
+    }
+    store_handshakes(database, node, found)
+
+
+class PortNotOpened(BridgeError):
+    """The DICOM port cannot be opened."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"dicom.bind: {address} cannot be opened: {reason}")
 
 
 def _samples(metrics: Metrics, schedule: Schedule, parent: ParentChannel) -> ServicePart:
@@ -73,13 +98,13 @@ def _samples(metrics: Metrics, schedule: Schedule, parent: ParentChannel) -> Ser
 
 
 def _port(
-    settings: Settings, metrics: Metrics, database: Database, activity: Activity
+    settings: Settings, metrics: Metrics, database: Database, activity: Activity, node: str
 ) -> ServicePart:
     """Return the part that opens the DICOM port. Raises TLSConfigurationError."""
     loop = asyncio.get_running_loop()
 
     def note_handshake(address: str, failure: HandshakeFailure) -> None:
-        note = partial(metrics.handshakes.note, "dicom", "port", address, failure)
+        note = partial(metrics.handshakes.note, DICOM, DICOM_PORT, address, failure)
         loop.call_soon_threadsafe(note)
 
     tls, max_object = settings.dicom.tls, settings.dicom.max_object
@@ -99,8 +124,19 @@ def _port(
     )
     log = structlog.get_logger("dicom")
 
+    def open_port() -> int:
+        failure = ""
+        try:
+            return server.start()
+        except OSError as error:
+            failure = error.strerror or "refused"
+            raise PortNotOpened(str(settings.dicom.bind), failure) from None
+        finally:
+            reasons = {DICOM_PORT: failure} if failure else {}
+            store_start_failures(database, DICOM, node, reasons, now_ms())
+
     async def start() -> None:
-        port = await Threads.JOBS.run(server.start)
+        port = await Threads.JOBS.run(open_port)
         host = settings.dicom.bind.host if settings.dicom.bind is not None else ""
         log.info("listening", address=f"{host}:{port}")
 

@@ -164,6 +164,7 @@ def check_home(home: Path) -> list[CheckFinding]:
         *(() if unreadable else (_sites, _activations, _channels_not_loaded, check_sign_in)),
         _listeners,
         _destinations,
+        _dicom,
         _tracing,
     )
     found = [*_mappings(home), *(finding for check in checks for finding in check(settings))]
@@ -344,6 +345,7 @@ def exposures(settings: Settings) -> Iterator[Exposure]:
     others += [settings.path(file) for file in settings.engine.tokens.values()]
     others += [settings.path(settings.engine.token_file)]
     others += [settings.path(settings.engine.link_keys_file)]
+    others += [settings.path(peer.token_file) for peer in settings.dicom.peer if peer.token_file]
     if settings.retention.archive is not None:
         others.append(settings.path(settings.retention.archive))
     return find_exposures(settings.home, others)
@@ -405,6 +407,11 @@ def _sites(settings: Settings) -> Iterator[CheckFinding]:
         if listener.site and listener.site not in known:
             message = f"there is no site {listener.site}; `bridge site add` creates it"
             yield CheckFinding(CheckSeverity.WARNING, f"listener {listener.name}", message)
+    for peer in settings.dicom.peer:
+        for site in peer.sites if settings.dicom.bind is not None else ():
+            if site not in {*known, "*"}:
+                message = f"{peer.ae_title}: there is no site {site}"
+                yield CheckFinding(CheckSeverity.WARNING, "dicom.peer", message)
 
 
 def _listeners(settings: Settings) -> Iterator[CheckFinding]:
@@ -418,6 +425,28 @@ def _destinations(settings: Settings) -> Iterator[CheckFinding]:
     for destination in settings.destination:
         place = f"destination {destination.name}"
         yield from _build_parts(place, connection_checks.destination_parts(settings, destination))
+
+
+def _dicom(settings: Settings) -> Iterator[CheckFinding]:
+    """Check the files and the port of DICOM, and whether anybody may use it."""
+    dicom = settings.dicom
+    for part in connection_checks.dicom_parts(settings):
+        try:
+            yield from _build_parts("dicom", [part])
+        except SettingsError as error:
+            yield from _as_findings(error)
+    if dicom.bind is None:
+        return
+    if not dicom.peer:
+        message = "there is no [[dicom.peer]]: nobody may open an association"
+        yield CheckFinding(CheckSeverity.WARNING, "dicom.bind", message)
+    open_to_all = [peer.ae_title for peer in dicom.peer if not _ALL.isdisjoint(peer.addresses)]
+    if open_to_all and dicom.tls is None:
+        message = f"{', '.join(open_to_all)}: any address may use it, and the port has no TLS"
+        yield CheckFinding(CheckSeverity.WARNING, "dicom.peer", message)
+
+
+_ALL: Final = frozenset({"0.0.0.0/0", "::/0"})
 
 
 def _tracing(settings: Settings) -> Iterator[CheckFinding]:

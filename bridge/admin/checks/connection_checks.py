@@ -19,10 +19,15 @@ from bridge.metrics import Metrics
 from bridge.store.records.mapping_versions import MappingVersion
 from bridge.transports.connection_paths import RefusedPath, authorization_path, require_permitted
 from bridge.transports.http_protocol import read_authorization
-from bridge.transports.tls import destination_tls_options, listener_tls_options
+from bridge.transports.tls import (
+    destination_tls_options,
+    listener_tls_context,
+    listener_tls_options,
+)
 from config import Settings
 from config.listeners import ListenerSettings
 from config.quantities import FolderAddress
+from config.secret_files import read_token
 from config.sections import ChannelKind, DestinationSettings
 from mappings.hl7.charset import is_codec
 from mllp.errors import TLSConfigurationError
@@ -156,6 +161,40 @@ def destination_parts(
     ]
 
 
+class PortTaken(BridgeError):
+    """The DICOM port is that of another part of the service."""
+
+    def __init__(self, port: int, owner: str) -> None:
+        super().__init__(f"dicom.bind: port {port} is used by {owner}")
+
+
+def dicom_parts(settings: Settings) -> list[Part]:
+    """Return the parts of the DICOM port; none if the role is off."""
+    found: list[Part] = [
+        partial(read_token, settings.path(peer.token_file))
+        for peer in settings.dicom.peer
+        if peer.token_file is not None
+    ]
+    if settings.dicom.bind is None:
+        return found
+    found.append(partial(_require_free_port, settings, settings.dicom.bind.port))
+    if settings.dicom.tls is not None:
+        tls = partial(listener_tls_context, settings, settings.dicom.tls)
+        found.append(partial(_build, "dicom.tls", tls))
+    return found
+
+
+def _require_free_port(settings: Settings, port: int) -> None:
+    taken = {
+        f"listener {listener.name}": listener.bind.port
+        for listener in settings.listener
+        if listener.enabled and not isinstance(listener.bind, FolderAddress)
+    } | {"the web server (http.bind)": settings.http.bind.port}
+    for owner, used in taken.items():
+        if port and used == port:
+            raise PortTaken(port, owner)
+
+
 def _listener(settings: Settings, name: str) -> ListenerSettings:
     found = next((listener for listener in settings.listener if listener.name == name), None)
     if found is None:
@@ -217,6 +256,8 @@ def _addresses(settings: Settings, excluded: ListenerSettings) -> Iterator[tuple
             yield f"listener {listener.name}", _address_key(listener)
     if settings.http.bind.port:
         yield "the web server (http.bind)", f"{settings.http.bind.port}"
+    if settings.dicom.bind is not None and settings.dicom.bind.port:
+        yield "the DICOM port (dicom.bind)", f"{settings.dicom.bind.port}"
 
 
 def _address_key(listener: ListenerSettings) -> str:

@@ -32,6 +32,7 @@ from tests.acceptance.house import free_port
 from tests.bridge.dicom.worklist_items import insert, make_item
 from tests.conformance.dicom.port import TITLE, Port, dump, echoscu, findscu, ids, run
 from tests.eventually import eventually
+from tests.peak_memory import peak_memory
 from tests.programs import DCMTK, ORTHANC
 
 Serve = Callable[..., Port]
@@ -216,14 +217,16 @@ def test_endless_messages(serve: Serve, control: int) -> None:
         assert sent is not None
         assert sent.socket is not None
         part = p_data(association.accepted_contexts[0].context_id or 0, control, bytes(16_000))
-        try:
-            for _ in range(10_000):
-                sent.socket.sendall(part)
-        except OSError:
-            pass
-        else:
-            pytest.fail("160 MB were accepted")
-        eventually(lambda: not association.is_established)
+        with peak_memory() as peak:
+            try:
+                for _ in range(10_000):
+                    sent.socket.sendall(part)
+            except OSError:
+                pass
+            else:
+                pytest.fail("160 MB were accepted")
+            eventually(lambda: not association.is_established)
+        assert peak.bytes < 20 * 2**20
     assert set(port.refused) & {"command", "data set"}
     assert "Rejected" not in echoscu(port.number)
 

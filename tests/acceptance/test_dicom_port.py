@@ -1,0 +1,164 @@
+"""The DICOM process of `bridge serve`: modalities ask the worklist of a running installation."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import select
+
+from bridge.store.database import Database
+from bridge.store.tables import AUDIT_OUTBOX
+from tests.acceptance.forked import Forked
+from tests.acceptance.house import House, free_port
+from tests.acceptance.orders import order
+from tests.acceptance.serving import Serving, is_running
+from tests.acceptance.wire import Sender, verdict
+from tests.bridge.dicom.worklist_items import YAMADA, insert, make_item
+from tests.conformance.dicom.port import dump, echoscu, findscu, ids
+from tests.eventually import eventually
+from tests.programs import DCMTK
+from tests.trust import TRUSTED
+
+pytestmark = [pytest.mark.slow, pytest.mark.needs(DCMTK)]
+ID = "(0010,0020) LO"
+PEERS = """
+[[dicom.peer]]
+ae_title = "CT1"
+addresses = ["127.0.0.1"]
+token_file = "ct1.token"
+
+[[dicom.peer]]
+ae_title = "MR1"
+addresses = ["127.0.0.1"]
+modalities = ["MR"]
+"""
+
+
+def settings(port: int) -> str:
+    return f'[dicom]\nbind = "127.0.0.1:{port}"\n{PEERS}'
+
+
+@pytest.fixture
+def dicom_house(house: House) -> Iterator[tuple[House, int]]:
+    """An installation with a DICOM port, not started yet, and the port."""
+    port = free_port()
+    house.settings = settings(port)
+    house.make()
+    (house.home / "ct1.token").write_text("token-of-ct1", "utf-8")
+    (house.home / "ct1.token").chmod(0o600)
+    yield house, port
+    house.kill()
+
+
+def dicom_process(service: Serving, port: int) -> int:
+    """Return the process that listens on the port."""
+    listening = f":{port:04X} "
+    inodes = {
+        line.split()[9]
+        for line in Path("/proc/net/tcp").read_text("ascii").splitlines()
+        if line.split()[1].endswith(listening.strip()) and line.split()[3] == "0A"
+    }
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            links = [str(link.readlink()) for link in (process / "fd").iterdir()]
+        except OSError:
+            continue
+        if any(link.removeprefix("socket:[").removesuffix("]") in inodes for link in links):
+            return int(process.name)
+    return 0
+
+
+def test_a_running_installation(dicom_house: tuple[House, int]) -> None:
+    """A modality gets the worklist over DIMSE and HTTP; metrics and audit show it."""
+    house, port = dicom_house
+    house.start()
+    database = Database(f"sqlite:///{house.home / 'bridge.db'}")
+    insert(database, make_item(1, name=YAMADA), make_item(2, modality="MR"))
+    assert sorted(ids(findscu(port, dump(ID))[0])) == ["P1", "P2"]
+    assert ids(findscu(port, dump(ID), calling="MR1")[0]) == ["P2"]
+    assert "Not Recognized" in echoscu(port, calling="STRANGER")
+    reply = httpx.get(
+        f"{house.url}/dicomweb/modality-scheduled-procedure-steps",
+        headers={"authorization": "Bearer token-of-ct1"},
+        verify=TRUSTED,
+    )
+    assert len(reply.json()) == 2
+    answers = 'bridge_dicom_answers_total{peer="CT1"}'
+    eventually(lambda: answers in httpx.get(f"{house.url}/metrics", verify=TRUSTED).text)
+    assert house.metric(answers) == 2
+    assert house.stop() == 0
+    log = house.log()
+    assert "DICOM peer refused" in log
+    assert not [word for word in ("Yamada", "山田", "P1", "token-of-ct1") if word in log]
+    with database.read() as connection:
+        assert not list(connection.scalars(select(AUDIT_OUTBOX.c.body)))  # they are in the trail
+    database.dispose()
+    assert "dicom-query" in house.bridge("audit", "list", "--json", expect=None)
+
+
+def test_the_end_of_the_process(dicom_house: tuple[House, int]) -> None:
+    """After kill -9 the DICOM process starts again; the rest of the service does not notice."""
+    house, port = dicom_house
+    service = house.start()
+    database = Database(f"sqlite:///{house.home / 'bridge.db'}")
+    insert(database, *(make_item(number) for number in range(50)))
+    database.dispose()
+    first = dicom_process(service, port)
+    assert first not in (0, service.process.pid)
+    with Sender(house.mllp_port) as sender:
+        os.kill(first, signal.SIGKILL)
+        assert verdict(sender.ask(order(1)))[0] == "AA"
+        assert service.is_ready()
+        eventually(lambda: dicom_process(service, port) not in (0, first))
+        assert len(findscu(port, dump(ID))[0]) == 50
+        assert verdict(sender.ask(order(2)))[0] == "AA"
+    second = dicom_process(service, port)
+    service.kill()
+    eventually(lambda: not is_running(second))
+
+
+def test_a_role_without_settings(house: House) -> None:
+    """The role alone needs an address; with all other roles it is off without one."""
+    house.make()
+    command = ["serve", "--home", str(house.home), "--role", "dicom"]
+    output = house.home / "role.log"
+    process = Forked(command, {}, output, output)
+    assert process.wait(120) != 0
+    assert "dicom.bind" in output.read_text("utf-8")
+
+
+@pytest.mark.postgres
+def test_two_nodes(postgres_url: str, tmp_path: Path) -> None:
+    """Two nodes serve the same worklist; after kill -9 of one the other one still does."""
+    houses = [House(tmp_path / name, database=postgres_url) for name in ("one", "two")]
+    ports = [free_port(), free_port()]
+    houses[0].settings = settings(ports[0])
+    houses[0].make()
+    (tmp_path / "two").mkdir()
+    for file in (tmp_path / "one").rglob("*"):
+        copy = tmp_path / "two" / file.relative_to(tmp_path / "one")
+        if file.is_dir():
+            copy.mkdir(parents=True, exist_ok=True)
+        else:
+            copy.write_bytes(file.read_bytes())
+    houses[1].settings = settings(ports[1])
+    houses[1].configure()
+    for house in houses:
+        (house.home / "ct1.token").write_text("token-of-ct1", "utf-8")
+    database = Database(postgres_url)
+    try:
+        nodes = [house.start("--role", "dicom", beside=True) for house in houses]
+        insert(database, make_item(1, name=YAMADA), make_item(2, modality="MR"))
+        found = [sorted(ids(findscu(port, dump(ID))[0])) for port in ports]
+        assert found == [["P1", "P2"]] * 2
+        nodes[0].kill()
+        insert(database, make_item(3))
+        assert sorted(ids(findscu(ports[1], dump(ID))[0])) == ["P1", "P2", "P3"]
+        assert nodes[1].stop() == 0
+    finally:
+        database.dispose()
+        for house in houses:
+            house.kill()
