@@ -149,8 +149,9 @@ async def _compute_steps(
     steps: StoredOrderSteps, leads: Callable[[], bool], pause: float | None
 ) -> float | None:
     """Compute the steps of stored orders page by page, with pauses for other writers."""
-    is_done = not leads() or await Threads.JOBS.run(steps.run)
-    return pause if is_done else _NEXT_PAGE
+    if not leads():
+        return None
+    return pause if await Threads.JOBS.run(steps.run) else _NEXT_PAGE
 
 
 _ALL_HAVE_SITES = 3600.0  # seconds

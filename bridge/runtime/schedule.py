@@ -94,7 +94,7 @@ class Job(Enum):
     PARTITIONS = ("partitions", 30.0, 2.0, True, False)
     RETENTION = ("retention", _BY_SETTING, 2.0, True, False)
     OLD_JOBS = ("old background jobs", 3600.0, 2.0, True, False)
-    SCHEDULED_STEPS = ("scheduled steps", 2.0, 5.0, False, False)
+    SCHEDULED_STEPS = ("scheduled steps", 2.0, 5.0, False, True)
     DELIVERY_SITES = ("sites of deliveries", 1.0, 2.0, False, False)
     OWN_FILES = ("own files", _BY_SETTING, 2.0, False, True)
 

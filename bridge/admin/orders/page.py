@@ -38,9 +38,10 @@ from bridge.queue.errors import NoSuchRow
 from bridge.queue.listing_rows import MessageRow
 from bridge.queue.log_tables import pull_new
 from bridge.store.database import Database
-from bridge.store.records import patient_records, report_events
+from bridge.store.records import patient_records, report_events, scheduled_steps
 from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.records.report_events import STATUS_SEEN, ReportEventRow
+from bridge.store.records.scheduled_steps import ScheduledStep
 from bridge.store.tables import EXCEPTIONS, KNOWN_REPORTS, ORDERS
 from mappings.hl7.refusals import AckCode
 
@@ -82,6 +83,7 @@ class StoredOrder:
     edits: Mapping[int, Sequence[Mapping[str, Any]]]
     events: Sequence[ReportEventRow]
     notes: Sequence[AttentionNote]
+    scheduled: Sequence[ScheduledStep] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ def read_order(
         linked = [] if report is None else _linked(connection, report.id, row["id"], access)
         deliveries = _deliveries(connection, report, access)
         events = [] if report is None else report_changes(connection, report.id)
+        scheduled = scheduled_steps.steps_of(connection, [key])
     messages = _messages(database, subjects_of, row, identifiers, access)
     with database.read() as connection:
         notes = _notes(connection, row["id"], messages, deliveries)
@@ -137,6 +140,7 @@ def read_order(
         edits={message.id: edits_of(database, message.id) for message in messages},
         events=events,
         notes=notes,
+        scheduled=scheduled,
     )
 
 
@@ -267,6 +271,7 @@ def _steps(stored: StoredOrder) -> list[Step]:
             *steps.report_steps(stored.events or _last_state(stored)),
             *steps.delivery_steps((listed.row for listed in stored.deliveries), stored.attempts),
             *steps.attention_steps(stored.notes),
+            *steps.scheduled_steps(stored.scheduled),
         ]
     )
 

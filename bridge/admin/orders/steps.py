@@ -19,6 +19,7 @@ from bridge.queue.listing_rows import DeliveryRow, MessageRow
 from bridge.queue.states import QueueState
 from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.records.report_events import STATUS_SEEN, ReportEventRow
+from bridge.store.records.scheduled_steps import ScheduledStep
 from mappings.hl7.refusals import AckCode
 
 
@@ -100,6 +101,16 @@ def message_steps(
                 origin = SentenceLink("message", edit["origin_id"])
                 yield Step(edit["at"], "person", "edited", text, edit["reason"], link=origin)
         yield from _message_end(row, link)
+
+
+def scheduled_steps(rows: Iterable[ScheduledStep]) -> Iterator[Step]:
+    """Yield the scheduled procedure steps of the order, since they have their status."""
+    for row in rows:
+        named = f"Step {row.step_id} ({row.modality or 'no modality'}) {row.status.lower()}"
+        stations = f" at {', '.join(row.stations)}" if row.stations else ""
+        day, time = str(row.day or ""), row.time
+        start = f"{day[:4]}-{day[4:6]}-{day[6:]} {time[:2]}:{time[2:4]}" if day else ""
+        yield Step(row.changed_at, "order", "scheduled_step", named + stations, start)
 
 
 def copy_steps(kind: str, row_id: int, edits: Iterable[Mapping[str, Any]]) -> Iterator[Step]:

@@ -1,5 +1,6 @@
 """Return an order that is reported elsewhere to the list of unread orders, for a person."""
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +14,13 @@ from bridge.contract import OrderKey
 from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
 from bridge.executors import Threads
+from bridge.intake.process.scheduled_steps import StepWriter, active_step_rules
 from bridge.orders.order import OrderState
 from bridge.store.database import Database
 from bridge.store.databases import bridge_database
+from bridge.store.records import order_index
 from bridge.store.tables import ORDERS
-from config import load
+from config import Settings, load
 
 
 class NoSuchOrder(BridgeError):
@@ -39,22 +42,24 @@ def return_to_unread(home: Path, number: str, site: str, reason: str) -> int:
     `site` is '' for any. The report engine removes its mark first: if that fails, nothing has
     changed. Raises NoSuchOrder, ReasonRequired.
     """
-    given = required_reason(reason)
+    given, settings = required_reason(reason), load(home)
     with bridge_database(home) as database:
         order = _find(database, number, site)
         target = ("order", str(order.id))
         with (
             audited(home, database, "return-to-unread", target, reason=given),
-            report_engine(load(home)) as opened,
+            report_engine(settings) as opened,
         ):
-            opened.run(return_order(database, opened.engine.client, order))
+            opened.run(return_order(settings, database, opened.engine.client, order))
     return order.id
 
 
-async def return_order(database: Database, client: EngineClient, order: ReportedOrder) -> None:
+async def return_order(
+    settings: Settings, database: Database, client: EngineClient, order: ReportedOrder
+) -> None:
     """Return an order. The report engine removes its mark first. Raises EngineFailure."""
     await client.unmark_reported(order.key)
-    await Threads.JOBS.run(_store, database, order)
+    await Threads.JOBS.run(_store, settings, database, order)
 
 
 def read_reported(database: Database, order_id: int) -> ReportedOrder:
@@ -88,11 +93,15 @@ def _find(database: Database, number: str, site: str) -> ReportedOrder:
     return ReportedOrder(row.id, OrderKey(row.site, row.mrn, row.accession))
 
 
-def _store(database: Database, order: ReportedOrder) -> None:
+def _store(settings: Settings, database: Database, order: ReportedOrder) -> None:
     columns = ORDERS.c
+    steps = StepWriter(active_step_rules(settings, database))
     with database.write() as connection:
         connection.execute(
             update(ORDERS)
             .where(columns.id == order.id, columns.state == OrderState.REPORTED.value)
             .values(state=OrderState.ORDERED.value)
+        )
+        steps.write(
+            connection, order_index.lock(connection, [order.id]), time.time_ns() // 1_000_000
         )

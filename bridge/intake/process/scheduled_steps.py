@@ -211,8 +211,7 @@ def steps_of(
             own = with_stored(item, json.loads(before.item)) if keep and before else item
             status = StepStatus(item.status)
             status = status_of(order, status, before, discontinued=discontinued)
-            said = None if before is None else before.performed
-            steps.append(_step(order, len(steps), own, status, said, now))
+            steps.append(_step(order, len(steps), own, status, before, now))
     return steps, list(problems)
 
 
@@ -221,7 +220,7 @@ def _step(
     position: int,
     item: WorklistItem,
     status: StepStatus,
-    performed: StepStatus | None,
+    before: StoredStep | None,
     now: int,
 ) -> ScheduledStep:
     step = _sorted({**item.step, _STATUS: {"vr": "CS"}})
@@ -239,8 +238,8 @@ def _step(
         int(day) if day.isdigit() else None,
         time.ljust(_TIME_DIGITS, "0"),
         json.dumps(whole, ensure_ascii=False, separators=(",", ":")),
-        now,
-        performed,
+        before.changed_at if before is not None and before.status is status else now,
+        before.performed if before is not None else None,
     )
 
 

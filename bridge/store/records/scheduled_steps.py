@@ -71,7 +71,7 @@ class ScheduledStep:
 
     `day` is the local date of its start as a number, 20261130; `time` is HHMMSS or ''. `item` is
     the worklist item as DICOM JSON (PS3.18 annex F), with one item in (0040,0100). `stations` are
-    AE titles.
+    AE titles. `changed_at` (ms) is the time of the status.
     """
 
     key: OrderKey
@@ -144,9 +144,10 @@ def replace_all(connection: Connection, steps: Mapping[OrderKey, Sequence[Schedu
 
 @dataclass(frozen=True, slots=True)
 class StoredStep:
-    """What is kept of a step when its order changes: its status, and its item."""
+    """What is kept of a step when its order changes: its status with its time, and its item."""
 
     status: StepStatus
+    changed_at: int
     performed: StepStatus | None
     item: str
 
@@ -156,7 +157,7 @@ StoredSteps = Mapping[str, StoredStep]
 
 _STORED: Final[Select[Any]] = select(
     *(_STEP.site, _STEP.mrn, _STEP.accession, _STEP.step_id),
-    *(_STEP.status, _STEP.performed, _STEP.item),
+    *(_STEP.status, _STEP.changed_at, _STEP.performed, _STEP.item),
 ).where(_STEP.site == bindparam("site"), one_of(_STEP.accession, "accessions"))
 
 
@@ -167,7 +168,8 @@ def stored(connection: Connection, keys: Collection[OrderKey]) -> Mapping[OrderK
         for row in connection.execute(_STORED, {"site": site, "accessions": own}):
             said = StepStatus(row.performed) if row.performed else None
             key = OrderKey(row.site, row.mrn, row.accession)
-            found[key][row.step_id] = StoredStep(StepStatus(row.status), said, row.item)
+            status = StepStatus(row.status)
+            found[key][row.step_id] = StoredStep(status, row.changed_at, said, row.item)
     return found
 
 

@@ -58,6 +58,6 @@ async def unread(order_id: RowId, body: ReasonBody, call: CallDep) -> None:
 
     async def work() -> None:
         order = await CONSOLE_THREADS.run(read_reported, context.database, order_id)
-        await return_order(context.database, context.engine.client, order)
+        await return_order(context.settings, context.database, context.engine.client, order)
 
     await await_audited(call, action, work)
