@@ -124,19 +124,25 @@ class Echo:
                 found |= {unescape(leaf, self.marks, self._codec).strip() for leaf in leaves}
         return found
 
+    def _raw(self, path: Path) -> str:
+        rows = self._rows.get(path.segment)
+        if rows is None:
+            return ""
+        index = max(path.occurrence, 1) - 1
+        row = rows[index] if index < len(rows) else ()
+        return row[path.field] if path.field < len(row) else ""
+
     def read(self, path: Path) -> Field:
         """Return a field as sent; empty if it is absent."""
-        rows = self._rows.get(path.segment, ())
-        index = max(path.occurrence, 1) - 1
-        is_there = index < len(rows) and path.field < len(rows[index])
-        raw = rows[index][path.field] if is_there else ""
-        return Field(raw, MessageSyntax(self.marks, self._codec))
+        return Field(self._raw(path), MessageSyntax(self.marks, self._codec))
 
     def values(self, path: Path) -> list[str]:
         """Return the text at a path in each repetition of its field; none is empty or a null."""
-        field = self.read(path)
-        found = (text.strip() for text in texts(field.raw, path, field.syntax))
-        return [text for text in found if text not in ("", '""')]
+        raw = self._raw(path)
+        if not raw:  # most fields are absent
+            return []
+        found = texts(raw, path, MessageSyntax(self.marks, self._codec))
+        return [text for one in found if (text := one.strip()) not in ("", '""')]
 
     def with_field(self, path: Path, raw: str) -> tuple[str, ...]:
         """Return the lines with another text in a field of the first segment with its name."""

@@ -141,9 +141,12 @@ class _Attribute:
                 if items and self.first:
                     break
             return self.tag, {"vr": "SQ", "Value": items} if items else {"vr": "SQ"}
-        chosen = list(dict.fromkeys(self.texts(state)))[: _MAX_VALUES if self.multiple else 1]
+        chosen = self.texts(state)
+        if not chosen:  # most attributes have no value
+            return self.tag, {"vr": self.vr}
+        chosen = list(dict.fromkeys(chosen))[: _MAX_VALUES if self.multiple else 1]
         tag, vr = self.tag, self.vr
-        if self.keyword == _CODE_VALUE and chosen and len(chosen[0]) > _CUT[vr]:
+        if self.keyword == _CODE_VALUE and len(chosen[0]) > _CUT[vr]:
             tag, vr = _LONG_CODE
         values = []
         for text in chosen:
@@ -180,9 +183,11 @@ class _Item:
 
 def _for_each(path: Path, state: RenderState) -> list[RenderState]:
     """Return a state for each repetition of a field, which is then its only one."""
-    field_sent = state.echo.read(path)
+    repetitions = state.echo.read(path).repetitions[:_MAX_VALUES]
+    if len(repetitions) <= 1:  # the usual case
+        return [state] * len(repetitions)
     found = []
-    for repetition in field_sent.repetitions[:_MAX_VALUES]:
+    for repetition in repetitions:
         lines = state.echo.with_field(path, repetition.raw)
         found.append(replace(state, echo=Echo(lines)))
     return found
@@ -301,11 +306,10 @@ def _written(keyword: str, vr: str, text: str, zone: str) -> Any:
 
 
 def _text(keyword: str, vr: str, text: str) -> str:
-    clean = "".join(
-        character if character.isprintable() or (character in "\r\n" and vr in _SEVERAL_LINES)
-        else " "
-        for character in text
-    ).strip()  # fmt: skip
+    clean = text.strip()
+    if not clean.isprintable():
+        kept = "\r\n" if vr in _SEVERAL_LINES else ""
+        clean = "".join(one if one.isprintable() or one in kept else " " for one in clean)
     if vr not in _SEVERAL_LINES:  # the backslash separates values
         clean = clean.replace("\\", "/")
     most = _CUT.get(vr)
