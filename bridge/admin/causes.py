@@ -174,6 +174,18 @@ MESSAGE_CAUSES: Final[Mapping[str, Cause]] = {
     "not_remembered": Cause("The outcome could not be stored", "", _BY_ITSELF),
     "not_read": Cause("The outcome of a call is not known yet", "", _BY_ITSELF),
     "not_imaging": Cause("The message has no imaging order, so nothing was done"),
+    # what modalities sent
+    "step_started": Cause("The modality has begun the examination"),
+    "step_completed": Cause("The modality has completed the examination"),
+    "step_discontinued": Cause("The modality has discontinued the examination"),
+    "step_reverted": Cause("The modality had chosen the wrong entry; the step is scheduled again"),
+    "object_stored": Cause("The object was added to the report"),
+    "object_awaits_order": Cause("The object is added when the order is on the worklist"),
+    "object_without_order": Cause(
+        "No order has the accession number or study that the modality names",
+        ProposedAction.REPLAY,
+        "It is matched by itself when the order arrives. Check the number at the modality.",
+    ),
 }
 
 DELIVERY_CAUSES: Final[Mapping[str, Cause]] = {
@@ -376,6 +388,8 @@ _LOSSES: Final = {
 _ALSO_WITH_DETAIL: Final = frozenset(
     {"not_readable", "content_unreadable", "silence", "garbage", "mismatch", "http"}
     | {"not_connected", "tls", "not_composed", "no_definition", "unknown_code"}
+    | {"step_started", "step_completed", "step_discontinued", "step_reverted"}
+    | {"object_stored", "object_awaits_order", "object_without_order"}
 )
 """Codes whose stored detail says more than the code."""
 _BY_SUBJECT: Final[Mapping[ExceptionSubject, Mapping[str, Cause]]] = {

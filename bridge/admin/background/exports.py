@@ -70,6 +70,7 @@ from config import Settings
 from mappings.authoring.deidentification import Deidentifier, NotDeidentified, Options, options_for
 from mappings.inbound.definition import InboundMapping
 from mappings.language.scope import ListenerDefaults
+from parsers.dicom_file import is_dicom
 
 MAX_FILE: Final = 256 * 2**20
 """Bytes of the file of one export."""
@@ -306,7 +307,7 @@ class _FilesWriter:
         columns: Sequence[str],
         name: Callable[[int, int], str],
     ) -> None:
-        """`name` returns the name of a file by the row's id and the number of the file."""
+        """`name` returns the name of a file without its ending, by row id and number."""
         known = {field: state[field] for field in ZipState.__slots__ if field in state}
         self._zip = ZipParts(ZipState(**known))
         self._after = ZipState(**known)
@@ -332,7 +333,8 @@ class _FilesWriter:
             except _NotWritten as reason:
                 failures.append(JobRow(row_id, reason.code, str(reason)))
                 continue
-            name = self._name(row_id, self._zip.files + 1)
+            ending = "dcm" if is_dicom(content.payload) else "hl7"
+            name = f"{self._name(row_id, self._zip.files + 1)}.{ending}"
             self._zip.add(name, content.payload)
             cells = [cell(self._list, content.row, column, 0) for column in self._columns]
             self._zip.add_to_index(csv_line([name, *cells]))
@@ -370,11 +372,11 @@ def _make_files_writer(
     read = {"messages": _message_content, "deliveries": _delivery_content}[listed]
     if not deidentified:
         reader = partial(read, context)
-        return _FilesWriter(job, state, reader, _INDEX[listed], lambda row_id, _: f"{row_id}.hl7")
+        return _FilesWriter(job, state, reader, _INDEX[listed], lambda row_id, _: f"{row_id}")
     deidentifiers = _Deidentifiers(context, job)
     replaced = {"messages": deidentifiers.message, "deliveries": deidentifiers.delivery}[listed]
     columns = _DEIDENTIFIED_INDEX[listed]
-    return _FilesWriter(job, state, replaced, columns, lambda _, number: f"{number:06}.hl7")
+    return _FilesWriter(job, state, replaced, columns, lambda _, number: f"{number:06}")
 
 
 def _message_content(context: JobContext, row_id: int) -> _Content:
@@ -507,6 +509,8 @@ def _require_small(payload: bytes) -> None:
 
 
 def _deidentified(deidentifier: Deidentifier, payload: bytes, patient: str, charset: str) -> bytes:
+    if is_dicom(payload):
+        raise _NotWritten("not_deidentified", "it is a DICOM object")
     try:
         return deidentifier.message(payload, patient, charset)
     except NotDeidentified as error:

@@ -22,6 +22,7 @@ from bridge.queue.states import TRANSITIONS, QueueEvent, QueueState
 from bridge.store.database import Database
 from bridge.store.records.report_events import STATUS_SEEN, ReportEventRow
 from mappings.inbound.definition import Subjects
+from parsers.dicom_file import is_dicom
 
 _MAX_REPORTS: Final = 20
 Orders = Sequence[Mapping[str, Any]]
@@ -124,7 +125,8 @@ def may_edit(access: Access) -> bool:
 
 def _may(detail: MessageDetail, access: Access) -> list[str]:
     found = [*permitted(_ACTIONS, detail.row.state, access)]
-    found += ["edit"] if may_edit(access) and not detail.is_damaged else []
+    is_editable = not (detail.is_damaged or is_dicom(detail.payload))
+    found += ["edit"] if may_edit(access) and is_editable else []
     return [*found, *(["content"] if Permission.BODIES in access.permissions else [])]
 
 

@@ -36,6 +36,7 @@ from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from config import Settings
 from mappings.outbound.results import ResultEvent
+from parsers.dicom_file import is_dicom
 
 Sees = Callable[[Collection[str]], bool]
 """True if a user may see an item of these sites."""
@@ -95,6 +96,12 @@ def _require_none(faults: Sequence[Fault]) -> None:
         raise InvalidState("; ".join(fault.in_words() for fault in faults))
 
 
+def _require_text(payload: bytes) -> None:
+    """Raise InvalidState for a DICOM file: a modality sends it again if it is wrong."""
+    if is_dicom(payload):
+        raise InvalidState("a DICOM object cannot be edited")
+
+
 @dataclass
 class ReceivedMessage:
     """A message that was received."""
@@ -112,6 +119,7 @@ class ReceivedMessage:
         return self.subjects_of(origin_of(self._detail)).sites
 
     def sheet(self) -> EditableMessage:
+        _require_text(self._detail.payload)
         return editable_message(self._detail.payload, self._charset)
 
     def faults(self, segments: Sequence[str], sees: Sees) -> Sequence[Fault]:
@@ -125,6 +133,7 @@ class ReceivedMessage:
 
     def _checked(self, segments: Sequence[str], sees: Sees) -> tuple[Sequence[Fault], bytes]:
         listener = self._detail.row.listener
+        _require_text(self._detail.payload)
         payload = encode_edit(self._detail.payload, segments, self._charset)
         with _refused():
             found = [Fault(**fault) for fault in self._replay.faults(listener, payload)]

@@ -25,7 +25,9 @@ from unicodedata import combining, normalize
 from sqlalchemy import Connection, Row, Select, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
+from bridge.admin.messages.dicom_content import read_identity
 from bridge.index_key import keyed64, signed64
+from bridge.orders.received_objects import ReceivedObject
 from bridge.queue import payload_blobs
 from bridge.queue.listing_rows import MessageDetail
 from bridge.queue.sites import sites_hash
@@ -175,6 +177,8 @@ def spellings(number: str) -> list[str]:
 
 def read_numbers(payload: bytes, charset: str = "utf-8", listener: str = "") -> MessageNumbers:
     """Read the numbers and names in a message; none if it cannot be parsed."""
+    if (received := read_identity(payload)) is not None:
+        return _numbers_of_object(received, listener)
     try:
         message = Message.parse(payload, fallback=charset)
     except MessageRefusal:
@@ -189,6 +193,17 @@ def read_numbers(payload: bytes, charset: str = "utf-8", listener: str = "") -> 
     words = {word for name in numbers.pop(NumberKind.NAME) for word in name_words(name)}
     sender = sender_of(listener, *(message.value(place) for place in ("MSH-3.1", "MSH-4.1")))
     return MessageNumbers(**numbers, name=frozenset(words), sender=frozenset({sender}))
+
+
+def _numbers_of_object(received: ReceivedObject, listener: str) -> MessageNumbers:
+    """Return the numbers of what a modality sent; the instance is its control id."""
+    return MessageNumbers(
+        control=frozenset({received.meta.sop_instance}),
+        patient=frozenset({received.mrn} - {""}),
+        order=frozenset({reference.accession for reference in received.references} - {""}),
+        name=frozenset(name_words(received.name)),
+        sender=frozenset({sender_of(listener, received.meta.sender, "")}),
+    )
 
 
 def sender_of(listener: str, application: str, facility: str) -> str:

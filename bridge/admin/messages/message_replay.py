@@ -17,6 +17,7 @@ from sqlalchemy import func, select
 
 from bridge import active_settings
 from bridge.active_settings import ActiveSettings, active_sources, version_finder
+from bridge.admin.messages import dicom_content
 from bridge.admin.messages.message_index import INDEXED_TO, MessageOrigin
 from bridge.errors import BridgeError
 from bridge.index_key import signed64
@@ -45,6 +46,7 @@ from mappings.inbound.order_mapping import AbsentTags
 from mappings.language.diagnostics import MappingError, RuleFailed
 from mappings.language.scope import ListenerDefaults
 from mllp.framing import Frame
+from parsers.dicom_file import is_dicom
 
 
 def count_not_indexed(database: Database) -> int:
@@ -71,6 +73,10 @@ class MessageSubjects:
 
     def __call__(self, origin: MessageOrigin) -> Subjects:
         """Return the subjects of a message; none if its listener was removed."""
+        if is_dicom(origin.payload):
+            peers = self._active_settings().dicom.peer
+            with self._database.read_committed() as connection:
+                return dicom_content.subjects_of(connection, origin.payload, peers)
         listener = self._listener(origin)
         if listener is None:
             return Subjects()

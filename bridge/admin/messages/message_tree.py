@@ -8,12 +8,14 @@ The content contains patient data: show it to users who may read content only, a
 from contextlib import suppress
 from typing import Any
 
+from bridge.admin.messages import dicom_content
 from bridge.admin.messages.message_content import message_text, reply_errors
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.message import Message
 from mappings.hl7.path import InvalidPath, Path
 from mappings.hl7.refusals import MessageRefusal
 from mappings.hl7.tree import MessageTree, Node, message_tree
+from parsers.dicom_file import is_dicom
 
 
 def content_of(
@@ -23,10 +25,13 @@ def content_of(
     Return `raw`, `charset`, `tree`, `more` and `ack` of a message; without a tree if it is not HL7.
 
     `charset` is the codec of the listener, for messages without MSH-18. `start` and `end` of a node
-    are positions in `raw`, in UTF-16 units. `more`: the message has segments beyond the tree. `ack`
-    is the reply that was sent or received, None without one; `places` of its errors are those of
-    nodes.
+    are positions in `raw`, in UTF-16 units. `more`: the message has more than is shown. A DICOM
+    file is shown by its attributes. `ack` is the reply that was sent or received, None without one;
+    `places` of its errors are those of nodes.
     """
+    if is_dicom(payload):
+        text, more = dicom_content.text_of(payload)
+        return {"raw": text, "charset": "", "tree": [], "more": more, "ack": None}
     try:
         message = Message.parse(payload, fallback=charset)
     except MessageRefusal:

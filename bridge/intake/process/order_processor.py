@@ -517,12 +517,12 @@ def _outcome_of(context: JobContext) -> MessageOutcome:
 
 
 def _outcome_of_received(context: JobContext, found: ReceivedMatch) -> MessageOutcome:
-    number = context.job.claimed.message_id
+    number, sender = context.job.claimed.message_id, found.received.meta.sender
     if found.fault is not None:
-        failure = FailureKind.PERMANENT
-        return MessageOutcome(number, QueueEvent.GIVEN_UP, failure, code=found.fault.value)
+        event, failure, code = QueueEvent.GIVEN_UP, FailureKind.PERMANENT, found.fault.value
+        return MessageOutcome(number, event, failure, code, sender)
     code = context.exception_code or (context.notes[0] if context.notes else "")
-    return MessageOutcome(number, QueueEvent.ACCEPTED, code=code)
+    return MessageOutcome(number, QueueEvent.ACCEPTED, code=code, detail=sender)
 
 
 def _notes(codes: Sequence[str], calls: EngineCalls) -> MessageNotes | None:
