@@ -46,7 +46,9 @@ _DICOM_EVENTS = {
 _ACTIONS = {
     **dict.fromkeys(("content", "export", "open", "view", "share-open"), Interaction.READ),
     **dict.fromkeys(("status", "worklist", "dicom-query", "prelims", "changes"), Interaction.QUERY),
-    **dict.fromkeys(("launch", "init", "share-create", "addendum-create"), Interaction.CREATE),
+    **dict.fromkeys(
+        ("launch", "init", "share-create", "addendum-create", "dicom-received"), Interaction.CREATE
+    ),
     **dict.fromkeys(("delete", "discard", "addendum-cancel"), Interaction.DELETE),
     **dict.fromkeys(
         ("login", "token", "session", "permission", "warm"), Interaction.AUTHENTICATION

@@ -21,6 +21,8 @@ from bridge.store.database import Database
 MAX_SOURCES: Final = 20
 OTHER_SOURCES: Final = "other addresses"
 HOUR: Final = 3_600_000
+RECEIVED: Final = frozenset({"N-CREATE", "N-SET", "C-STORE", "STOW-RS"})
+"""Requests that bring something, other than queries."""
 
 
 Refusals = Mapping[tuple[str, str], int]
@@ -93,7 +95,7 @@ class Activity:
                 self._audited[peer, request] = now
                 found = self._requests.pop((peer, request))
                 yield AuditEvent(
-                    "dicom-query",
+                    "dicom-received" if request in RECEIVED else "dicom-query",
                     target=("dicom-peer", peer),
                     details={"request": request, **found},
                 )

@@ -9,7 +9,12 @@ from collections.abc import Collection
 from typing import Final
 
 from bridge.dicom.received_log import Admission, ReceivedLog, read_message
-from bridge.dicom.refusals import Refused, Status
+from bridge.dicom.refusals import Refused
+from bridge.dicom.statuses import (
+    CANNOT_UNDERSTAND,
+    NOT_THE_SOP_CLASS,
+    OUT_OF_RESOURCES,
+)
 from bridge.orders.received_objects import KEY_OBJECTS, MessageKind, text_of
 from parsers.dicom_file import DicomFault, DicomRefused, FileMeta
 
@@ -39,10 +44,10 @@ SYNTAXES: Final = ("1.2.840.10008.1.2.1", "1.2.840.10008.1.2", "1.2.840.10008.1.
 """Explicit and implicit VR little endian, explicit VR big endian. Nothing is compressed."""
 
 _FAULTS: Final = {
-    DicomFault.NOT_DICOM: Status.CANNOT_UNDERSTAND,
-    DicomFault.MALFORMED: Status.CANNOT_UNDERSTAND,
-    DicomFault.TOO_LARGE: Status.OUT_OF_RESOURCES,
-    DicomFault.TOO_MANY: Status.OUT_OF_RESOURCES,
+    DicomFault.NOT_DICOM: CANNOT_UNDERSTAND,
+    DicomFault.MALFORMED: CANNOT_UNDERSTAND,
+    DicomFault.TOO_LARGE: OUT_OF_RESOURCES,
+    DicomFault.TOO_MANY: OUT_OF_RESOURCES,
 }
 
 
@@ -59,25 +64,21 @@ class ObjectStore:
     ) -> Admission:
         """Store an object of a peer that has these sites. Raises Refused, StoreError."""
         if meta.sop_class not in CLASSES:
-            raise Refused(Status.NOT_THE_SOP_CLASS, "is not accepted", "SOPClassUID")
+            raise Refused(NOT_THE_SOP_CLASS, "is not accepted", "SOPClassUID")
         if len(body) > self._max_size:
-            raise Refused(Status.OUT_OF_RESOURCES, f"more than {self._max_size} bytes")
+            raise Refused(OUT_OF_RESOURCES, f"more than {self._max_size} bytes")
         try:
             message, data_set = read_message(_kind(meta, is_posted), meta, body, sites)
         except DicomRefused as refused:
             text = f"data set: {refused.fault.value}"
             raise Refused(_FAULTS[refused.fault], text) from None
         if text_of(data_set.get("SOPClassUID")) != meta.sop_class:
-            raise Refused(Status.NOT_THE_SOP_CLASS, "not that of the request", "SOPClassUID")
+            raise Refused(NOT_THE_SOP_CLASS, "not that of the request", "SOPClassUID")
         if not meta.sop_instance or text_of(data_set.get("SOPInstanceUID")) != meta.sop_instance:
-            raise Refused(Status.NOT_THE_SOP_CLASS, "not that of the request", "SOPInstanceUID")
+            raise Refused(NOT_THE_SOP_CLASS, "not that of the request", "SOPInstanceUID")
         if not text_of(data_set.get("StudyInstanceUID")):
-            raise Refused(Status.CANNOT_UNDERSTAND, "has no value", "StudyInstanceUID")
+            raise Refused(CANNOT_UNDERSTAND, "has no value", "StudyInstanceUID")
         return self._log.store_object(message)
-
-    def count(self, status: Status) -> None:
-        """Count a response."""
-        self._log.count(status)
 
 
 def _kind(meta: FileMeta, is_posted: bool) -> MessageKind:

@@ -12,14 +12,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from threading import Lock
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from pydicom.dataset import Dataset
 from sqlalchemy import Connection
 
-from bridge.dicom.refusals import Status
+from bridge.dicom.statuses import (
+    SUCCESS,
+)
 from bridge.index_key import signed64
-from bridge.metrics import Metrics
 from bridge.orders.received_objects import (
     DICOM_LISTENER,
     MessageKind,
@@ -35,7 +36,6 @@ from bridge.queue.states import AcknowledgmentState, QueueState
 from bridge.store.database import Database
 from bridge.store.records import order_index
 from bridge.workers.offload import LARGE
-from config.dicom import DicomPeer
 from parsers.dicom_file import (
     DicomFault,
     DicomLimits,
@@ -69,16 +69,6 @@ class ReceivedMessage:
     """The sites of the sender; `*`: all."""
 
 
-class Sender(Protocol):
-    """The application that sends a message."""
-
-    @property
-    def title(self) -> str: ...
-
-    @property
-    def settings(self) -> DicomPeer: ...
-
-
 def read_message(
     kind: MessageKind, meta: FileMeta, body: bytes, sites: Collection[str]
 ) -> tuple[ReceivedMessage, Dataset]:
@@ -103,25 +93,16 @@ _UNEXPECTED_END: Final = r".* in file "  # pydicom only warns about a truncated 
 class ReceivedLog:
     """Stores messages of modalities. Raises StoreError; then nothing is stored."""
 
-    def __init__(self, database: Database, metrics: Metrics) -> None:
-        self._metrics = metrics
+    def __init__(self, database: Database) -> None:
         self._database = database
         self._tables = log_tables(database)
         self._blobs = PayloadBlobs(database)
         self._lock = Lock()  # log and blobs have one connection each
-        self._counting = Lock()
 
     def close(self) -> None:
         with self._lock:
             self._tables.close()
             self._blobs.close()
-
-    def count(self, status: Status) -> None:
-        """Count a response, as those of other listeners."""
-        outcome = "accepted" if status is Status.SUCCESS else "refused"
-        with self._counting:  # the counters have no lock
-            self._metrics.acks.labels(DICOM_LISTENER, f"{status:04X}", "").inc()
-            self._metrics.received.labels(DICOM_LISTENER, outcome).inc()
 
     def create_step(self, message: ReceivedMessage) -> Admission:
         """Store an N-CREATE: STORED, or KNOWN if the step exists."""
@@ -183,7 +164,7 @@ class ReceivedLog:
             mapping="",
             mapping_version="",
             ack=b"",
-            ack_code=f"{Status.SUCCESS:04X}",
+            ack_code=f"{SUCCESS:04X}",
             state=QueueState.QUEUED,
             received_at=time.time_ns() // 1_000_000,
             acknowledgment=AcknowledgmentState.DELIVERED,

@@ -1,4 +1,4 @@
-"""Statuses of DIMSE messages (PS3.7 annex C, PS3.4 table C.4-1 and K.4-1). Pure."""
+"""Statuses of DIMSE messages (PS3.7 annex C, PS3.4 B.2.3, C.4, F.7.2 and K.4). Pure."""
 
 from typing import Final
 
@@ -12,3 +12,14 @@ NOT_THE_SOP_CLASS: Final = 0xA900
 UNABLE_TO_PROCESS: Final = 0xC001
 NOT_AUTHORIZED: Final = 0x0124
 NO_SUCH_SOP_CLASS: Final = 0x0122
+INVALID_VALUE: Final = 0x0106
+PROCESSING_FAILURE: Final = 0x0110
+DUPLICATE_INSTANCE: Final = 0x0111
+NO_SUCH_INSTANCE: Final = 0x0112
+MISSING_ATTRIBUTE: Final = 0x0120
+MISSING_VALUE: Final = 0x0121
+RESOURCE_LIMIT: Final = 0x0213
+CANNOT_UNDERSTAND: Final = 0xC000
+
+MAY_NOT_BE_UPDATED: Final = 0xA710
+"""Error ID: the performed procedure step may no longer be updated (PS3.4 table F.7.2-2)."""

@@ -1,17 +1,24 @@
 """Storage: the C-STORE SCP for structured reports, dose reports and key objects (PS3.4 annex B)."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
 from pydicom.dataset import Dataset
 from pynetdicom import evt
-from pynetdicom.events import Event, EventType
+from pynetdicom.events import Event
 from pynetdicom.presentation import PresentationContext, build_context
 
+from bridge.dicom.answers import AnswerCounter
 from bridge.dicom.objects import CLASSES, SYNTAXES, ObjectStore
-from bridge.dicom.received_log import Sender
-from bridge.dicom.refusals import Refused, Status
+from bridge.dicom.refusals import Refused
+from bridge.dicom.server import Peer
+from bridge.dicom.statuses import (
+    NOT_THE_SOP_CLASS,
+    OUT_OF_RESOURCES,
+    SUCCESS,
+)
 from bridge.redaction import describe
 from parsers.dicom_file import FileMeta
 
@@ -24,31 +31,30 @@ class StorageService:
         build_context(sop_class, [*SYNTAXES]) for sop_class in CLASSES
     )
 
-    def __init__(self, objects: ObjectStore) -> None:
+    def __init__(self, objects: ObjectStore, answers: AnswerCounter) -> None:
         self._log = structlog.get_logger("dicom")
         self._objects = objects
-        self.handle: Mapping[EventType, Callable[[Event, Sender], Any]] = {
-            evt.EVT_C_STORE: self.store
-        }
+        self._answers = answers
+        self.handle: Mapping[Any, Callable[[Event, Peer], Any]] = {evt.EVT_C_STORE: self.store}
 
-    def store(self, event: Event, peer: Sender) -> Dataset | int:
+    def store(self, event: Event, peer: Peer) -> Dataset | int:
         """Answer a C-STORE; an object that is stored already is answered with success."""
+        began, refused = time.monotonic(), None
         try:
             self._store(event, peer)
-        except Refused as refused:
-            self._objects.count(refused.status)
-            return refused.data_set(has_element=True)
+        except Refused as error:
+            refused = error
         except Exception as error:  # noqa: BLE001  # there is always an answer, without values
             self._log.error("object not stored", error=describe(error))
-            self._objects.count(Status.OUT_OF_RESOURCES)
-            return Refused(Status.OUT_OF_RESOURCES, "not stored: send it again").data_set()
-        self._objects.count(Status.SUCCESS)
-        return int(Status.SUCCESS)
+            refused = Refused(OUT_OF_RESOURCES, "not stored: send it again")
+        status = SUCCESS if refused is None else refused.status
+        self._answers.count(peer.title, "C-STORE", status, began)
+        return SUCCESS if refused is None else refused.data_set(has_element=True)
 
-    def _store(self, event: Event, peer: Sender) -> None:
+    def _store(self, event: Event, peer: Peer) -> None:
         request: Any = event.request
         if request.AffectedSOPClassUID != event.context.abstract_syntax:
-            raise Refused(Status.NOT_THE_SOP_CLASS, "not that of the context", "SOPClassUID")
+            raise Refused(NOT_THE_SOP_CLASS, "not that of the context", "SOPClassUID")
         meta = FileMeta(
             str(request.AffectedSOPClassUID),
             str(request.AffectedSOPInstanceUID or ""),

@@ -7,10 +7,11 @@ import structlog
 
 from bridge.admin.checks.descriptors import raise_limit
 from bridge.dicom.activity import Activity, Refusals
+from bridge.dicom.answers import AnswerCounter
 from bridge.dicom.objects import ObjectStore
 from bridge.dicom.performed import PerformedSteps
 from bridge.dicom.received_log import ReceivedLog
-from bridge.dicom.server import DicomServer, DimseService
+from bridge.dicom.server import DicomServer
 from bridge.dicom.storage import StorageService
 from bridge.dicom.worklist import WorklistService
 from bridge.errors import BridgeError
@@ -107,16 +108,16 @@ def _port(
         note = partial(metrics.handshakes.note, DICOM, DICOM_PORT, address, failure)
         loop.call_soon_threadsafe(note)
 
-    tls, max_object = settings.dicom.tls, settings.dicom.max_object
-    received = ReceivedLog(database, metrics)
-    services: list[DimseService] = [
-        WorklistService(database, metrics, activity.note_request),
-        PerformedSteps(received, max_object),
-        StorageService(ObjectStore(received, max_object)),
-    ]
+    tls, limit = settings.dicom.tls, settings.dicom.max_object
+    received = ReceivedLog(database)
+    answers = AnswerCounter(metrics, activity.note_request)
     server = DicomServer(
         settings.dicom,
-        services,
+        [
+            WorklistService(database, metrics, activity.note_request),
+            PerformedSteps(received, limit, answers),
+            StorageService(ObjectStore(received, limit), answers),
+        ],
         metrics,
         None if tls is None else listener_tls_context(settings, tls),
         activity.note_refusal,

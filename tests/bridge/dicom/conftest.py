@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.dicom.answers import AnswerCounter
 from bridge.dicom.objects import ObjectStore
 from bridge.dicom.performed import PerformedSteps
 from bridge.dicom.received_log import ReceivedLog
@@ -26,14 +27,16 @@ async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital
 @pytest.fixture
 def received(hospital: Hospital) -> Iterator[ReceivedLog]:
     """The log that stores what modalities send."""
-    log = ReceivedLog(hospital.database, hospital.metrics)
+    log = ReceivedLog(hospital.database)
     yield log
     log.close()
 
 
 @pytest.fixture
-def modality(received: ReceivedLog) -> Iterator[Modality]:
+def modality(hospital: Hospital, received: ReceivedLog) -> Iterator[Modality]:
     """A modality that may report performed steps and store objects."""
-    objects = ObjectStore(received, MAX_SIZE)
-    with serving(PerformedSteps(received, MAX_SIZE), StorageService(objects)) as port:
+    answers = AnswerCounter(hospital.metrics, lambda *_: None)
+    steps = PerformedSteps(received, MAX_SIZE, answers)
+    storage = StorageService(ObjectStore(received, MAX_SIZE), answers)
+    with serving(steps, storage) as port:
         yield Modality(port)

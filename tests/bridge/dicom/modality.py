@@ -14,27 +14,19 @@ from pydicom.uid import UID, ExplicitVRLittleEndian, generate_uid
 from pynetdicom import AE
 from pynetdicom.association import Association
 
+from bridge.dicom.server import Peer
 from bridge.orders.received_objects import PERFORMED_STEP
 from config.dicom import DicomPeer
 
 CALLED = "REPORT_BRIDGE"
 
 
-@dataclass(frozen=True)
-class Peer:
-    """A peer as the server knows it."""
-
-    settings: DicomPeer
-
-    @property
-    def title(self) -> str:
-        return self.settings.ae_title
-
-
 PEER = Peer(
+    "CT1",
+    "127.0.0.1",
     DicomPeer.model_validate(
         {"ae_title": "CT1", "addresses": ["127.0.0.0/8"], "may": ["performed", "store"]}
-    )
+    ),
 )
 
 
