@@ -55,10 +55,11 @@ class DicomPeer(Section):
     addresses: list[Network] = Field(
         min_length=1, description='its addresses and networks, as "10.1.0.0/16"'
     )
-    may: list[Literal["worklist", "performed", "store"]] = Field(
+    may: list[Literal["worklist", "performed", "store", "commitment"]] = Field(
         ["worklist"],
         min_length=1,
-        description="worklist, performed (MPPS), store (structured reports, key objects)",
+        description="worklist, performed (MPPS), store (structured reports, key objects), "
+        "commitment (answers of a PACS)",
     )
     sites: list[str] = Field(["*"], min_length=1, description="sites that it sees; *: all")
     modalities: list[str] = Field(

@@ -38,7 +38,7 @@ from twisted.internet.defer import Deferred, succeed
 from bridge.delivery.dicom_objects import read_documents
 from bridge.delivery.dicom_replies import ObjectStatus, write_reply
 from bridge.executors import ThreadLimit, Threads
-from bridge.queue.commitments import CommitmentAnswer, Commitments
+from bridge.queue.commitments import Commitments
 from bridge.queue.deliveries import ClaimedDelivery, current_delivery
 from bridge.store.errors import StoreError
 from mllp.errors import LossReason, NotConnected, ReplyLost
@@ -53,8 +53,6 @@ MAX_OPEN: Final = 4
 
 _SUCCESS: Final = 0x0000
 _NOT_SUPPORTED: Final = 0x0122
-_PROCESSING_FAILURE: Final = 0x0110
-_NO_SUCH_TRANSACTION: Final = 0x0112
 _SYNTAXES: Final[list[str | UID]] = [ExplicitVRLittleEndian, ImplicitVRLittleEndian]
 _REQUEST_COMMITMENT: Final = 1  # PS3.4 J.3.2, action type
 
@@ -302,43 +300,9 @@ class _AnswerListener:
         self.answered = threading.Event()
 
     def take(self, event: evt.Event) -> tuple[int, None]:
-        status = record_answer(self._commitments, event)
+        status = self._commitments.take(event.event_information)
         self.answered.set()
         return status, None
-
-
-def record_answer(commitments: Commitments, event: evt.Event) -> int:
-    """Store the answer of an N-EVENT-REPORT; return the status for the PACS (PS3.4 J.3.3)."""
-    try:
-        answer = read_answer(event.event_information)
-    except (AttributeError, ValueError, TypeError):
-        return _PROCESSING_FAILURE
-    try:
-        is_known = commitments.record(answer)
-    except StoreError:
-        return _PROCESSING_FAILURE
-    return _SUCCESS if is_known else _NO_SUCH_TRANSACTION
-
-
-def read_answer(information: Dataset) -> CommitmentAnswer:
-    """
-    Read the Event Information of an N-EVENT-REPORT.
-
-    Raises AttributeError, ValueError or TypeError if a required attribute is absent or wrong.
-    """
-    kept = [str(one.ReferencedSOPInstanceUID) for one in information.get(_KEPT) or []]
-    failed = {
-        str(one.ReferencedSOPInstanceUID): int(one.FailureReason)
-        for one in information.get(_FAILED) or []
-    }
-    lines = [f"kept {uid}" for uid in kept]
-    lines += [f"{reason:04X} {describe_status(reason)}: {uid}" for uid, reason in failed.items()]
-    transaction = str(information.TransactionUID)
-    return CommitmentAnswer(transaction, frozenset(kept), failed, "\n".join(lines).encode())
-
-
-_KEPT: Final = "ReferencedSOPSequence"
-_FAILED: Final = "FailedSOPSequence"
 
 
 def _reference(document: Dataset) -> Dataset:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from pydicom.dataset import Dataset
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from bridge.queue import attempts
@@ -25,6 +26,7 @@ from bridge.queue.operations import retry_delivery
 from bridge.queue.statements import DELIVERY
 from bridge.queue.states import QueueState
 from bridge.store.database import Database
+from bridge.store.errors import StoreError
 from bridge.store.records import exceptions
 from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.tables import STORAGE_COMMITMENTS
@@ -68,6 +70,44 @@ class CommitmentAnswer:
     reply: bytes
 
 
+_REASONS: Final = {
+    0x0110: "processing failure",
+    0x0112: "no such object",
+    0x0119: "another class",
+    0x0122: "class not supported",
+    0x0131: "transaction UID used before",
+    0x0213: "out of resources",
+}
+"""Failure reasons of PS3.3 C.14."""
+
+_SUCCESS: Final = 0x0000
+_PROCESSING_FAILURE: Final = 0x0110
+_NO_SUCH_TRANSACTION: Final = 0x0112
+
+
+def read_answer(information: Dataset) -> CommitmentAnswer:
+    """
+    Read the Event Information of an N-EVENT-REPORT (PS3.4 J.3.3).
+
+    Raises AttributeError, ValueError or TypeError if a required attribute is absent or wrong.
+    """
+    kept = [str(one.ReferencedSOPInstanceUID) for one in information.get(_KEPT) or []]
+    failed = {
+        str(one.ReferencedSOPInstanceUID): int(one.FailureReason)
+        for one in information.get(_FAILED) or []
+    }
+    lines = [f"kept {uid}" for uid in kept]
+    lines += [
+        f"{reason:04X} {_REASONS.get(reason, 'not kept')}: {uid}" for uid, reason in failed.items()
+    ]
+    transaction = str(information.TransactionUID)
+    return CommitmentAnswer(transaction, frozenset(kept), failed, "\n".join(lines).encode())
+
+
+_KEPT: Final = "ReferencedSOPSequence"
+_FAILED: Final = "FailedSOPSequence"
+
+
 class Commitments:
     def __init__(self, database: Database, clock: Callable[[], int]) -> None:
         """`clock` is in milliseconds."""
@@ -103,6 +143,14 @@ class Commitments:
             connection.execute(
                 delete(STORAGE_COMMITMENTS).where(_COMMITMENT.transaction_uid == transaction)
             )
+
+    def take(self, information: Dataset) -> int:
+        """Store the Event Information of an N-EVENT-REPORT; return the status for the PACS."""
+        try:
+            is_known = self.record(read_answer(information))
+        except (AttributeError, ValueError, TypeError, StoreError):
+            return _PROCESSING_FAILURE
+        return _SUCCESS if is_known else _NO_SUCH_TRANSACTION
 
     def record(self, answer: CommitmentAnswer) -> bool:
         """Store an answer; False if there is no such request. A repeated answer changes nothing."""

@@ -8,6 +8,7 @@ import structlog
 from bridge.admin.checks.descriptors import raise_limit
 from bridge.dicom.activity import Activity, Refusals
 from bridge.dicom.answers import AnswerCounter
+from bridge.dicom.commitment import CommitmentService
 from bridge.dicom.objects import ObjectStore
 from bridge.dicom.performed import PerformedSteps
 from bridge.dicom.received_log import ReceivedLog
@@ -25,6 +26,7 @@ from bridge.handshake_counts import (
 )
 from bridge.metrics import Metrics
 from bridge.monitoring.channels import store_handshakes, store_start_failures
+from bridge.queue.commitments import Commitments
 from bridge.runtime.context import handshake_failures
 from bridge.runtime.schedule import Job, Schedule, ServicePart, do_nothing, now_ms
 from bridge.runtime.service_process import ParentChannel
@@ -117,6 +119,7 @@ def _port(
             WorklistService(database, metrics, activity.note_request),
             PerformedSteps(received, limit, answers),
             StorageService(ObjectStore(received, limit), answers),
+            CommitmentService(Commitments(database, now_ms), metrics),
         ],
         metrics,
         None if tls is None else listener_tls_context(settings, tls),

@@ -13,10 +13,9 @@ from sqlalchemy import insert
 from bridge.contract import OrderKey
 from bridge.delivery.destination_settings import make_destination, make_sender
 from bridge.delivery.destinations import CompiledDestination
-from bridge.delivery.dicom_sender import read_answer
 from bridge.executors import close_all
 from bridge.queue import operations
-from bridge.queue.commitments import MAX_FAILURES, OUTSTANDING, Commitments
+from bridge.queue.commitments import MAX_FAILURES, OUTSTANDING, Commitments, read_answer
 from bridge.store.database import Database
 from bridge.store.tables import SCHEDULED_STEPS
 from config import Settings
