@@ -159,7 +159,7 @@ class WebAddress(str):
         return urlsplit(self).path or "/"
 
 
-class DicomAddress(Address):
+class DicomAddress(str):
     """A DICOM application, `dicom://TITLE@host:port`."""
 
     __slots__ = ()
@@ -169,9 +169,12 @@ class DicomAddress(Address):
         return self.removeprefix(_DICOM).rpartition("@")[0]
 
     @property
-    @override
     def host(self) -> str:
         return Address(self.rpartition("@")[2]).host
+
+    @property
+    def port(self) -> int:
+        return Address(self.rpartition("@")[2]).port
 
 
 class DicomWebAddress(WebAddress):
@@ -191,6 +194,7 @@ class DicomWebAddress(WebAddress):
 
 
 ConnectionAddress = Address | FolderAddress | WebAddress
+AnyDestinationAddress = ConnectionAddress | DicomAddress
 
 
 def parse_connection_address(value: object) -> ConnectionAddress:
@@ -205,7 +209,7 @@ def parse_connection_address(value: object) -> ConnectionAddress:
     raise ValueError(_EXAMPLES)
 
 
-def parse_destination_address(value: object) -> ConnectionAddress:
+def parse_destination_address(value: object) -> AnyDestinationAddress:
     """Parse an address of any kind, or of a PACS. Raises ValueError with examples."""
     if isinstance(value, str):
         if value.startswith(_DICOM):
@@ -265,4 +269,4 @@ def web_address(value: str, example: str, *, query: bool = False) -> str:
 
 
 AnyAddress = Annotated[ConnectionAddress, PlainValidator(parse_connection_address)]
-DestinationAddress = Annotated[ConnectionAddress, PlainValidator(parse_destination_address)]
+DestinationAddress = Annotated[AnyDestinationAddress, PlainValidator(parse_destination_address)]

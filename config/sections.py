@@ -365,6 +365,8 @@ _OF_HL7: Final = (
     *("version", "content", "layout", "addenda", "orders", "interpreter", "times", "echo"),
     *("metadata", "fields"),
 )
+_OTHER_REPLIES: Final = frozenset({"AA", "AE", "AR", "CA", "CE", "CR", "mismatch"})
+_PACS_REPLIES: Final = frozenset({"dicom"})
 _PACS_EVENTS: Final = frozenset({"final", "addendum"})
 
 
@@ -445,6 +447,9 @@ class DestinationSettings(Section, Rendering):
 
     @model_validator(mode="after")
     def _settings_fit_a_pacs(self) -> "DestinationSettings":
+        foreign = _OTHER_REPLIES if self.is_pacs else _PACS_REPLIES
+        if unused := [key for key in self.replies if key.partition(" ")[0] in foreign]:
+            raise ValueError(f"replies: {unused[0]} is no reply of a destination at {self.address}")
         if not self.is_pacs:
             if self.dicom is not None:
                 raise ValueError(f"dicom: not a setting of a destination at {self.address}")

@@ -210,6 +210,21 @@ DELIVERY_CAUSES: Final[Mapping[str, Cause]] = {
         ProposedAction.CHECK_CONNECTION,
         "Check the address and the sign-in of the destination.",
     ),
+    "dicom": Cause(
+        "The PACS does not store all objects of the report (DIMSE status)",
+        ProposedAction.RETRY,
+        "See the statuses in the reply, ask the administrator of the PACS, then retry.",
+    ),
+    "not_committed": Cause(
+        "The PACS says that it does not keep the objects that it stored",
+        ProposedAction.RETRY,
+        "Ask the administrator of the PACS, then retry.",
+    ),
+    "commitment_outstanding": Cause(
+        "The PACS has not confirmed in time that it keeps the objects",
+        ProposedAction.RETRY,
+        "Check that the PACS can send storage commitment to this service, then retry.",
+    ),
     "not_connected": Cause(
         "No connection to the receiver",
         ProposedAction.CHECK_CONNECTION,
@@ -251,6 +266,21 @@ DELIVERY_CAUSES: Final[Mapping[str, Cause]] = {
         "The stored message has changed since it was composed",
         ProposedAction.SKIP,
         "Check the disk and the database; skip the delivery and release the report again.",
+    ),
+    "no_study": Cause(
+        "An order of the report has no StudyInstanceUID, so a PACS cannot file the report",
+        ProposedAction.RETRY,
+        "Have the sender send it, or use the worklist of this service, then retry.",
+    ),
+    "character_set": Cause(
+        "The character set of the PACS lacks a character of the report",
+        ProposedAction.RETRY,
+        "Set dicom.charset of the destination to ISO_IR 192, then retry.",
+    ),
+    "no_document": Cause(
+        "There is no DICOM object to send for this event",
+        ProposedAction.SKIP,
+        "Check dicom.forms of the destination.",
     ),
     "unframeable": Cause(
         "The message contains bytes that MLLP uses for framing",
@@ -387,9 +417,10 @@ _LOSSES: Final = {
 }
 _ALSO_WITH_DETAIL: Final = frozenset(
     {"not_readable", "content_unreadable", "silence", "garbage", "mismatch", "http"}
-    | {"not_connected", "tls", "not_composed", "no_definition", "unknown_code"}
+    | {"not_connected", "tls", "not_composed", "no_definition", "unknown_code", "dicom"}
     | {"step_started", "step_completed", "step_discontinued", "step_reverted"}
     | {"object_stored", "object_awaits_order", "object_without_order"}
+    | {"character_set", "not_committed"}
 )
 """Codes whose stored detail says more than the code."""
 _BY_SUBJECT: Final[Mapping[ExceptionSubject, Mapping[str, Cause]]] = {

@@ -5,6 +5,7 @@ Changes go through `bridge.admin.definitions.activation`, which checks them as a
 """
 
 import ssl
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -18,6 +19,8 @@ from bridge.admin.definitions.activation import ActivationResult, Author, activa
 from bridge.admin.definitions.drafts import as_operator_errors
 from bridge.admin.definitions.editor import activation_json, definition_kinds
 from bridge.admin.errors import InvalidContent, InvalidState, NoSuchItem
+from bridge.delivery.destination_settings import dicom_receiver
+from bridge.delivery.dicom_sender import PACS, DicomReceiver, describe_status, echo
 from bridge.errors import BridgeError
 from bridge.executors import CONSOLE_THREADS
 from bridge.monitoring.alert_settings import certificate_files
@@ -42,9 +45,10 @@ from config import Settings
 from config.forms import form_fields, to_table
 from config.listeners import ListenerSettings
 from config.problems import SettingProblem, describe_problems
-from config.quantities import FolderAddress
+from config.quantities import DicomAddress, FolderAddress
 from config.sections import ChannelKind, DestinationSettings
 from mappings.language.diagnostics import MappingErrors
+from mllp.errors import NotConnected, ReplyLost
 
 _LISTENER_TIMEOUT = 5.0  # seconds
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # by bind address
@@ -99,9 +103,25 @@ async def _probe_steps(
         return [ProbeStep("tls", ok=False, code="the files of the settings cannot be read")]
     name = chosen.tls.server_name if chosen.tls else None
     limit = chosen.connect_timeout
-    return await probe_connection(
+    steps = await probe_connection(
         ProbeTarget(address.host, address.port, limit, context, name or "")
     )
+    if isinstance(address, DicomAddress) and all(step.ok for step in steps):
+        receiver = dicom_receiver(settings, chosen, address)
+        return [*steps, await PACS.run(_echo, receiver)]
+    return steps
+
+
+def _echo(receiver: DicomReceiver) -> ProbeStep:
+    """Send a C-ECHO. Blocking."""
+    began = time.monotonic()
+    try:
+        status = echo(receiver)
+    except (NotConnected, ReplyLost) as error:
+        code = error.cause if isinstance(error, NotConnected) else error.reason.value
+        return ProbeStep("echo", ok=False, code=code)
+    took = round((time.monotonic() - began) * 1000)
+    return ProbeStep("echo", status == 0, "" if status == 0 else describe_status(status), took)
 
 
 def _refusal(error: RefusedPath) -> InvalidContent:

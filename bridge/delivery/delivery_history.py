@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, select
 
 from bridge.delivery.destinations import RESTORED
+from bridge.delivery.dicom_objects import boundary_of
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.digests import digest, is_intact
 from bridge.queue.statements import DELIVERY, DELIVERY_BODY
@@ -278,7 +279,8 @@ def read_sent_observations(
     rows = [row for row in sent if share_an_order(delivery.release_key, row.release_key)]
     if not all(is_intact(bytes(row.payload), row.digest) for row in rows):
         return None
-    return current_observations(bytes(row.payload) for row in rows)
+    messages = [bytes(row.payload) for row in rows]
+    return current_observations(one for one in messages if not boundary_of(one))
 
 
 def read_sent_messages(

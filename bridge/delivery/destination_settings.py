@@ -224,7 +224,11 @@ def make_sender(
     require_permitted(settings, destination)
     match destination.address:
         case DicomAddress() as address:
-            return _dicom(settings, destination, address, commitments)
+            wants_commitment = destination.dicom is not None and destination.dicom.commitment
+            return DicomSender(
+                dicom_receiver(settings, destination, address),
+                commitments if wants_commitment else None,
+            )
         case DicomWebAddress() as address:
             return StowSender(_http_receiver(settings, destination, f"{address.url}/studies"))
         case FolderAddress():
@@ -268,14 +272,12 @@ def _folder(settings: Settings, destination: DestinationSettings) -> FolderSende
     )
 
 
-def _dicom(
-    settings: Settings,
-    destination: DestinationSettings,
-    address: DicomAddress,
-    commitments: Commitments | None,
-) -> DicomSender:
+def dicom_receiver(
+    settings: Settings, destination: DestinationSettings, address: DicomAddress
+) -> DicomReceiver:
+    """Return how to connect to a PACS. Raises TLSConfigurationError."""
     chosen = destination.dicom or DestinationDicom()
-    receiver = DicomReceiver(
+    return DicomReceiver(
         address.host,
         address.port,
         address.called_title,
@@ -285,7 +287,6 @@ def _dicom(
         _tls_context(settings, destination),
         destination.tls.server_name or "" if destination.tls else "",
     )
-    return DicomSender(receiver, commitments if chosen.commitment else None)
 
 
 def _http_receiver(settings: Settings, destination: DestinationSettings, url: str) -> HttpReceiver:

@@ -24,7 +24,7 @@ from bridge.errors import BridgeError
 from bridge.transports.folders import Folder
 from config import Settings
 from config.listeners import ListenerSettings
-from config.quantities import ConnectionAddress, FolderAddress
+from config.quantities import AnyDestinationAddress, FolderAddress
 from config.sections import DestinationSettings
 from config.settings import FILE_NAME, paths_in
 
@@ -164,7 +164,7 @@ def _owner(section: Section) -> str:
     return f"{kind} {section.name}"
 
 
-def _address(section: Section) -> tuple[str, ConnectionAddress]:
+def _address(section: Section) -> tuple[str, AnyDestinationAddress]:
     if isinstance(section, ListenerSettings):
         return "bind", section.bind
     return "address", section.address

@@ -60,6 +60,7 @@ from bridge.admin.lists.row_json import (
 )
 from bridge.admin.messages.message_index import origin_of
 from bridge.audit import outbox
+from bridge.delivery.dicom_objects import boundary_of
 from bridge.errors import BridgeError
 from bridge.index_key import derived_key
 from bridge.queue import queries
@@ -333,8 +334,7 @@ class _FilesWriter:
             except _NotWritten as reason:
                 failures.append(JobRow(row_id, reason.code, str(reason)))
                 continue
-            ending = "dcm" if is_dicom(content.payload) else "hl7"
-            name = f"{self._name(row_id, self._zip.files + 1)}.{ending}"
+            name = f"{self._name(row_id, self._zip.files + 1)}.{_ending(content.payload)}"
             self._zip.add(name, content.payload)
             cells = [cell(self._list, content.row, column, 0) for column in self._columns]
             self._zip.add_to_index(csv_line([name, *cells]))
@@ -363,6 +363,13 @@ _DEIDENTIFIED_INDEX: Final = {
     "deliveries": ("destination", "event", "state", "cause"),
 }
 """Without ids and times, which would lead back to the originals."""
+
+
+def _ending(payload: bytes) -> str:
+    """Return the ending of a file: DICOM, several documents for a PACS, or HL7."""
+    if is_dicom(payload):
+        return "dcm"
+    return "mime" if boundary_of(payload) else "hl7"
 
 
 def _make_files_writer(

@@ -2,7 +2,8 @@
 `bridge check --live`: check whether every peer responds and trusts us. No message is sent.
 
 The check connects, performs the TLS handshake, and writes and removes a file in folders. HTTP
-destinations get an OPTIONS request (RFC 9110, 9.3.7), which changes nothing there.
+destinations get an OPTIONS request (RFC 9110, 9.3.7), PACSs a C-ECHO or a search: these change
+nothing there.
 
 The peers are checked concurrently with a common time limit: a slow peer or resolver delays neither
 the other checks nor the end of the run.
@@ -12,6 +13,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
@@ -29,6 +31,9 @@ from bridge.admin.checks.checks import (
     with_positions,
 )
 from bridge.contract import TOKEN_HEADER
+from bridge.delivery.courier import describe_connection
+from bridge.delivery.destination_settings import dicom_receiver
+from bridge.delivery.dicom_sender import describe_status, echo
 from bridge.transports import TransportError
 from bridge.transports.connection_paths import (
     RefusedPath,
@@ -40,9 +45,10 @@ from bridge.transports.http_protocol import read_authorization
 from bridge.transports.tls import tls_context
 from config import Settings, SettingsError, load
 from config.listeners import ListenerSettings
-from config.quantities import FolderAddress, WebAddress
+from config.quantities import DicomAddress, DicomWebAddress, FolderAddress, WebAddress
 from config.secret_files import read_token
 from config.sections import DestinationSettings
+from mllp.errors import NotConnected, ReplyLost
 
 PATIENCE: Final = 20.0
 """Seconds for all checks together."""
@@ -188,11 +194,12 @@ def _http_destination(
     address: WebAddress,
     tls: ssl.SSLContext | None,
 ) -> Iterator[CheckFinding]:
-    """Send OPTIONS to a destination; `tls` is the context of the handshake."""
+    """Send a request that changes nothing; `tls` is the context of the handshake."""
     place, host = f"destination {destination.name}", f"{address.host}:{address.port}"
     name = (destination.tls.server_name if destination.tls else None) or address.host
+    method, url = _harmless_request(address)
     try:
-        status = _status(str(address), tls, name, _headers(settings, destination))
+        status = _status(method, url, tls, name, _headers(settings, destination))
     except TransportError:
         return  # `check_home` reports the reason
     except httpx.TimeoutException:
@@ -204,7 +211,27 @@ def _http_destination(
     except httpx.HTTPError as error:
         yield CheckFinding(CheckSeverity.ERROR, place, explain_failure(root_cause(error), host))
     else:
-        yield from _status_findings(place, host, status)
+        yield from _status_findings(place, host, method, status)
+
+
+def _dicom_destination(
+    settings: Settings, destination: DestinationSettings, address: DicomAddress
+) -> Iterator[CheckFinding]:
+    """Send a C-ECHO to a PACS."""
+    place, where = f"destination {destination.name}", f"{address.host}:{address.port}"
+    receiver = dicom_receiver(settings, destination, address)
+    try:
+        status = echo(replace(receiver, connect_timeout=_TIMEOUT, reply_timeout=_TIMEOUT))
+    except NotConnected as error:
+        message = f"{where}: {describe_connection(error)[1]}: check both AE titles"
+        yield CheckFinding(CheckSeverity.ERROR, place, message)
+    except ReplyLost:
+        message = f"{where} does not reply to a C-ECHO: see the log of the PACS"
+        yield CheckFinding(CheckSeverity.ERROR, place, message)
+    else:
+        if status:
+            message = f"{where} refuses a C-ECHO: {status:04X} {describe_status(status)}"
+            yield CheckFinding(CheckSeverity.ERROR, place, message)
 
 
 def _headers(settings: Settings, destination: DestinationSettings) -> dict[str, str]:
@@ -214,18 +241,26 @@ def _headers(settings: Settings, destination: DestinationSettings) -> dict[str, 
     return {} if authorization is None else {"authorization": authorization.decode("latin-1")}
 
 
-def _status(url: str, tls: ssl.SSLContext | None, name: str, headers: dict[str, str]) -> int:
+def _harmless_request(address: WebAddress) -> tuple[str, str]:
+    """Return method and URL of a request that changes nothing; of DICOMweb a search (QIDO-RS)."""
+    if isinstance(address, DicomWebAddress):
+        return "GET", f"{address.url}/studies?StudyInstanceUID=2.25.0&limit=1"
+    return "OPTIONS", str(address)
+
+
+def _status(
+    method: str, url: str, tls: ssl.SSLContext | None, name: str, headers: dict[str, str]
+) -> int:
     with (
         httpx.Client(verify=tls or True, timeout=_TIMEOUT, trust_env=False) as client,
-        client.stream(
-            "OPTIONS", url, headers=headers, extensions={"sni_hostname": name}
-        ) as response,
+        client.stream(method, url, headers=headers, extensions={"sni_hostname": name}) as response,
     ):
         return response.status_code  # the body is not needed
 
 
-def _status_findings(place: str, host: str, status: int) -> Iterator[CheckFinding]:
-    answers = f"{host} answers {status} to an OPTIONS request"
+def _status_findings(place: str, host: str, method: str, status: int) -> Iterator[CheckFinding]:
+    article = "an" if method == "OPTIONS" else "a"
+    answers = f"{host} answers {status} to {article} {method} request"
     if status in _UNAUTHORIZED:
         message = f"{host} refuses the credentials ({status}): set or correct authorization_file"
         yield CheckFinding(CheckSeverity.ERROR, place, message)
@@ -369,7 +404,9 @@ def _destination(settings: Settings, destination: DestinationSettings) -> Iterat
         host = name if isinstance(error, ssl.SSLError) else where
         yield CheckFinding(CheckSeverity.ERROR, place, explain_failure(error, host))
     else:
-        if isinstance(address, WebAddress):
+        if isinstance(address, DicomAddress):
+            yield from _dicom_destination(settings, destination, address)
+        elif isinstance(address, WebAddress):
             yield from _http_destination(settings, destination, address, context)
         elif action in _NOT_MLLP:
             yield CheckFinding(CheckSeverity.WARNING, place, _NOT_MLLP[action].format(where=where))

@@ -22,6 +22,7 @@ from bridge.admin.definitions.drafts import issue_json
 from bridge.admin.errors import NoSuchItem
 from bridge.admin.lists.deliveries import DeliveryList
 from bridge.admin.lists.listing import iterate
+from bridge.admin.messages.message_content import message_text
 from bridge.admin.messages.message_tree import content_of
 from bridge.delivery.composer import Composer, MessagePlan, plan_message
 from bridge.delivery.destination_settings import destination_definition_names, make_destination
@@ -37,7 +38,6 @@ from bridge.queue.listing_rows import DeliveryRow
 from bridge.store.database import Database
 from config import Settings
 from config.sections import DestinationSettings
-from mappings.hl7.message import Message
 from mappings.language.code_tables import UnmappedCode
 from mappings.language.diagnostics import MappingError, Sources
 from mappings.outbound.results import ResultEvent
@@ -74,8 +74,8 @@ class ResultPreview:
 
     @property
     def text(self) -> str:
-        """The message in its own character set, a segment a line."""
-        return "\n".join(segment.text() for segment in Message.parse(self.payload).segments)
+        """The message in its own character set, a segment a line, or DICOM objects."""
+        return message_text(self.payload)
 
     def as_json(self) -> Mapping[str, Any]:
         """Return the preview as a trial of the console; `payload` has the bytes in base64."""

@@ -20,6 +20,7 @@ from bridge.admin.messages.delivery_reasons import with_reasons
 from bridge.admin.messages.message_tree import content_of
 from bridge.admin.orders import order_tracking, steps
 from bridge.delivery.destinations import key_of
+from bridge.delivery.dicom_objects import boundary_of
 from bridge.queue.listing_rows import DeliveryDetail
 from bridge.queue.sites import delivery_sites
 from bridge.queue.statements import DELIVERY
@@ -139,6 +140,7 @@ def _may(detail: DeliveryDetail, access: Access) -> list[str]:
     found = [*permitted(_ACTIONS, state, access)]
     if state is QueueState.QUEUED and Permission.OPERATE in access.permissions:
         found.append("retry")
-    editable = detail.payload is not None and not detail.is_damaged
+    payload = detail.payload
+    editable = payload is not None and not detail.is_damaged and not boundary_of(payload)
     found += ["edit"] if editable and may_edit(access) and state is not QueueState.CLAIMED else []
     return [*found, *(["content"] if Permission.BODIES in access.permissions else [])]

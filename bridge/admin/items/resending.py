@@ -26,6 +26,7 @@ from bridge.admin.messages.message_replay import MessageSubjects, StoredMessageR
 from bridge.delivery.composer import EVENTS_WITHOUT_TEXT
 from bridge.delivery.delivery_history import edited_key, newer_events
 from bridge.delivery.destinations import control_id
+from bridge.delivery.dicom_objects import boundary_of
 from bridge.errors import BridgeError
 from bridge.queue import operations, queries
 from bridge.queue.errors import IllegalTransition, NoSuchRow
@@ -211,6 +212,7 @@ class SentDelivery:
         texts = [
             "its message was not composed yet" if self._detail.payload is None else "",
             "its stored content has changed" if self._detail.is_damaged else "",
+            _DICOM if boundary_of(self._detail.payload or b"") else "",
             "it is being sent now" if row.state is QueueState.CLAIMED else "",
             "" if self._has_destination() else "its destination is no longer in the settings",
             newer,
@@ -235,6 +237,9 @@ class SentDelivery:
         key = edited_key(row.release_key, changed)
         own_id = control_id(row.destination, key)
         return encode_edit(original, _with_control_id(given, own_id), _CHARSET), own_id, key
+
+
+_DICOM: Final = "it contains DICOM objects: retry sends the same ones"
 
 
 def _newer(connection: Connection, row: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from bridge.admin.messages.message_content import reason_of
 from bridge.queue import attempts
 from bridge.queue.attempts import Attempt, AttemptKind
+from bridge.queue.commitments import COMMITTED
 from bridge.queue.deliveries import NOT_CONNECTED
 from bridge.queue.listing_rows import DeliveryRow
 from bridge.queue.states import QueueState
@@ -55,4 +56,4 @@ def exception_reason(database: Database, row: Mapping[str, Any], *, with_texts: 
     return reason_of(found[-1], with_texts=with_texts) if found else ""
 
 
-_POSITIVE = frozenset({AckCode.ACCEPT.value, AckCode.COMMIT_ACCEPT.value})
+_POSITIVE = frozenset({AckCode.ACCEPT.value, AckCode.COMMIT_ACCEPT.value, COMMITTED})

@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import or_, select
 
 from bridge.admin.errors import InvalidEdit
+from bridge.delivery.dicom_objects import boundary_of, dump
 from bridge.queue.attempts import Attempt
 from bridge.store.database import Database
 from bridge.store.tables import MESSAGE_EDITS
@@ -38,13 +39,15 @@ def is_shown_whole(payload: bytes, charset: str) -> bool:
 
 def message_text(data: bytes | None, charset: str = "utf-8") -> str:
     """
-    Return a message as text, one segment per line.
+    Return a message as text, one segment per line, or DICOM objects, one attribute per line.
 
     The character set is that of MSH-18, or `charset` if MSH-18 is empty. Data that is not HL7 is
     decoded as UTF-8; invalid bytes become escapes.
     """
     if data is None:
         return ""
+    if boundary_of(data):
+        return dump(data)
     try:
         message = Message.parse(data, fallback=charset)
     except MessageRefusal:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from bridge.admin.causes import cause_of
 from bridge.admin.orders.sentence import SentenceLink
 from bridge.queue.attempts import AttemptKind
+from bridge.queue.commitments import COMMITTED
 from bridge.queue.deliveries import NOT_CONNECTED
 from bridge.queue.listing_rows import DeliveryRow, MessageRow
 from bridge.queue.states import QueueState
@@ -213,7 +214,7 @@ def delivery_steps(rows: Iterable[DeliveryRow], attempts: Attempts) -> Iterator[
         yield from _delivery_end(row, link)
 
 
-_POSITIVE: Final = frozenset({AckCode.ACCEPT.value, AckCode.COMMIT_ACCEPT.value})
+_POSITIVE: Final = frozenset({AckCode.ACCEPT.value, AckCode.COMMIT_ACCEPT.value, COMMITTED})
 
 
 def _attempt(row: DeliveryRow, attempt: Mapping[str, Any], link: SentenceLink) -> Step:

@@ -42,7 +42,7 @@ from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.tables import ORDERS
 from config import Settings, load
 from config.listeners import ListenerSettings
-from config.quantities import FolderAddress, WebAddress
+from config.quantities import DicomAddress, DicomWebAddress, FolderAddress, WebAddress
 from config.sections import ChannelKind, DestinationSettings
 from mappings.hl7.header import peek
 from mappings.hl7.refusals import MessageRefusal
@@ -295,6 +295,8 @@ def _received(detail: MessageDetail, orders: Sequence[Mapping[str, Any]]) -> Rec
 def _transport(address: object) -> str:
     if isinstance(address, FolderAddress):
         return "folder"
+    if isinstance(address, DicomAddress | DicomWebAddress):
+        return "dicom"
     return "http" if isinstance(address, WebAddress) else "mllp"
 
 

@@ -17,9 +17,10 @@ from bridge.admin.specification.model import (
     Specification,
     Usage,
 )
+from bridge.admin.specification.pacs import pacs_specification
 from bridge.admin.specification.tables import code_tables, first_codes
 from bridge.delivery.destinations import SUBSCRIBED_WITH
-from bridge.delivery.reply_policy import DEFAULTS
+from bridge.delivery.reply_policy import DEFAULTS, ReplyKind
 from config.quantities import FolderAddress, WebAddress
 from config.sections import DestinationSettings
 from mappings.authoring.trial import sample_contexts
@@ -112,6 +113,20 @@ def destination_specification(
     the address of the receiver is left out.
     """
     events = _events(section)
+    if section.is_pacs:
+        (written_by,) = definitions
+        return pacs_specification(
+            section,
+            [DefinitionUsed(written_by.name, written_by.version, written_by.active_since)],
+            [(event, _PURPOSES[event]) for event in events if event in written_by.mapping.events],
+            written_by.mapping.style.layout,
+            [
+                _context(base, event, section, written_by.mapping)
+                for base in _made_up(section, written_by.mapping, reader, reader_sources)
+                for event in events
+            ],
+            with_address=with_address,
+        )
     examples = _examples(section, definitions, reader, reader_sources, events)
     tables: dict[str, CodeTableSpecification] = {}
     segments: list[SegmentSpecification] = []
@@ -183,7 +198,8 @@ def _transport(section: DestinationSettings, *, with_address: bool) -> Iterator[
 def _acknowledgments(section: DestinationSettings) -> Iterator[Fact]:
     replies = {**DEFAULTS, **section.replies}
     for reply, action in replies.items():
-        yield Fact(reply, action)
+        if reply.partition(" ")[0] != ReplyKind.DICOM:
+            yield Fact(reply, action)
 
 
 Example = tuple[ResultEvent, WrittenDefinition, Message]
@@ -197,17 +213,12 @@ def _examples(
     events: Sequence[ResultEvent],
 ) -> list[Example]:
     """Return a message for each event, as the courier would send it for a made-up report."""
-    order = made_up_message(reader, outline(sources, reader.name), first_codes(sources))
-    if order is None:
-        return []
-    raw = order.draft.encoded("utf-8")
-    defaults = ListenerDefaults("SITE1", section.time_zone, NOW)
     found: list[Example] = []
     for event in events:
         definition = next((item for item in definitions if event in item.mapping.events), None)
         if definition is None:
             continue
-        for base in sample_contexts(definition.mapping, reader, raw, defaults, "utf-8")[:1]:
+        for base in _made_up(section, definition.mapping, reader, sources):
             context = _context(base, event, section, definition.mapping)
             try:
                 message = Message.parse(definition.mapping.render(context))
@@ -215,6 +226,20 @@ def _examples(
                 continue
             found.append((event, definition, message))
     return found
+
+
+def _made_up(
+    section: DestinationSettings,
+    mapping: OutboundMapping,
+    reader: InboundMapping,
+    sources: Mapping[str, str],
+) -> list[ResultContext]:
+    """Return the context of a made-up order; none if `reader` accepts no made-up message."""
+    order = made_up_message(reader, outline(sources, reader.name), first_codes(sources))
+    if order is None:
+        return []
+    defaults = ListenerDefaults("SITE1", section.time_zone, NOW)
+    return sample_contexts(mapping, reader, order.draft.encoded("utf-8"), defaults, "utf-8")[:1]
 
 
 def _context(
