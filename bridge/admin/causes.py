@@ -125,7 +125,8 @@ MESSAGE_CAUSES: Final[Mapping[str, Cause]] = {
     "merge_undone": Cause(
         "A merge of patient numbers was undone",
         ProposedAction.ACKNOWLEDGE,
-        "Check to whom the orders belong that the merge had moved.",
+        "The orders that the merge had moved belong to their own patient again. Check them; those "
+        "that stay with the survivor are listed, too.",
     ),
     "identifier_moved": Cause(
         "The message moves a patient number, and there is no merge to undo",
@@ -312,7 +313,7 @@ ORDER_CAUSES: Final[Mapping[str, Cause]] = {
     "merge_undone": Cause(
         "A merge that had moved the order was undone",
         ProposedAction.COMPARE_PATIENTS,
-        "Check to whom the order belongs, then mark it as reviewed.",
+        "The order stays with the survivor. Check whose it is, then mark it as reviewed.",
     ),
 }
 

@@ -206,12 +206,15 @@ def undo(
     """
     Undo a wrong merge: the number is that of its own patient again.
 
-    Orders that the merge moved stay with the survivor and become exceptions: check whose they
-    are. Messages that waited for this are processed.
+    Orders that the merge moved return, with their reports. Those stay with the survivor whose text
+    was signed or read preliminarily since the merge, or also belongs to another order; they become
+    exceptions: check whose they are. Messages that waited for this are processed.
     """
     from bridge.admin.orders import merges
 
     done = merges.undo(home, number, site, reason)
     print(f"merge {done.reference} of site {done.site} is undone")
-    if done.orders:
-        print(f"check {done.orders} moved orders: bridge exceptions list")
+    if done.moved:
+        print(f"orders that returned: {done.moved}")
+    if done.kept:
+        print(f"check {done.kept} orders that stay with the survivor: bridge exceptions list")

@@ -773,3 +773,25 @@ class PatientMergeBody(Body):
     SiteID: Identifier
     PatientMRN: Identifier
     PriorPatientMRN: Identifier
+
+
+class ReturnedOrder(Body):
+    """An order that a merge had moved, with its demographics before; absent ones are removed."""
+
+    Accession: Identifier
+    PatientName: Tag = ""
+    PatientBirthDate: Tag = ""
+    PatientSex: Tag = ""
+    PatientAge: Tag = ""
+    Race: Tag = ""
+    Ethnicity: Tag = ""
+
+
+class PatientUnmergeBody(PatientMergeBody):
+    """`POST /api/patient/unmerge`; `orders` of `PatientMRN` go back to `PriorPatientMRN`."""
+
+    orders: list[ReturnedOrder] = Field(
+        default_factory=list,
+        description="Orders that the merge had moved, which return to `PriorPatientMRN`; without "
+        "them all stay",
+    )

@@ -42,6 +42,8 @@ _RECORD: JsonDict = {
     "hasContent": True,
     "addendumUnsignUntil": 1800000090000,
 }
+_RETURNED: JsonDict = {"Accession": "ACC-2001", "reportId": _RECORD["reportId"]}
+_KEPT: JsonDict = {"Accession": "ACC-2002", "reason": "signed"}
 _WAITING: JsonDict = {name: _RECORD[name] for name in ("reportId", "clinicalInfo", "userEmail")}
 _TAGS: JsonDict = {
     **_ORDER,
@@ -349,6 +351,36 @@ class WorklistResponse(ResponseBody):
 
     items: tuple[dict[str, Any], ...]
     next: str | None = None
+
+
+class ReturnedOrderBody(ResponseBody):
+    """An order that an undone merge gave back to its patient."""
+
+    absent = {"report_id": ""}
+
+    accession: str = Field(alias="Accession")
+    report_id: str
+
+
+class KeptOrderBody(ResponseBody):
+    """An order that stays with the survivor of a merge that is undone."""
+
+    accession: str = Field(alias="Accession")
+    reason: str = Field(
+        description="`signed`: its report or an addendum was signed, or read preliminarily, since "
+        "the merge; `shared`: its report was begun and has orders of the survivor; `order_exists`: "
+        "the other patient has an order with the accession"
+    )
+
+
+class UndoneMergeBody(ResponseBody):
+    """What became of the orders that should return."""
+
+    model_config = _example({"moved": [_RETURNED], "kept": [_KEPT]})
+    absent = {"moved": (), "kept": ()}
+
+    moved: tuple[ReturnedOrderBody, ...] = Field(description="Orders that returned")
+    kept: tuple[KeptOrderBody, ...] = Field(description="Orders that stay; other ones are unknown")
 
 
 class ReleaseBody(ResponseBody):

@@ -32,9 +32,11 @@ from bridge.contract.requests import (
     OrderInSite,
     OutsideReportBody,
     PatientMergeBody,
+    PatientUnmergeBody,
     PatientUpdateBody,
     PdfBody,
     ReportedElsewhereBody,
+    ReturnedOrder,
     RtfFileBody,
     RtfResponse,
     StatusBody,
@@ -50,6 +52,7 @@ from bridge.contract.responses import (
     SignedInUser,
     StatusAnswerBody,
     StatusRecordBody,
+    UndoneMergeBody,
     WorklistResponse,
 )
 from bridge.engine_client.errors import OK, EngineFailure, classify, code_of, retry_after
@@ -112,6 +115,7 @@ _CONTENT: Final = TypeAdapter(ContentResponse)
 _EXPORT: Final = TypeAdapter(ReleasedTextBody)
 _WORKLIST: Final = TypeAdapter(WorklistResponse)
 _LAUNCHED: Final = TypeAdapter(LaunchResponse)
+_UNDONE_MERGE: Final = TypeAdapter[UndoneMergeBody | None](UndoneMergeBody | None)
 _RESULTS: Final = TypeAdapter(
     Annotated[
         list[dict[str, Any]],
@@ -504,12 +508,15 @@ class EngineClient:
         )
         await self._call("POST", "/api/patient/merge", site, _ANYTHING, body=body)
 
-    async def undo_merge(self, site: str, mrn: str, prior_mrn: str) -> None:
-        """Let `prior_mrn` lead to `mrn` no longer; reports do not move; idempotent."""
-        body = PatientMergeBody.model_construct(
-            SiteID=site, PatientMRN=mrn, PriorPatientMRN=prior_mrn
+    async def undo_merge(
+        self, site: str, mrn: str, prior_mrn: str, orders: Sequence[ReturnedOrder] = ()
+    ) -> UndoneMergeBody:
+        """Let `prior_mrn` lead to `mrn` no longer, and give it these orders back; idempotent."""
+        body = PatientUnmergeBody.model_construct(
+            SiteID=site, PatientMRN=mrn, PriorPatientMRN=prior_mrn, orders=list(orders)
         )
-        await self._call("POST", "/api/patient/unmerge", site, _ANYTHING, body=body)
+        done = await self._call("POST", "/api/patient/unmerge", site, _UNDONE_MERGE, body=body)
+        return done or UndoneMergeBody(moved=(), kept=())  # a service that moves no orders
 
     async def worklist(
         self,

@@ -452,13 +452,18 @@ def is_of_other_person(event: OrderEvent, identity: MergedIdentity) -> bool:
     other_sex = _differs("PatientSex", tags, known)
     other_name = _differs("PatientName", tags, known)
     if event.action is not OrderAction.PATIENT_UPDATE:
-        return other_birth_date or other_sex or other_name
+        return contradicts(tags, known)
     repeats = {tag: _repeats(tag, tags, identity.former) for tag in IDENTIFYING}
     return (
         (other_name and (other_birth_date or repeats["PatientName"]))
         or (other_birth_date and repeats["PatientBirthDate"])
         or (other_sex and repeats["PatientSex"])
     )
+
+
+def contradicts(tags: Tags, known: Sequence[Tags]) -> bool:
+    """True if the name, date of birth or sex of an order is that of another person."""
+    return any(_differs(tag, tags, known) for tag in IDENTIFYING)
 
 
 def _differs(tag: str, tags: Tags, known: Sequence[Tags]) -> bool:

@@ -123,6 +123,38 @@ class MergedPatient(Record, table=True):
     identity: str | None = None
 
 
+class IdentifierChange(Record, table=True):
+    """A merge of two patient numbers; it is not deleted when it is undone."""
+
+    __tablename__ = "identifier_change"
+    __table_args__ = (
+        Index("identifier_change_prior", "site", "prior_mrn", "id"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: int | None = key()
+    site: str
+    prior_mrn: str
+    mrn: str
+    at: int = moment()
+    message_id: int | None = moment_or_none()
+    undone_at: int | None = moment_or_none()
+    undone_by_message: int | None = moment_or_none()
+
+
+class IdentifierChangeItem(Record, table=True):
+    """What a merge moved, as it was before (`bridge.store.records.identifier_changes`)."""
+
+    __tablename__ = "identifier_change_item"
+    __table_args__ = (Index("identifier_change_item_change", "change_id"),)
+
+    id: int | None = key()
+    change_id: int = big_number()
+    kind: str
+    name: str
+    before: str
+
+
 class PatientDemographics(Record, table=True):
     """The latest demographics of a patient."""
 
@@ -651,6 +683,8 @@ ORDERS: Final = metadata.tables["bridge_order"]
 SIGNALS: Final = metadata.tables["order_signal"]
 KNOWN_REPORTS: Final = metadata.tables["known_report"]
 MERGED_PATIENTS: Final = metadata.tables["merged_patient"]
+IDENTIFIER_CHANGES: Final = metadata.tables["identifier_change"]
+IDENTIFIER_CHANGE_ITEMS: Final = metadata.tables["identifier_change_item"]
 DEMOGRAPHICS: Final = metadata.tables["patient_demographics"]
 VISIT_TRANSFERS: Final = metadata.tables["visit_transfer"]
 EXCEPTIONS: Final = metadata.tables["exception"]

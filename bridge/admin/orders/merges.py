@@ -2,8 +2,8 @@
 Merged patient numbers: list them, and undo a wrong merge.
 
 Undoing removes the pointer from the merged number to its survivor in the report engine and in the
-bridge. Later orders with the number are those of its own patient. Orders that the merge moved stay,
-because nobody knows whose they are: they become exceptions.
+bridge, and returns the orders that the merge moved. Later orders with the number are those of its
+own patient. Orders that cannot return become exceptions: a person checks whose they are.
 """
 
 import time
@@ -19,10 +19,13 @@ from bridge.errors import BridgeError
 from bridge.executors import CONSOLE_THREADS
 from bridge.index_key import keyed64, signed64
 from bridge.intake.process.order_repository import resume_parked, undo_merge
+from bridge.intake.process.patient_events import undo_in_engine
+from bridge.orders import undone_merges
 from bridge.orders.patients import MergePointer
+from bridge.orders.undone_merges import ReturningOrder
 from bridge.store.database import Database
 from bridge.store.databases import bridge_database
-from bridge.store.records import patient_records
+from bridge.store.records import identifier_changes, patient_records
 from config import load
 
 
@@ -32,11 +35,12 @@ class NoSuchMerge(BridgeError):
 
 @dataclass(frozen=True, slots=True)
 class UndoneMerge:
-    """A merge that was undone; `orders` is the number of orders that it had moved."""
+    """A merge that was undone: how many orders returned, and how many stay with the survivor."""
 
     site: str
     reference: str
-    orders: int
+    moved: int
+    kept: int
 
 
 def reference_of(site: str, prior_mrn: str) -> str:
@@ -66,8 +70,8 @@ def undo(home: Path, number: str, site: str, reason: str) -> UndoneMerge:
             audited(home, database, "undo merge", ("merge", reference), reason=given),
             report_engine(load(home)) as opened,
         ):
-            orders = opened.run(undo_pointer(database, opened.engine.client, pointer))
-    return UndoneMerge(pointer.site, reference, orders)
+            moved, kept = opened.run(undo_pointer(database, opened.engine.client, pointer))
+    return UndoneMerge(pointer.site, reference, moved, kept)
 
 
 def find(database: Database, number: str, site: str) -> MergePointer:
@@ -85,20 +89,30 @@ def find(database: Database, number: str, site: str) -> MergePointer:
     return found[0]
 
 
-async def undo_pointer(database: Database, client: EngineClient, pointer: MergePointer) -> int:
+async def undo_pointer(
+    database: Database, client: EngineClient, pointer: MergePointer
+) -> tuple[int, int]:
     """
-    Remove the pointer, and return how many orders its merge had moved.
+    Undo a merge; return how many orders returned, and how many stay with the survivor.
 
-    The report engine removes it first: if that fails, nothing has changed.
+    The report engine does it first: if that fails, nothing has changed.
     """
-    await client.undo_merge(pointer.site, pointer.mrn, pointer.prior_mrn)
-    return await CONSOLE_THREADS.run(_undo_in_bridge, database, pointer)
+    returning = await CONSOLE_THREADS.run(_returning, database, pointer)
+    undone = await undo_in_engine(client, pointer, returning)
+    return await CONSOLE_THREADS.run(_undo_in_bridge, database, pointer, undone)
 
 
-def _undo_in_bridge(database: Database, pointer: MergePointer) -> int:
+def _returning(database: Database, pointer: MergePointer) -> list[ReturningOrder]:
+    with database.read() as connection:
+        return identifier_changes.returning_orders(connection, pointer)
+
+
+def _undo_in_bridge(
+    database: Database, pointer: MergePointer, undone: undone_merges.UndoneMerge
+) -> tuple[int, int]:
     now = time.time_ns() // 1_000_000
     with database.write() as connection:
-        moved = undo_merge(connection, pointer.site, pointer.prior_mrn, now)
+        orders = undo_merge(connection, undone, now)
         waiting = {(pointer.site, pointer.prior_mrn), (pointer.site, pointer.mrn)}
         resume_parked(database, connection, waiting)
-    return moved
+    return orders

@@ -19,6 +19,7 @@ from bridge.orders.patients import DemographicsUpdate
 from bridge.orders.plans import ORDER_CANCELLED, ORDER_UNKNOWN, SUPERSEDED
 from bridge.orders.received_objects import MatchFault
 from bridge.orders.times import UNKNOWN, MessageTime
+from bridge.orders.undone_merges import UndoneMerge
 from bridge.orders.visits import OTHER_PATIENT, VisitReference, VisitTransfer
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
 from bridge.queue.states import QueueEvent
@@ -73,7 +74,7 @@ class MessageChanges:
     orders: Sequence[Order]
     reports: Mapping[OrderKey, str] = field(default_factory=dict)
     merges: Sequence[Merge] = ()
-    undone_merges: Sequence[Patient] = ()
+    undone_merges: Sequence[UndoneMerge] = ()
     moves: Sequence[tuple[VisitReference, VisitTransfer]] = ()
     exception_code: str = ""
     """The code of the exception that the message leaves, or ''."""
@@ -104,7 +105,7 @@ class JobContext:
     """Link groups of its new orders: the orders of a group share a report from the start."""
     changed: dict[OrderKey, Order] = field(default_factory=dict)
     merges: list[Merge] = field(default_factory=list)
-    undone_merges: list[Patient] = field(default_factory=list)
+    undone_merges: list[UndoneMerge] = field(default_factory=list)
     moves: list[tuple[VisitReference, VisitTransfer]] = field(default_factory=list)
     demographics: list[DemographicsUpdate] = field(default_factory=list)
     renamed_patients: list[Patient] = field(default_factory=list)

@@ -5,7 +5,7 @@ version if that one is unknown. Blocks only while an earlier version is looked u
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -19,6 +19,7 @@ from bridge.orders.patients import KnownDemographics, MergePointer
 from bridge.orders.received_objects import Match, MatchFault, MessageKind, ReceivedObject
 from bridge.orders.rules import SourceMessage
 from bridge.orders.times import MessageTime, Resolution, clock
+from bridge.orders.undone_merges import ReturningOrder
 from bridge.orders.visits import VisitTransfers
 from bridge.queue.arrivals import part_number
 from bridge.queue.claims import ClaimedMessage
@@ -132,6 +133,10 @@ class MessageJob:
     """Visits of its patients that moved."""
     pointers: Mapping[Patient, MergePointer] = field(default_factory=dict)
     """The merges of its patients, if it undoes one."""
+    returning: Mapping[Patient, Sequence[ReturningOrder]] = field(default_factory=dict)
+    """The orders that return to each merged patient if it undoes the merge."""
+    redirected: Collection[Patient] = ()
+    """The merged numbers of its batch: its orders with one of them are the survivor's."""
     has_early_rows: bool = False
     """Whether orders of its batch are known by a number only."""
     received: ReceivedMatch | None = None

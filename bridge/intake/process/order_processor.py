@@ -89,6 +89,7 @@ from bridge.orders.plans import (
     was_reopened_later,
 )
 from bridge.orders.rules import OrderStep
+from bridge.orders.values import as_moved_by_merge
 from bridge.orders.visits import OTHER_PATIENT, VisitMovedError
 from bridge.queue.claims import ClaimedMessage, MessageOutcome, OutcomeRecords
 from bridge.queue.errors import LeaseEnded
@@ -332,6 +333,7 @@ class OrderProcessor:
             context.job.source,
             has_early_rows=context.job.has_early_rows,
         )
+        tasks = [_with_former_number(context, task) for task in tasks]
         tasks = self._repository.steps.with_study_uids(tasks)
         context.discontinued += [
             task.after.key for task in tasks if task.event.action is OrderAction.DISCONTINUE
@@ -470,6 +472,14 @@ class OrderProcessor:
 def is_name_mismatch(error: object) -> bool:
     """True if a launch failed because the report engine knows the patient by another name."""
     return isinstance(error, EngineFailure) and error.code == PATIENT_NAME_MISMATCH
+
+
+def _with_former_number(context: JobContext, task: OrderTask) -> OrderTask:
+    """Mark a new order that was sent with a merged number: it returns if the merge is undone."""
+    number = task.event.prior_mrn
+    if task.after.key in context.index or (task.event.site, number) not in context.job.redirected:
+        return task
+    return replace(task, after=as_moved_by_merge(task.after, number))
 
 
 def _note_exceptions(context: JobContext, tasks: Sequence[OrderTask]) -> None:

@@ -58,7 +58,8 @@ from bridge.orders.rules import (
     CREATING_ACTIONS,
     PATIENT_ACTIONS,
 )
-from bridge.orders.values import links_of, parents_of
+from bridge.orders.undone_merges import UndoneMerge
+from bridge.orders.values import as_moved_by_merge, links_of, parents_of
 from bridge.orders.visits import (
     OTHER_PATIENT,
     Redirects,
@@ -77,6 +78,7 @@ from bridge.store.errors import StoreError
 from bridge.store.postgresql.dedicated_connections import NOTHING_HELD, HeldLocks, SessionLocks
 from bridge.store.records import (
     exceptions,
+    identifier_changes,
     order_index,
     patient_records,
     waiting_messages,
@@ -145,7 +147,13 @@ def _redirected(job: MessageJob, redirects: Redirects, known: Index) -> MessageJ
         job.events, job.source.sent_at, redirects, known
     )
     exception_code = OTHER_PATIENT if names_former_patient else job.exception_code
-    return replace(job, events=events, exception_code=exception_code, moves=redirects.moves)
+    return replace(
+        job,
+        events=events,
+        exception_code=exception_code,
+        moves=redirects.moves,
+        redirected=redirects.survivors.keys(),
+    )
 
 
 def look_up_orders(
@@ -175,10 +183,15 @@ def look_up_orders(
 
 
 def _with_pointers(connection: Connection, job: MessageJob) -> MessageJob:
-    """Add the merges of its patients to a job that undoes one."""
+    """Add the merges of its patients, and what they moved, to a job that undoes one."""
     if all(event.action is not OrderAction.PATIENT_UNMERGE for event in job.events):
         return job
-    return replace(job, pointers=patient_records.merge_pointers(connection, job.patients))
+    pointers = patient_records.merge_pointers(connection, job.patients)
+    returning = {
+        patient: identifier_changes.returning_orders(connection, pointer)
+        for patient, pointer in pointers.items()
+    }
+    return replace(job, pointers=pointers, returning=returning)
 
 
 def _with_known_names(job: MessageJob, index: Index) -> MessageJob:
@@ -539,14 +552,21 @@ class OrderRepository:
         for change in changes:
             for merge in change.merges:
                 site, prior_mrn = merge.site, merge.prior_mrn
-                survivor = patient_records.merge(
+                named = (site, merge.mrn)
+                survivor = patient_records.current_identifiers(connection, [named])[named]
+                if survivor == prior_mrn:
+                    continue
+                identifier_changes.add_merge(
+                    connection, site, prior_mrn, survivor, self.now(), change.message_id
+                )
+                patient_records.merge(
                     connection, site, prior_mrn, merge.mrn, merge.identity, self.now()
                 )
                 order_index.move_patient(connection, site, prior_mrn, survivor)
                 self.steps.move(connection, site, prior_mrn, survivor)
                 survivors.add((site, survivor))
-            for site, prior_mrn in change.undone_merges:
-                undo_merge(connection, site, prior_mrn, self.now())
+            for undone in change.undone_merges:
+                undo_merge(connection, undone, self.now(), change.message_id)
             for prior, move in change.moves:
                 patient_records.add_transfer(connection, prior, move)
         for correction in (
@@ -558,6 +578,8 @@ class OrderRepository:
         order_index.delete_orders(connection, removed)
         orders = list(_moved_to_survivors(connection, orders))
         order_index.save(connection, orders)
+        freed = [(row_id, MERGE_UNDONE) for row_id in _of_freed_numbers(connection, orders)]
+        exceptions.add(connection, ExceptionSubject.ORDER, freed, self.now())
         self.steps.remove(connection, removed)
         discontinued = {key for change in changes for key in change.discontinued}
         self._write_steps(connection, orders, survivors, discontinued)
@@ -631,19 +653,22 @@ def resume_waiting(database: Database, connection: Connection, change: MessageCh
     exceptions.forget(connection, ExceptionSubject.MESSAGE, resumed)
 
 
-def undo_merge(connection: Connection, site: str, prior_mrn: str, now: int) -> int:
+def undo_merge(
+    connection: Connection, undone: UndoneMerge, now: int, message_id: int | None = None
+) -> tuple[int, int]:
     """
-    Remove the pointer of a merged number; return how many orders its merge had moved.
+    Store an undone merge; return how many orders returned, and how many stay with the survivor.
 
-    These orders become exceptions: a person must check whose they are.
+    Orders that stay become exceptions: a person must check whose they are.
     """
-    survivor = patient_records.undo_merge(connection, site, prior_mrn)
-    if survivor is None:
-        return 0
-    moved = order_index.ids_merged_from(connection, site, survivor, prior_mrn)
-    codes = [(order_id, MERGE_UNDONE) for order_id in moved]
+    patient = (undone.site, undone.prior_mrn)
+    pointer = patient_records.merge_pointers(connection, [patient]).get(patient)
+    if pointer is None:
+        return 0, 0
+    moved, stay = identifier_changes.undo(connection, pointer, undone, now, message_id)
+    codes = [(order_id, MERGE_UNDONE) for order_id in stay]
     exceptions.add(connection, ExceptionSubject.ORDER, codes, now)
-    return len(moved)
+    return moved, len(stay)
 
 
 def _merged_identities(
@@ -706,6 +731,21 @@ def _redirect_refusal(
     )
 
 
+def _of_freed_numbers(connection: Connection, orders: Sequence[Order]) -> list[int]:
+    """
+    Return the row ids of orders that merges moved, and whose number does not lead there any more.
+
+    A person may undo a merge while a message about one of its orders is being applied.
+    """
+    keys = []
+    for order in orders:
+        if order.merged_from:  # rare
+            numbers = patient_records.identifiers(connection, [order.patient])
+            if not order.merged_from <= {merged_hash(number) for _, number in numbers}:
+                keys.append(order.key)
+    return [row_id for row_id, _ in order_index.states(connection, keys).values()]
+
+
 def _moved_to_survivors(connection: Connection, orders: Sequence[Order]) -> Sequence[Order]:
     """Move orders whose patients were merged while they were applied."""
     survivors = patient_records.survivors(
@@ -713,8 +753,10 @@ def _moved_to_survivors(connection: Connection, orders: Sequence[Order]) -> Sequ
     )
     if not survivors:
         return orders
-    moved = []
-    for order in orders:
-        mrn = survivors.get((order.key.site, order.key.mrn), order.key.mrn)
-        moved.append(replace(order, key=replace(order.key, mrn=mrn)))
-    return moved
+    return [_moved_to(order, survivors.get(order.patient)) for order in orders]
+
+
+def _moved_to(order: Order, mrn: str | None) -> Order:
+    if mrn is None:
+        return order
+    return as_moved_by_merge(replace(order, key=replace(order.key, mrn=mrn)), order.key.mrn)

@@ -7,10 +7,12 @@ No text is lost: a report that was begun stays with its patient, and the message
 exception.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from bridge.contract import OrderKey
+from bridge.contract.requests import ReturnedOrder
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
@@ -50,6 +52,7 @@ from bridge.orders.patients import (
 )
 from bridge.orders.plans import SUPERSEDED
 from bridge.orders.times import is_earlier
+from bridge.orders.undone_merges import ReturningOrder, UndoneMerge
 from bridge.orders.values import as_moved_away, as_moved_by_merge
 from bridge.orders.visits import (
     VisitChange,
@@ -233,8 +236,8 @@ async def _undo_merge(worklist: WorklistClient, context: JobContext, event: Orde
         is_affected = bool(context.job.pointers) or (has_orders and not event.is_mutual)
         context.notes.append(IDENTIFIER_MOVED if is_affected else "no_merge_to_undo")
         return
-    await worklist.client.undo_merge(freed.site, freed.mrn, freed.prior_mrn)
-    context.undone_merges.append((freed.site, freed.prior_mrn))
+    returning = context.job.returning[freed.site, freed.prior_mrn]
+    context.undone_merges.append(await undo_in_engine(worklist.client, freed, returning))
     context.renamed_patients += [(freed.site, freed.prior_mrn), (freed.site, freed.mrn)]
     given = demographics_of(event)
     if freed.prior_mrn == event.mrn and given:
@@ -243,6 +246,27 @@ async def _undo_merge(worklist: WorklistClient, context: JobContext, event: Orde
             DemographicsUpdate(freed.site, freed.prior_mrn, at, given, clock)
         )
     context.notes.append(MERGE_UNDONE)
+
+
+async def undo_in_engine(
+    client: EngineClient, pointer: MergePointer, returning: Sequence[ReturningOrder]
+) -> UndoneMerge:
+    """Undo a merge in the report engine, and give orders back. Raises EngineFailure."""
+    orders = [_returned(order) for order in returning]
+    done = await client.undo_merge(pointer.site, pointer.mrn, pointer.prior_mrn, orders)
+    return UndoneMerge(
+        pointer.site,
+        pointer.prior_mrn,
+        {order.accession: order.report_id for order in done.moved},
+        {order.accession for order in done.kept},
+    )
+
+
+def _returned(order: ReturningOrder) -> ReturnedOrder:
+    demographics: dict[str, Any] = {
+        tag: str(order.after.tags.get(tag) or "") for tag in DEMOGRAPHICS
+    }
+    return ReturnedOrder.model_construct(Accession=order.after.key.accession, **demographics)
 
 
 def merge_to_undo(

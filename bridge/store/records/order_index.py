@@ -234,15 +234,28 @@ def find_by_signal(connection: Connection, signals: Iterable[int]) -> list[Order
     return _with_signals(connection, _rows_with(connection, sorted(ids)))
 
 
-def ids_merged_from(connection: Connection, site: str, mrn: str, prior_mrn: str) -> list[int]:
-    """Return the row ids of a patient's orders that a merge moved from another number."""
+def ids_merged_from(
+    connection: Connection, site: str, mrn: str, numbers: Iterable[str]
+) -> list[int]:
+    """Return the row ids of a patient's orders that merges moved from other numbers."""
     statement = (
         select(_ORDER.id)
         .join(SIGNALS, _SIGNAL.order_id == _ORDER.id)
         .where(_ORDER.site == site, _ORDER.mrn == mrn)
-        .where(_SIGNAL.kind == MERGED_FROM, _SIGNAL.signal == merged_hash(prior_mrn))
+        .where(_SIGNAL.kind == MERGED_FROM, _SIGNAL.signal.in_(set(map(merged_hash, numbers))))
+        .distinct()
     )
     return list(connection.scalars(statement))
+
+
+def forget_numbers(connection: Connection, ids: Collection[int], numbers: Iterable[str]) -> None:
+    """Let orders, by their row ids, not be known by these merged numbers any more."""
+    marks = set(map(merged_hash, numbers))
+    connection.execute(
+        delete(SIGNALS).where(
+            _SIGNAL.order_id.in_(ids), _SIGNAL.kind == MERGED_FROM, _SIGNAL.signal.in_(marks)
+        )
+    )
 
 
 def find_related(
@@ -266,6 +279,20 @@ def move_patient(connection: Connection, site: str, prior_mrn: str, mrn: str) ->
     own = (_ORDER.site == site, _ORDER.mrn == prior_mrn)
     connection.execute(update(ORDERS).where(*own, _ORDER.accession.not_in(taken)).values(mrn=mrn))
     _delete(connection, list(connection.scalars(select(_ORDER.id).where(*own))))
+
+
+def move(connection: Connection, orders: Iterable[tuple[OrderKey, Order]]) -> None:
+    """Give orders of one key another patient; a row that remained there of the order goes."""
+    moved = list(orders)
+    delete_orders(connection, [after.key for _, after in moved])
+    for before, after in moved:
+        own = (_ORDER.site == before.site, _ORDER.mrn == before.mrn)
+        connection.execute(
+            update(ORDERS)
+            .where(*own, _ORDER.accession == before.accession)
+            .values(mrn=after.key.mrn)
+        )
+    save(connection, [after for _, after in moved])
 
 
 def delete_orders(connection: Connection, keys: Iterable[OrderKey]) -> None:

@@ -213,23 +213,29 @@ def _merge_pointer(row: Any) -> MergePointer:
     )
 
 
+def merged_through_prior(connection: Connection, pointer: MergePointer) -> set[str]:
+    """Return the numbers that lead to the prior one of a pointer if its merge is undone."""
+    same = select(MERGED_PATIENTS).where(_MERGED.site == pointer.site, _MERGED.mrn == pointer.mrn)
+    rows = connection.execute(same)
+    merged_into = {row.prior_mrn: row.merged_into or pointer.mrn for row in rows}
+    return merged_through(pointer.prior_mrn, merged_into)
+
+
 def undo_merge(connection: Connection, site: str, prior_mrn: str) -> str | None:
     """
     Remove the pointer of an identifier; return the survivor to which it led, None without one.
 
     Identifiers that were merged into this one belong to it again. Orders are not moved.
     """
-    survivor = survivors(connection, [(site, prior_mrn)]).get((site, prior_mrn))
-    if survivor is None:
+    pointer = merge_pointers(connection, [(site, prior_mrn)]).get((site, prior_mrn))
+    if pointer is None:
         return None
-    same = select(MERGED_PATIENTS).where(_MERGED.site == site, _MERGED.mrn == survivor)
-    merged_into = {row.prior_mrn: row.merged_into or survivor for row in connection.execute(same)}
-    for other in merged_through(prior_mrn, merged_into):
-        pointer = (_MERGED.site == site, _MERGED.prior_mrn == other)
-        connection.execute(update(MERGED_PATIENTS).where(*pointer).values(mrn=prior_mrn))
+    for other in merged_through_prior(connection, pointer):
+        row = (_MERGED.site == site, _MERGED.prior_mrn == other)
+        connection.execute(update(MERGED_PATIENTS).where(*row).values(mrn=prior_mrn))
     own = (_MERGED.site == site, _MERGED.prior_mrn == prior_mrn)
     connection.execute(delete(MERGED_PATIENTS).where(*own))
-    return survivor
+    return pointer.mrn
 
 
 def demographics(

@@ -212,7 +212,7 @@ async def undo(body: UndoneMergeBody, call: CallDep) -> dict[str, Any]:
     """
     Undo the merge of a number, which is in the body because addresses are logged.
 
-    Returns how many orders the merge had moved; they are exceptions now.
+    Returns how many orders returned (`moved`), and how many stay and are exceptions (`orders`).
     """
     database, client = call.context.database, call.context.engine.client
     action = AuditedAction(
@@ -223,11 +223,12 @@ async def undo(body: UndoneMergeBody, call: CallDep) -> dict[str, Any]:
         reason=body.reason,
     )
 
-    async def work() -> int:
+    async def work() -> tuple[int, int]:
         try:
             found = await CONSOLE_THREADS.run(merges.find, database, body.number, body.site)
         except merges.NoSuchMerge:
             raise NoSuchItem from None
         return await merges.undo_pointer(database, client, found)
 
-    return {"orders": await await_audited(call, action, work)}
+    moved, kept = await await_audited(call, action, work)
+    return {"orders": kept, "moved": moved}

@@ -14,13 +14,29 @@ from sqlmodel import col, select
 
 from bridge.contract import SIGNED, OrderKey, ReportStatus
 from bridge.contract.errors import ErrorCode
+from bridge.contract.requests import ReturnedOrder
+from bridge.contract.responses import KeptOrderBody, ReturnedOrderBody, UndoneMergeBody
 from bridge.engine.errors import EngineError
-from bridge.engine.records.tables import IssuedLink, PatientPointer, Report, ReportOrder
-from bridge.engine.rules.order import PATIENT, corrected_tags, link_target, search_text
+from bridge.engine.records.tables import (
+    Addendum,
+    IssuedLink,
+    PatientPointer,
+    PrelimRead,
+    Report,
+    ReportOrder,
+)
+from bridge.engine.rules.order import (
+    PATIENT,
+    corrected_tags,
+    link_target,
+    refuse_unlink,
+    search_text,
+)
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import (
     ATTEMPTS,
     follow_pointers,
+    key_of,
     lock_patients,
     lock_reports,
     mark_updated,
@@ -30,6 +46,7 @@ from bridge.engine.service.report_status import has_content
 from bridge.engine.service.report_transitions import keep_registration
 from bridge.engine.service.reports.deletion import delete_rows
 from bridge.engine.service.reports.files import move_files
+from bridge.engine.service.reports.order_links import link_orders, unlink_orders
 from bridge.engine.service.work import ChangeEvent, Work
 from bridge.store.merge_chains import merged_through
 
@@ -71,20 +88,35 @@ def merge_patients(work: Work, site_id: str, survivor: str, prior: str) -> int:
     return _move_orders(work, site_id, prior, target)
 
 
-def undo_merge(work: Work, site_id: str, survivor: str, prior: str) -> None:
+def undo_merge(
+    work: Work, site_id: str, survivor: str, prior: str, returning: Sequence[ReturnedOrder] = ()
+) -> UndoneMergeBody:
     """
-    Let the prior identifier lead to the survivor no longer; without a pointer nothing changes.
+    Let the prior identifier lead to the survivor no longer, and give its orders back to it.
 
-    Identifiers that were merged into the prior one lead to it again. Orders stay where they are.
+    Identifiers that were merged into the prior one lead to it again. Of the orders, only those of
+    `returning` move; they get the demographics given with them. An order stays whose text a person
+    has released under the survivor's name since the merge, and one that shares a begun report with
+    others. Without a pointer nothing changes, and the answer is the same.
+
     Raise EngineError if the prior identifier leads to another survivor.
     """
     lock_patients(work, site_id, [survivor, prior])
     pointers = _pointers(work, site_id, [survivor, prior])
     target = pointers.get(prior)
+    wanted = {order.Accession: order for order in returning}
     if target is None:
-        return
+        back = [order for order in _orders(work, site_id, [prior]) if order.accession in wanted]
+        return _undone(work, back, {})
     if target != pointers.get(survivor, survivor):
         raise EngineError(ErrorCode.MERGED_ELSEWHERE, pointer="/PriorPatientMRN")
+    return _return_orders(
+        work, site_id, target, prior, wanted, _remove_pointer(work, site_id, prior, target)
+    )
+
+
+def _remove_pointer(work: Work, site_id: str, prior: str, target: str) -> int:
+    """Remove a pointer; return when the merge was."""
     rows = work.session.exec(
         select(PatientPointer).where(
             PatientPointer.site_id == site_id, PatientPointer.mrn == target
@@ -92,13 +124,110 @@ def undo_merge(work: Work, site_id: str, survivor: str, prior: str) -> None:
     ).all()
     merged_into = {row.prior_mrn: row.merged_into or row.mrn for row in rows}
     own = merged_through(prior, merged_into)
+    merged_at = 0
     for row in rows:
         if row.prior_mrn in own:
             row.mrn = prior
             work.session.add(row)
         elif row.prior_mrn == prior:
+            merged_at = row.merged_at
             work.session.delete(row)
     work.session.flush()
+    return merged_at
+
+
+def _undone(work: Work, moved: Sequence[ReportOrder], kept: Mapping[str, str]) -> UndoneMergeBody:
+    reports = select(Report).where(col(Report.pk).in_({order.report_pk for order in moved}))
+    ids = {report.pk: report.report_id for report in work.session.exec(reports)}
+    return UndoneMergeBody(
+        moved=tuple(
+            ReturnedOrderBody(accession=order.accession, report_id=ids[order.report_pk])
+            for order in moved
+        ),
+        kept=tuple(
+            KeptOrderBody(accession=accession, reason=reason) for accession, reason in kept.items()
+        ),
+    )
+
+
+def _return_orders(
+    work: Work,
+    site_id: str,
+    target: str,
+    prior: str,
+    wanted: Mapping[str, ReturnedOrder],
+    merged_at: int,
+) -> UndoneMergeBody:
+    orders, reports = _locked(work, site_id, [target, prior]) if wanted else ([], {})
+    taken = {order.accession for order in orders if order.mrn == prior}
+    going = [order for order in orders if order.mrn == target and order.accession in wanted]
+    kept: dict[str, str] = {}
+    for order in going:
+        report = reports[order.report_pk]
+        if order.accession in taken:
+            kept[order.accession] = "order_exists"
+        elif _released_since(work, report, merged_at):
+            kept[order.accession] = "signed"
+    kept |= _shared(work, [order for order in going if order.accession not in kept], reports)
+    moving = [order for order in going if order.accession not in kept]
+    _separate(work, moving)
+    for order in moving:
+        given = wanted[order.accession]
+        before = {name: getattr(given, name) for name in PATIENT}
+        _move_to_patient(work, order, prior, before)
+    changed = lock_reports(work, {order.report_pk for order in moving})
+    for key in sorted(changed):
+        mark_updated(work, changed[key])
+        change_feed.announce(work, changed[key], ChangeEvent.PATIENT_UPDATED)
+    return _undone(work, moving, kept)
+
+
+def _released_since(work: Work, report: Report, since: int) -> bool:
+    """True if a text of a report was signed, or read preliminarily, and still stands."""
+    if report.status in SIGNED and (report.signed_at or 0) >= since:
+        return True
+    key = key_of(report)
+    addenda = select(Addendum.pk).where(Addendum.report_pk == key, col(Addendum.signed_at) >= since)
+    prelims = select(PrelimRead.pk).where(
+        PrelimRead.report_pk == key,
+        PrelimRead.read_at >= since,
+        col(PrelimRead.withdrawn_at).is_(None),
+    )
+    return any(
+        work.session.exec(found.limit(1)).first() is not None for found in (addenda, prelims)
+    )
+
+
+def _shared(
+    work: Work, going: Sequence[ReportOrder], reports: Mapping[int, Report]
+) -> dict[str, str]:
+    """Return the orders of begun reports that have other orders, too: nobody can divide a text."""
+    leaving = {order.pk for order in going}
+    return {
+        order.accession: "shared"
+        for order in going
+        for report in [reports[order.report_pk]]
+        if any(other.pk not in leaving for other in orders_of(work.session, order.report_pk))
+        and refuse_unlink(report.status, has_content=has_content(report))
+    }
+
+
+def _separate(work: Work, moving: Sequence[ReportOrder]) -> None:
+    """
+    Take orders out of unopened reports that they share with orders that stay.
+
+    Those that shared a report still share one.
+    """
+    groups: dict[int, list[ReportOrder]] = {}
+    for order in moving:
+        groups.setdefault(order.report_pk, []).append(order)
+    for report_pk, leaving in groups.items():
+        if len(orders_of(work.session, report_pk)) == len(leaving):
+            continue
+        keys = [OrderKey(order.site_id, order.mrn, order.accession) for order in leaving]
+        unlink_orders(work, keys)
+        if len(keys) > 1:
+            link_orders(work, keys)
 
 
 def _pointers(work: Work, site_id: str, mrns: Sequence[str]) -> dict[str, str]:

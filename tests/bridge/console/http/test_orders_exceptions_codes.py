@@ -387,7 +387,7 @@ def test_a_wrong_merge_is_undone(console: RunningConsole) -> None:
     assert console.call("editor1", "POST", path, other).status_code == 404
     assert console.call("editor1", "POST", path, {**body, "number": "7020"}).status_code == 404
     done = console.call("editor1", "POST", path, body)
-    assert (done.status_code, done.json()) == (200, {"orders": 0})
+    assert (done.status_code, done.json()) == (200, {"orders": 0, "moved": 0})
     assert console.call("editor1", "POST", path, body).status_code == 404
     with console.database.read() as connection:
         assert patient_records.survivors(connection, [("SITE1", "7021")]) == {}

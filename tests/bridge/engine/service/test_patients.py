@@ -5,6 +5,7 @@ from sqlmodel import col, select
 
 from bridge.contract import OrderKey
 from bridge.contract.errors import ErrorCode
+from bridge.contract.requests import ReturnedOrder
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import IssuedLink, PatientPointer, ReportFile, Site
 from bridge.engine.rules.lifecycle import FileKind
@@ -100,6 +101,67 @@ def test_an_undone_merge(harness: ServiceHarness) -> None:
     with pytest.raises(EngineError) as other:
         harness.do(undo_merge, SITE, "X", "D")
     assert other.value.code == "merged_elsewhere"
+
+
+def returned(*accessions: str, name: str = "FREED^IDA") -> list[ReturnedOrder]:
+    """Return the orders that an undone merge gives back, with their former demographics."""
+    return [ReturnedOrder(Accession=each, PatientName=name) for each in accessions]
+
+
+def test_an_undone_merge_gives_orders_back(harness: ServiceHarness) -> None:
+    """They have their former demographics, and keep their text. A repetition answers the same."""
+    own = harness.order("A1")
+    harness.draft("B1", mrn="OLD", text="begun", PatientName="FREED^IDA", PatientSex="F")
+    signed = harness.draft("B2", mrn="OLD", PatientName="FREED^IDA")
+    harness.do(sign, signed)
+    harness.order("B3", mrn="OLD", PatientName="FREED^IDA")
+    harness.later(1)
+    harness.do(merge_patients, SITE, "M1", "OLD")
+    harness.later(1)
+    wanted = returned("B1", "B2", "B9")
+
+    for _ in range(2):
+        done = harness.do(undo_merge, SITE, "M1", "OLD", wanted)
+        assert ([order.accession for order in done.moved], done.kept) == (["B1", "B2"], ())
+
+    assert harness.content(harness.identity("B1", "OLD")) == "begun"
+    assert harness.status(harness.identity("B2", "OLD")) == "Final"
+    with harness.work() as work:
+        tags = lock_report(work, harness.identity("B1", "OLD")).order.tags
+        assert {name: tags.get(name) for name in ("PatientName", "PatientBirthDate")} == {
+            "PatientName": "FREED^IDA",
+            "PatientBirthDate": None,
+        }
+    assert harness.record(own).orders[0].mrn == "M1"
+    assert harness.record(harness.identity("B3")).orders[0].mrn == "M1"
+    with refused(ErrorCode.REPORT_NOT_FOUND):
+        harness.do(lock_report, harness.identity("B1"))
+
+
+def test_what_stays_when_a_merge_is_undone(harness: ServiceHarness) -> None:
+    """A text that was signed under the survivor's name, and one that has the survivor's order."""
+    for accession in ("B1", "B3", "B4"):
+        harness.order(accession, mrn="OLD")
+    harness.draft("B2", mrn="OLD")
+    harness.order("A1")
+    harness.order("A3")
+    harness.later(1)
+    harness.do(merge_patients, SITE, "M1", "OLD")
+    harness.later(1)
+    harness.do(sign, harness.identity("B2"))
+    harness.do(link_orders, [*map(harness.identity, ("B3", "A3", "B4"))])
+    harness.do(link_orders, [harness.draft("A4"), harness.identity("B1")])
+
+    done = harness.do(undo_merge, SITE, "M1", "OLD", returned("B1", "B2", "B3", "B4"))
+
+    assert {order.accession: order.reason for order in done.kept} == {
+        "B1": "shared",
+        "B2": "signed",
+    }
+    back = [harness.identity(accession, "OLD") for accession in ("B3", "B4")]
+    assert {order.report_id for order in done.moved} == {harness.record(back[0]).report_id}
+    assert harness.group(back[0]) == back
+    assert harness.group(harness.identity("A3")) == [harness.identity("A3")]
 
 
 def test_a_merge_of_patients_with_the_same_accession(harness: ServiceHarness) -> None:

@@ -8,11 +8,13 @@ from bridge.contract import OrderKey
 from bridge.intake.process.job_context import MessageChanges
 from bridge.intake.process.order_repository import OrderRepository
 from bridge.orders.order import Order, OrderState
+from bridge.orders.values import as_moved_by_merge
 from bridge.queue.arrivals import lane
 from bridge.queue.claims import ClaimedMessage
 from bridge.store.database import Database
 from bridge.store.migration import upgrade
-from bridge.store.records import order_index, patient_records
+from bridge.store.records import exceptions, order_index, patient_records
+from bridge.store.records.exceptions import MERGE_UNDONE
 from tests.bridge.intake.fixture import LISTENING, order
 
 LISTENERS = {"ris": LISTENING}
@@ -64,6 +66,18 @@ def test_a_patient_who_was_merged_meanwhile(
     with database.read() as connection:
         found = order_index.find_by_patient(connection, [("S", "M"), ("S", "M9")])
     assert {item.key for item in found} == {replace(item.key, mrn="M9") for item in ORDERS[:2]}
+
+
+def test_a_merge_that_was_undone_meanwhile(repository: OrderRepository, database: Database) -> None:
+    """An order that was applied to the survivor meanwhile is an exception."""
+    marked = [as_moved_by_merge(item, number) for item, number in zip(ORDERS, "XY", strict=False)]
+    with database.write() as connection:
+        patient_records.merge(connection, "S", "Y", "M")
+        repository.write(connection, [MessageChanges(1, [*marked, ORDERS[2]])])
+        (found,) = order_index.states(connection, [KEYS[0]]).values()
+    assert [(row.row_id, row.code) for row in exceptions.list_unseen(database, 10)] == [
+        (found[0], MERGE_UNDONE)
+    ]
 
 
 KEYS = [OrderKey("S", "M", f"A{number}") for number in range(3)]

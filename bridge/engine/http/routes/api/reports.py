@@ -23,13 +23,14 @@ from bridge.contract.requests import (
     OneReport,
     OutsideReportBody,
     PatientMergeBody,
+    PatientUnmergeBody,
     PatientUpdateBody,
     PrelimBody,
     ReportedElsewhereBody,
     SignBody,
     UpdateStructuredReports,
 )
-from bridge.contract.responses import StatusRecordBody
+from bridge.contract.responses import StatusRecordBody, UndoneMergeBody
 from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import engine_of
 from bridge.engine.http.requests.guard import FileRoute, WriteRoute
@@ -287,14 +288,19 @@ async def merge(body: PatientMergeBody, request: Request) -> Response:
     )
 
 
-@patient_router.post("/unmerge", response_class=Response, responses=DONE)
-async def unmerge(body: PatientMergeBody, request: Request) -> Response:
-    """Undo a merge: `PriorPatientMRN` is a patient of its own again; its reports do not move."""
+@patient_router.post("/unmerge", response_model=UndoneMergeBody, responses=problems())
+async def unmerge(body: PatientUnmergeBody, request: Request) -> Response:
+    """Undo a merge: `PriorPatientMRN` is a patient of its own again.
+
+    The caller names the orders that return, with their demographics: no others do.
+    """
     return await change_as_administrator(
         request,
         "patient-unmerge",
         RequestSite(body.SiteID),
-        lambda work: undo_merge(work, body.SiteID, body.PatientMRN, body.PriorPatientMRN),
+        lambda work: undo_merge(
+            work, body.SiteID, body.PatientMRN, body.PriorPatientMRN, body.orders
+        ).model_dump(mode="json"),
     )
 
 

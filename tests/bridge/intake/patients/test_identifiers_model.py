@@ -1,0 +1,303 @@
+"""
+No order is shown under a patient who is not its own, whatever happens to the patient numbers.
+
+Hypothesis drives a model in plain Python, and a whole bridge with a real engine. An order belongs
+to the number with which it was sent, and this number leads to its survivor until the merge is
+undone. Undoing the last merge restores the state before it.
+"""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from typing_extensions import override
+
+from bridge.admin.orders.merges import undo_pointer
+from bridge.store.database import Database
+from bridge.store.records import patient_records
+from tests.bridge.delivery.fixtures import SITE
+from tests.bridge.delivery.whole_bridge import open_hospital
+from tests.bridge.intake.messages import IDS
+from tests.databases import fresh_file
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Person:
+    mrn: str
+    name: str
+    birth: str
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        return self.name, self.birth
+
+    @property
+    def pid(self) -> str:
+        return f"PID|1||{self.mrn}^^^NORTH^MR||{self.name}||{self.birth}|F\r"
+
+
+PEOPLE = {
+    person.mrn: person
+    for person in (
+        Person("7020", "SURVIVOR^EVA", "19800203"),
+        Person("7021", "FREED^IDA", "19610607"),
+        Person("7022", "SURVIVOR^EVA", "19800203"),
+        Person("7023", "FREED^IDA", "19610607"),
+    )
+}
+NUMBERS = st.sampled_from(sorted(PEOPLE))
+UNDOING = st.sampled_from(["A43", "A37", "operator"])
+STUDIES = st.sampled_from(["", "", "1.2.3", "1.2.4"])
+
+
+def pairs(numbers: list[str]) -> st.SearchStrategy[tuple[str, str]]:
+    """A survivor and the number that is merged into it."""
+    return st.permutations(numbers).map(lambda drawn: (drawn[0], drawn[1]))
+
+
+@dataclass
+class ModelOrder:
+    number: str
+    """The number to which it belongs; it leads to the patient under whom it is shown."""
+    sent_with: str
+    study: str
+    waits: bool = False
+    """Its message contradicts the survivor and is parked."""
+    shown_at: int = 0
+    signed_at: int | None = None
+
+
+@dataclass(frozen=True)
+class Pointer:
+    into: str
+    at: int
+
+
+class Identifiers(RuleBasedStateMachine):
+    @initialize()
+    def begin(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        folder = Path(self.folder.name)
+        self.database = Database(fresh_file(folder / "bridge.db"))
+        self.runner = asyncio.Runner()
+        self.open = open_hospital(folder, self.database)
+        self.hospital = self.runner.run(self.open.__aenter__())
+        self.orders: dict[str, ModelOrder] = {}
+        self.pointers: dict[str, Pointer] = {}
+        self.last = b""
+        self.times, self.numbers = count(1), count(1)
+
+    @override
+    def teardown(self) -> None:
+        self.runner.run(self.open.__aexit__(None, None, None))
+        self.runner.close()
+        self.database.dispose()
+        self.folder.cleanup()
+
+    def _run(self, work: Callable[[], Awaitable[T]]) -> T:
+        async def run() -> T:
+            return await work()
+
+        return self.runner.run(run())
+
+    def _send(self, payload: bytes) -> None:
+        self.last = payload
+        ack = self._run(lambda: self.hospital.send(payload))
+        assert ack.code == "AA", (ack, self.hospital.rows("SELECT state, code FROM message"))
+        self.hospital.time.leap += 1000
+
+    def _event(self, trigger: str, *segments: str) -> None:
+        head = (
+            f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|||ADT^{trigger}|S{next(IDS)}|P|2.5.1\rEVN|{trigger}\r"
+        )
+        self._send((head + "".join(segments)).encode())
+
+    def _survivor(self, number: str) -> str:
+        while number in self.pointers:
+            number = self.pointers[number].into
+        return number
+
+    def _contradicts(self, number: str) -> bool:
+        return PEOPLE[number].identity != PEOPLE[self._survivor(number)].identity
+
+    @rule(data=st.data(), study=STUDIES)
+    def order(self, data: st.DataObject, study: str) -> None:
+        """A new order. It waits if its number leads to another person."""
+        number = data.draw(st.sampled_from([*sorted(self.pointers), *sorted(PEOPLE)]))
+        accession = f"F{next(self.numbers)}"
+        head = f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|||ORM^O01|S{next(IDS)}|P|2.5.1\r"
+        group = (
+            f"ORC|NW|P{accession}|{accession}\rOBR|1|P{accession}|{accession}|X^CT Head^L"
+            f"||||||||||||||{accession}||||||CT\r"
+        )
+        study_segment = f"ZDS|{study}\r" if study else ""
+        self._send((head + PEOPLE[number].pid + group + study_segment).encode())
+        self.orders[accession] = ModelOrder(
+            number, number, study, self._contradicts(number), next(self.times)
+        )
+
+    def _free(self) -> list[str]:
+        return sorted(PEOPLE.keys() - self.pointers.keys())
+
+    @precondition(lambda self: len(self._free()) > 1)
+    @rule(trigger=st.sampled_from(["A40", "A34", "A18"]), data=st.data())
+    def merge(self, trigger: str, data: st.DataObject) -> None:
+        """A merge of two numbers that lead nowhere yet."""
+        self._merge(trigger, *data.draw(pairs(self._free())))
+
+    def _merge(self, trigger: str, survivor: str, prior: str) -> None:
+        mrg = f"MRG|{prior}^^^NORTH^MR||||||{PEOPLE[prior].name}\r"
+        self._event(trigger, PEOPLE[survivor].pid, mrg)
+        self.pointers[prior] = Pointer(survivor, next(self.times))
+
+    @precondition(lambda self: self.pointers)
+    @rule(data=st.data(), way=UNDOING)
+    def undo(self, data: st.DataObject, way: str) -> None:
+        """Any merge is undone, by a message or by an operator."""
+        self._undo(data.draw(st.sampled_from(sorted(self.pointers))), way)
+
+    def _undo(self, prior: str, way: str) -> None:
+        survivor = self._survivor(prior)
+        if way == "operator":
+            self._run(lambda: self._undo_as_operator(prior))
+        elif way == "A43":
+            self._event("A43", PEOPLE[prior].pid, f"MRG|{survivor}^^^NORTH^MR\r")
+        else:
+            self._event("A37", PEOPLE[prior].pid, PEOPLE[survivor].pid)
+        self._undone(prior, survivor)
+
+    async def _undo_as_operator(self, prior: str) -> None:
+        patient = (SITE, prior)
+        with self.database.read() as connection:
+            pointer = patient_records.merge_pointers(connection, [patient])[patient]
+        await undo_pointer(self.database, self.hospital.client, pointer)
+        self.hospital.worker.notify()
+        await self.hospital.applied()
+
+    def _undone(self, prior: str, survivor: str) -> None:
+        """
+        What was signed under the survivor's name since the merge stays with the survivor, and what
+        came since the merge and names another person than that of the freed number.
+        """
+        own = [
+            order
+            for order in self.orders.values()
+            if not order.waits and self._passes(order.number, prior)
+        ]
+        merged_at = self.pointers.pop(prior).at
+        for order in own:
+            is_signed = order.signed_at is not None and order.signed_at > merged_at
+            names_other = PEOPLE[order.sent_with].identity != PEOPLE[prior].identity
+            if is_signed or (names_other and order.shown_at > merged_at):
+                order.number = survivor
+
+    def _passes(self, number: str, prior: str) -> bool:
+        while number in self.pointers and number != prior:
+            number = self.pointers[number].into
+        return number == prior
+
+    @precondition(lambda self: len(self._free()) > 1 and self._shows_all())
+    @rule(data=st.data(), way=UNDOING)
+    def merge_and_undo(self, data: st.DataObject, way: str) -> None:
+        """Undoing the last merge restores the state before it."""
+        survivor, prior = data.draw(pairs(self._free()))
+        before = self._run(self._state)
+        self._merge("A40", survivor, prior)
+        self._undo(prior, way)
+        assert self._run(self._state) == before
+
+    @rule(number=NUMBERS, trigger=st.sampled_from(["A28", "A31", "A08"]))
+    def correct(self, number: str, trigger: str) -> None:
+        """A correction with the person's own data changes nobody else."""
+        self._event(trigger, PEOPLE[number].pid)
+
+    @rule()
+    def repeat(self) -> None:
+        """The sender did not get the acknowledgment of its last message."""
+        if self.last:
+            self._send(self.last)
+
+    def _unsigned(self) -> list[str]:
+        """Return the orders that share a report with no other, those of merged numbers first."""
+        found = [
+            accession
+            for accession, order in self.orders.items()
+            if not order.waits and not order.study and order.signed_at is None
+        ]
+        return sorted(found, key=lambda accession: self.orders[accession].number in self._free())
+
+    @precondition(lambda self: self._unsigned())
+    @rule(data=st.data())
+    def sign(self, data: st.DataObject) -> None:
+        """A radiologist signs a report."""
+        accession = data.draw(st.sampled_from(self._unsigned()))
+        order = self.orders[accession]
+        mrn = self._survivor(order.number)
+        self._run(lambda: self.hospital.read_and_sign(accession, "Normal.", mrn))
+        self.hospital.time.leap += 1000
+        order.signed_at = next(self.times)
+
+    async def _listed(self) -> dict[str, Any]:
+        rows = (await self.hospital.client.worklist(SITE)).items
+        return {
+            listed["Accession"]: {**listed, "status": row["status"], "together": len(row["orders"])}
+            for row in rows
+            for listed in row["orders"]
+        }
+
+    async def _state(self) -> dict[str, Any]:
+        """Return what a merge can change, without identifiers that need not be the same."""
+        orders = (
+            "SELECT accession, mrn, state, tags, echo, kind, signal FROM bridge_order AS o"
+            " LEFT JOIN order_signal AS s ON s.order_id = o.id ORDER BY accession, kind, signal"
+        )
+        return {
+            "worklist": await self._listed(),
+            "orders": [
+                (*row[:3], json.loads(row[3]), *row[4:]) for row in self.hospital.rows(orders)
+            ],
+            "pointers": self.hospital.rows("SELECT prior_mrn, mrn FROM merged_patient ORDER BY 1"),
+            "visits": self.hospital.rows("SELECT * FROM visit_transfer ORDER BY 1, 2, 3, 4"),
+        }
+
+    def _shows_all(self) -> bool:
+        """A merge can explain who a waiting order is about, which is not undone."""
+        return bool(self.orders) and not any(order.waits for order in self.orders.values())
+
+    @invariant()
+    def orders_have_their_own_patient(self) -> None:
+        found = self._run(self._listed)
+        shown = {
+            accession: (listed["PatientMRN"], listed["PatientName"], listed["PatientBirthDate"])
+            for accession, listed in found.items()
+        }
+        for order in self.orders.values():
+            if order.waits and not self._contradicts(order.sent_with):
+                order.waits, order.shown_at = False, next(self.times)
+        expected = {}
+        for accession, order in self.orders.items():
+            survivor = PEOPLE[self._survivor(order.number)]
+            if not order.waits:
+                expected[accession] = (survivor.mrn, *survivor.identity)
+        assert shown == expected
+        index = self.hospital.rows("SELECT accession, mrn FROM bridge_order")
+        assert dict(index) == {accession: mrn for accession, (mrn, *_) in expected.items()}
+
+
+Identifiers.TestCase.settings = settings(
+    max_examples=25,
+    stateful_step_count=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+TestIdentifiers = Identifiers.TestCase
