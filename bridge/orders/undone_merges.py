@@ -4,6 +4,8 @@ Undone merges: which orders return to the freed number, and as what.
 An order returns if the merge moved it, or if it was sent with the freed number while this led to
 the survivor. It gets the demographics back that it had before. Everything else stays as it is now:
 the merge changed whose the order is, not what is to be examined.
+
+What an order had before is stored for each number that it left (`FormerOrder`).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,8 +19,8 @@ from mappings.inbound.procedures import replace_identifiers
 from mappings.outbound.echo import Echo
 
 _ON_WORKLIST = frozenset({OrderState.ORDERED, OrderState.REPORTED})
-_NUMBERS = Path.parse("PID-3")
 _SENT = {
+    "PatientName": Path.parse("PID-5"),
     "PatientBirthDate": Path.parse("PID-7"),
     "PatientAge": Path.parse("PID-7"),
     "PatientSex": Path.parse("PID-8"),
@@ -29,8 +31,14 @@ _SENT = {
 
 @dataclass(frozen=True, slots=True)
 class FormerOrder:
-    """What a merge replaced in an order: its demographics, and the segments with the number."""
+    """
+    An order under a merged number: its demographics, and the segments with the number.
 
+    `was_moved` is true if the order was known under this number, and a merge moved it. Otherwise
+    the order was sent with the number after the merge, and `demographics` are those in the message.
+    """
+
+    was_moved: bool
     demographics: Mapping[str, Any] = field(repr=False)
     echo: Sequence[str] = field(default=(), repr=False)
 
@@ -72,37 +80,43 @@ class UndoneMerge:
 def returning_order(
     order: Order,
     prior_mrn: str,
-    numbers: Collection[str],
-    former: FormerOrder | None,
-    demographics: Mapping[str, Any],
+    through: Collection[str],
+    former: Mapping[str, FormerOrder],
+    known: Mapping[str, Any],
 ) -> ReturningOrder | None:
     """
     Return what an order of the survivor becomes; None if its former state is not known.
 
-    `numbers` are the freed number and those that lead to it. `former` is what the merge replaced.
-    An order that arrived later has none: it gets the `demographics` that were known of the freed
-    number, if it was sent with one of the numbers and does not name another person.
+    `through` are the numbers that lead to the freed one again, `former` is what the order was under
+    the numbers that it left, and `known` are the demographics of the freed number. They complete
+    an order that was never known under this number, unless its message names another person.
     """
-    if former is None:
-        was_sent_with_it = not Echo(order.echo).texts(_NUMBERS).isdisjoint(numbers)
-        if not was_sent_with_it or not demographics or contradicts(order.tags, [demographics]):
+    left = [number for number in (prior_mrn, *sorted(through)) if number in former]
+    if not left:
+        return None
+    before = former[left[0]]
+    if left[0] != prior_mrn or not before.was_moved:
+        if not known or (not before.was_moved and contradicts(before.demographics, [known])):
             return None
-        former = FormerOrder({**_sent_demographics(order), **demographics})
+        before = replace(before, demographics={**_unnamed(before.demographics), **known})
     others = {tag: value for tag, value in order.tags.items() if tag not in DEMOGRAPHICS}
-    own = frozenset(map(merged_hash, set(numbers) - {prior_mrn}))
     after = replace(
         order,
         key=replace(order.key, mrn=prior_mrn),
-        tags={**others, **former.demographics},
-        echo=replace_identifiers(order.echo, former.echo),
-        merged_from=order.merged_from & own,
+        tags={**others, **before.demographics},
+        echo=replace_identifiers(order.echo, before.echo),
+        merged_from=order.merged_from & frozenset(map(merged_hash, through)),
     )
     return ReturningOrder(order, after)
 
 
-def _sent_demographics(order: Order) -> dict[str, Any]:
+def _unnamed(demographics: Mapping[str, Any]) -> dict[str, Any]:
+    return {tag: value for tag, value in demographics.items() if tag != "PatientName"}
+
+
+def sent_demographics(order: Order) -> dict[str, Any]:
     """
-    Return the demographics that an order was sent with, except for the name.
+    Return the demographics that a new order was sent with.
 
     The survivor's values complete those of an order. What was sent does not differ from them, or
     the message would wait.

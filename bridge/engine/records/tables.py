@@ -494,6 +494,8 @@ class ReportOrder(Record, table=True):
     search: str = Field(default="", sa_type=Text)  # the text that the worklist's `q` searches
     elsewhere_since: int | None = moment_or_none()  # reported elsewhere, and not put back
     elsewhere: dict[str, Any] | None = json_or_none()  # the last such message {at, sender, status}
+    merged_from: list[Any] | None = json_or_none()  # [{mrn, tags}]: the numbers that it left, and
+    # the patient's tags that it had with each
     created_at: int = moment()
     updated_at: int = moment()
 

@@ -578,6 +578,11 @@ class OrderRepository:
         order_index.delete_orders(connection, removed)
         orders = list(_moved_to_survivors(connection, orders))
         order_index.save(connection, orders)
+        messages = {change.message_id for change in changes}
+        identifier_changes.add_sent_orders(
+            connection,
+            [order for order in orders if order.merged_from and order.first_message in messages],
+        )
         freed = [(row_id, MERGE_UNDONE) for row_id in _of_freed_numbers(connection, orders)]
         exceptions.add(connection, ExceptionSubject.ORDER, freed, self.now())
         self.steps.remove(connection, removed)

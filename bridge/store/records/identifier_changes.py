@@ -2,17 +2,19 @@
 The history of merged patient numbers: what each merge moved, so that it can be undone.
 
 A merge stores what it replaces before it moves anything: the demographics and numbers of each
-order, and the pointers of visits. The newest entry of a number that is not undone belongs to its
-pointer (`patient_records`). An undone merge stays in the history.
+order, and the pointers of visits. Orders that are sent with the merged number later are added with
+the demographics in their messages. The newest entry of a number that is not undone belongs to its
+pointer (`patient_records`). An undone merge stays in the history without what it had replaced.
 """
 
 import json
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from bridge.orders.order import merged_hash
+from bridge.orders.order import Order, Patient, merged_hash
 from bridge.orders.patients import DEMOGRAPHICS as DEMOGRAPHIC_TAGS
 from bridge.orders.patients import MergePointer
 from bridge.orders.undone_merges import (
@@ -20,6 +22,7 @@ from bridge.orders.undone_merges import (
     ReturningOrder,
     UndoneMerge,
     returning_order,
+    sent_demographics,
 )
 from bridge.store.records import order_index, patient_records
 from bridge.store.tables import (
@@ -34,6 +37,9 @@ _CHANGE, _ITEM = IDENTIFIER_CHANGES.c, IDENTIFIER_CHANGE_ITEMS.c
 _ORDER, _VISIT = ORDERS.c, VISIT_TRANSFERS.c
 
 _MOVED_ORDER: Final = "order"
+_SENT_ORDER: Final = "sent order"
+"""An order that was sent with the number when it had been merged."""
+_ORDER_KINDS: Final = (_MOVED_ORDER, _SENT_ORDER)
 _MOVED_VISIT: Final = "visit"
 """A pointer to a visit of the merged number."""
 _COPIED_VISIT: Final = "visit copy"
@@ -53,7 +59,14 @@ def add_merge(
     values = {"site": site, "prior_mrn": prior_mrn, "mrn": mrn, "at": now, "message_id": message_id}
     inserted = insert(IDENTIFIER_CHANGES).values(values).returning(_CHANGE.id)
     change_id = connection.execute(inserted).scalar_one()
-    items = [*_orders(connection, site, prior_mrn, mrn), *_visits(connection, site, prior_mrn, mrn)]
+    _add_items(connection, change_id, _orders(connection, site, prior_mrn, mrn))
+    _add_items(connection, change_id, _visits(connection, site, prior_mrn, mrn))
+
+
+_Item = tuple[str, str, Any]
+
+
+def _add_items(connection: Connection, change_id: int, items: Sequence[_Item]) -> None:
     if items:
         rows = [
             {"change_id": change_id, "kind": kind, "name": name, "before": json.dumps(before)}
@@ -62,7 +75,19 @@ def add_merge(
         connection.execute(insert(IDENTIFIER_CHANGE_ITEMS), rows)
 
 
-_Item = tuple[str, str, Any]
+def add_sent_orders(connection: Connection, orders: Iterable[Order]) -> None:
+    """Store new orders that were sent with merged numbers, as their messages described them."""
+    for order in orders:
+        merged = patient_records.identifiers(connection, [order.patient]) - {order.patient}
+        for patient in sorted(merged):
+            if merged_hash(patient[1]) not in order.merged_from:
+                continue
+            change = _newest(connection, patient)
+            accession = order.key.accession
+            if change is None or _items(connection, change.id, *_ORDER_KINDS, name=accession):
+                continue
+            before = {"demographics": sent_demographics(order), "echo": order.echo}
+            _add_items(connection, change.id, [(_SENT_ORDER, accession, before)])
 
 
 def _orders(connection: Connection, site: str, prior_mrn: str, mrn: str) -> list[_Item]:
@@ -104,29 +129,37 @@ def _visits(connection: Connection, site: str, prior_mrn: str, mrn: str) -> list
     return [*moved, *copied]
 
 
-def _newest(connection: Connection, pointer: MergePointer) -> Any:
-    """Return the entry of a pointer, or None."""
+def _newest(connection: Connection, patient: Patient) -> Any:
+    """Return the entry of the pointer of a merged number, or None."""
     return connection.execute(
         select(IDENTIFIER_CHANGES)
-        .where(_CHANGE.site == pointer.site, _CHANGE.prior_mrn == pointer.prior_mrn)
+        .where(_CHANGE.site == patient[0], _CHANGE.prior_mrn == patient[1])
         .where(_CHANGE.undone_at.is_(None))
         .order_by(_CHANGE.id.desc())
         .limit(1)
     ).one_or_none()
 
 
-def _items(connection: Connection, change_id: int, *kinds: str) -> list[_Item]:
-    rows = connection.execute(
-        select(IDENTIFIER_CHANGE_ITEMS)
-        .where(_ITEM.change_id == change_id, _ITEM.kind.in_(kinds))
-        .order_by(_ITEM.id)
-    )
+def _items(connection: Connection, change_id: int, *kinds: str, name: str = "") -> list[_Item]:
+    query = select(IDENTIFIER_CHANGE_ITEMS).where(_ITEM.change_id == change_id)
+    query = query.where(_ITEM.kind.in_(kinds)).order_by(_ITEM.id)
+    rows = connection.execute(query.where(_ITEM.name == name) if name else query)
     return [(row.kind, row.name, json.loads(row.before)) for row in rows]
 
 
-def _numbers(connection: Connection, pointer: MergePointer) -> set[str]:
-    """Return the freed number and those that lead to it again."""
-    return {pointer.prior_mrn, *patient_records.merged_through_prior(connection, pointer)}
+def _former_orders(
+    connection: Connection, site: str, numbers: Iterable[str]
+) -> dict[str, dict[str, FormerOrder]]:
+    """Return what the orders were under these merged numbers, by accession and number."""
+    found: defaultdict[str, dict[str, FormerOrder]] = defaultdict(dict)
+    for number in numbers:
+        change = _newest(connection, (site, number))
+        items = [] if change is None else _items(connection, change.id, *_ORDER_KINDS)
+        for kind, accession, before in items:
+            found[accession][number] = FormerOrder(
+                kind == _MOVED_ORDER, before["demographics"], before["echo"]
+            )
+    return found
 
 
 def returning_orders(connection: Connection, pointer: MergePointer) -> list[ReturningOrder]:
@@ -135,27 +168,28 @@ def returning_orders(connection: Connection, pointer: MergePointer) -> list[Retu
 
     Orders stay whose former state is not known, and those that the freed number has already.
     """
-    change = _newest(connection, pointer)
-    items = [] if change is None else _items(connection, change.id, _MOVED_ORDER)
-    former: Mapping[str, FormerOrder] = {
-        name: FormerOrder(before["demographics"], before["echo"]) for _, name, before in items
-    }
-    numbers = _numbers(connection, pointer)
+    through = patient_records.merged_through_prior(connection, pointer)
+    numbers = {pointer.prior_mrn, *through}
+    former = _former_orders(connection, pointer.site, numbers)
     patient, freed = (pointer.site, pointer.mrn), (pointer.site, pointer.prior_mrn)
     known = patient_records.demographics(connection, [freed])
     tags = known[freed].tags if freed in known else {}
-    marks = frozenset(map(merged_hash, numbers))
+    marks = {merged_hash(number): number for number in numbers}
     own = {
         order.key.accession
         for order in order_index.find_by_patient(connection, [freed])
         if not order.moved_away
     }
-    found = [
-        returning_order(order, pointer.prior_mrn, numbers, former.get(order.key.accession), tags)
-        for order in order_index.find_by_patient(connection, [patient])
-        if not marks.isdisjoint(order.merged_from) and order.key.accession not in own
-    ]
-    return [order for order in found if order is not None]
+    found: list[ReturningOrder] = []
+    for order in order_index.find_by_patient(connection, [patient]):
+        accession = order.key.accession
+        left = {marks[mark] for mark in order.merged_from & marks.keys()}
+        states = former.get(accession, {})
+        before = {number: state for number, state in states.items() if number in left}
+        back = returning_order(order, pointer.prior_mrn, through, before, tags)
+        if back is not None and accession not in own:
+            found.append(back)
+    return found
 
 
 def undo(
@@ -171,13 +205,14 @@ def undo(
     The orders return that the report engine gave back or does not have.
     """
     returning = returning_orders(connection, pointer)
-    numbers = _numbers(connection, pointer)
-    change = _newest(connection, pointer)
+    numbers = {pointer.prior_mrn, *patient_records.merged_through_prior(connection, pointer)}
+    change = _newest(connection, (pointer.site, pointer.prior_mrn))
     patient_records.undo_merge(connection, pointer.site, pointer.prior_mrn)
     if change is not None:
         values = {"undone_at": now, "undone_by_message": message_id}
         connection.execute(update(IDENTIFIER_CHANGES).where(_CHANGE.id == change.id).values(values))
         _return_visits(connection, pointer, change)
+        connection.execute(delete(IDENTIFIER_CHANGE_ITEMS).where(_ITEM.change_id == change.id))
     results = [(order.before.key, undone.result(order)) for order in returning]
     moved = [(before, after) for before, after in results if after is not None]
     order_index.move(connection, moved)

@@ -6,7 +6,9 @@ do not change. After a merge the prior identifier leads to the survivor, or is r
 setting `report_lookup.REFUSE_MERGED`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from sqlalchemy import update
@@ -95,9 +97,10 @@ def undo_merge(
     Let the prior identifier lead to the survivor no longer, and give its orders back to it.
 
     Identifiers that were merged into the prior one lead to it again. Of the orders, only those of
-    `returning` move; they get the demographics given with them. An order stays whose text a person
-    has released under the survivor's name since the merge, and one that shares a begun report with
-    others. Without a pointer nothing changes, and the answer is the same.
+    `returning` move. They get the demographics that they had before, or if they were registered
+    after the merge, those given with them. An order stays whose text a person has released under
+    the survivor's name since the merge, and one that shares a begun report with others. Without a
+    pointer nothing changes, and the answer is the same.
 
     Raise EngineError if the prior identifier leads to another survivor.
     """
@@ -110,13 +113,29 @@ def undo_merge(
         return _undone(work, back, {})
     if target != pointers.get(survivor, survivor):
         raise EngineError(ErrorCode.MERGED_ELSEWHERE, pointer="/PriorPatientMRN")
-    return _return_orders(
-        work, site_id, target, prior, wanted, _remove_pointer(work, site_id, prior, target)
-    )
+    merged_at, through = _remove_pointer(work, site_id, prior, target)
+    return _return_orders(work, Returned(site_id, target, prior, merged_at, through), wanted)
 
 
-def _remove_pointer(work: Work, site_id: str, prior: str, target: str) -> int:
-    """Remove a pointer; return when the merge was."""
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """
+    A number that is freed from its survivor `target`.
+
+    `through` are the numbers that lead to it again.
+    """
+
+    site_id: str
+    target: str
+    prior: str
+    merged_at: int
+    through: Collection[str]
+
+
+def _remove_pointer(
+    work: Work, site_id: str, prior: str, target: str
+) -> tuple[int, Collection[str]]:
+    """Remove a pointer; return when the merge was, and the numbers that lead to the prior one."""
     rows = work.session.exec(
         select(PatientPointer).where(
             PatientPointer.site_id == site_id, PatientPointer.mrn == target
@@ -133,7 +152,7 @@ def _remove_pointer(work: Work, site_id: str, prior: str, target: str) -> int:
             merged_at = row.merged_at
             work.session.delete(row)
     work.session.flush()
-    return merged_at
+    return merged_at, own
 
 
 def _undone(work: Work, moved: Sequence[ReportOrder], kept: Mapping[str, str]) -> UndoneMergeBody:
@@ -151,35 +170,41 @@ def _undone(work: Work, moved: Sequence[ReportOrder], kept: Mapping[str, str]) -
 
 
 def _return_orders(
-    work: Work,
-    site_id: str,
-    target: str,
-    prior: str,
-    wanted: Mapping[str, ReturnedOrder],
-    merged_at: int,
+    work: Work, freed: Returned, wanted: Mapping[str, ReturnedOrder]
 ) -> UndoneMergeBody:
-    orders, reports = _locked(work, site_id, [target, prior]) if wanted else ([], {})
-    taken = {order.accession for order in orders if order.mrn == prior}
-    going = [order for order in orders if order.mrn == target and order.accession in wanted]
+    mrns = [freed.target, freed.prior]
+    orders, reports = _locked(work, freed.site_id, mrns) if wanted else ([], {})
+    taken = {order.accession for order in orders if order.mrn == freed.prior}
+    going = [order for order in orders if order.mrn == freed.target and order.accession in wanted]
     kept: dict[str, str] = {}
     for order in going:
         report = reports[order.report_pk]
         if order.accession in taken:
             kept[order.accession] = "order_exists"
-        elif _released_since(work, report, merged_at):
+        elif _released_since(work, report, freed.merged_at):
             kept[order.accession] = "signed"
     kept |= _shared(work, [order for order in going if order.accession not in kept], reports)
     moving = [order for order in going if order.accession not in kept]
     _separate(work, moving)
     for order in moving:
-        given = wanted[order.accession]
-        before = {name: getattr(given, name) for name in PATIENT}
-        _move_to_patient(work, order, prior, before)
+        _restore(work, order, freed, wanted[order.accession])
     changed = lock_reports(work, {order.report_pk for order in moving})
     for key in sorted(changed):
         mark_updated(work, changed[key])
         change_feed.announce(work, changed[key], ChangeEvent.PATIENT_UPDATED)
     return _undone(work, moving, kept)
+
+
+def _restore(work: Work, order: ReportOrder, freed: Returned, given: ReturnedOrder) -> None:
+    """Give an order the number and the patient's tags back; `given` if it never had that number."""
+    left = order.merged_from or []
+    before = next((former["tags"] for former in left if former["mrn"] == freed.prior), None)
+    if before is None:
+        tags = corrected_tags(order.tags, {name: getattr(given, name) for name in PATIENT})
+    else:
+        tags = {name: value for name, value in order.tags.items() if name not in PATIENT} | before
+    order.merged_from = [*takewhile(lambda former: former["mrn"] in freed.through, left)] or None
+    _move_to_patient(work, order, freed.prior, tags)
 
 
 def _released_since(work: Work, report: Report, since: int) -> bool:
@@ -268,7 +293,9 @@ def _move_orders(work: Work, site_id: str, prior: str, target: str) -> int:
         twin = known.get(order.accession)
         if twin is not None and _resolve_duplicate(work, order, twin, reports):
             continue
-        _move_to_patient(work, order, target, demographics)
+        before = {name: order.tags[name] for name in PATIENT if name in order.tags}
+        order.merged_from = [*(order.merged_from or []), {"mrn": prior, "tags": before}]
+        _move_to_patient(work, order, target, corrected_tags(order.tags, demographics))
         changed.add(order.report_pk)
     for key in sorted(changed):
         mark_updated(work, reports[key])
@@ -309,15 +336,13 @@ def _demographics(orders: Sequence[ReportOrder]) -> dict[str, Any]:
     return known
 
 
-def _move_to_patient(
-    work: Work, order: ReportOrder, mrn: str, demographics: Mapping[str, Any]
-) -> None:
+def _move_to_patient(work: Work, order: ReportOrder, mrn: str, tags: dict[str, Any]) -> None:
     old = link_target(OrderKey(order.site_id, order.mrn, order.accession))
     new = link_target(OrderKey(order.site_id, mrn, order.accession))
     work.session.exec(update(IssuedLink).where(col(IssuedLink.target) == old).values(target=new))
     order.mrn = mrn
-    _set_tags(work, order, demographics)
-    order.search = search_text(mrn, order.accession, order.tags)
+    order.tags = tags
+    order.search = search_text(mrn, order.accession, tags)
     order.updated_at = work.now
     work.session.add(order)
     work.session.flush()

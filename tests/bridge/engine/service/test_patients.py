@@ -9,7 +9,7 @@ from bridge.contract.requests import ReturnedOrder
 from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import IssuedLink, PatientPointer, ReportFile, Site
 from bridge.engine.rules.lifecycle import FileKind
-from bridge.engine.rules.order import link_target
+from bridge.engine.rules.order import PATIENT, link_target
 from bridge.engine.service.launch.registration import OrderInput
 from bridge.engine.service.launch.report_updates import unassign
 from bridge.engine.service.report_lookup import REFUSE_MERGED, key_of, lock_report
@@ -108,30 +108,57 @@ def returned(*accessions: str, name: str = "FREED^IDA") -> list[ReturnedOrder]:
     return [ReturnedOrder(Accession=each, PatientName=name) for each in accessions]
 
 
+def patient_tags(harness: ServiceHarness, order: OrderKey) -> dict[str, str]:
+    with harness.work() as work:
+        tags = lock_report(work, order).order.tags
+    return {name: value for name, value in tags.items() if name in PATIENT}
+
+
+def test_an_undone_merge_of_a_chain_gives_orders_back(harness: ServiceHarness) -> None:
+    """Merges are undone in any order: an order has what it had under the number that it gets."""
+    names = {"A": "FREED^IDA", "B": "MIDDLE^MIA", "C": "SURVIVOR^EVA"}
+    for mrn, name in names.items():
+        harness.order(f"{mrn}1", mrn=mrn, PatientName=name)
+    before = {mrn: patient_tags(harness, harness.identity(f"{mrn}1", mrn)) for mrn in "AB"}
+    for undos in ([("C", "A"), ("C", "B")], [("C", "B"), ("B", "A")]):
+        harness.do(merge_patients, SITE, "B", "A")
+        harness.do(merge_patients, SITE, "C", "B")
+        for survivor, freed in undos:
+            wanted = returned("A1") if freed == "A" else returned("A1", "B1")
+            harness.do(undo_merge, SITE, survivor, freed, wanted)
+            if (survivor, freed) == ("C", "B") and undos[0] == (survivor, freed):
+                tags = patient_tags(harness, harness.identity("A1", "B"))
+                assert tags["PatientName"] == names["B"]
+        after = {mrn: patient_tags(harness, harness.identity(f"{mrn}1", mrn)) for mrn in "AB"}
+        assert after == before
+
+
 def test_an_undone_merge_gives_orders_back(harness: ServiceHarness) -> None:
-    """They have their former demographics, and keep their text. A repetition answers the same."""
-    own = harness.order("A1")
+    """
+    They have their former demographics, and keep their text. One that was registered since the
+    merge has those that are given. A repetition answers the same.
+    """
+    own = harness.order("A1", PatientAge="046Y")
     harness.draft("B1", mrn="OLD", text="begun", PatientName="FREED^IDA", PatientSex="F")
     signed = harness.draft("B2", mrn="OLD", PatientName="FREED^IDA")
     harness.do(sign, signed)
     harness.order("B3", mrn="OLD", PatientName="FREED^IDA")
+    before = [patient_tags(harness, harness.identity(each, "OLD")) for each in ("B1", "B2")]
     harness.later(1)
     harness.do(merge_patients, SITE, "M1", "OLD")
+    harness.order("B4", PatientName="SURVIVOR^EVA")
     harness.later(1)
-    wanted = returned("B1", "B2", "B9")
+    wanted = returned("B1", "B2", "B4", "B9", name="FREED^ADA")
 
     for _ in range(2):
         done = harness.do(undo_merge, SITE, "M1", "OLD", wanted)
-        assert ([order.accession for order in done.moved], done.kept) == (["B1", "B2"], ())
+        assert ([order.accession for order in done.moved], done.kept) == (["B1", "B2", "B4"], ())
 
     assert harness.content(harness.identity("B1", "OLD")) == "begun"
     assert harness.status(harness.identity("B2", "OLD")) == "Final"
-    with harness.work() as work:
-        tags = lock_report(work, harness.identity("B1", "OLD")).order.tags
-        assert {name: tags.get(name) for name in ("PatientName", "PatientBirthDate")} == {
-            "PatientName": "FREED^IDA",
-            "PatientBirthDate": None,
-        }
+    assert [patient_tags(harness, harness.identity(each, "OLD")) for each in ("B1", "B2")] == before
+    tags = patient_tags(harness, harness.identity("B4", "OLD"))
+    assert tags == {"PatientName": "FREED^ADA"}
     assert harness.record(own).orders[0].mrn == "M1"
     assert harness.record(harness.identity("B3")).orders[0].mrn == "M1"
     with refused(ErrorCode.REPORT_NOT_FOUND):

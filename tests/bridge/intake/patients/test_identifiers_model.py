@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from typing_extensions import override
@@ -299,5 +299,6 @@ Identifiers.TestCase.settings = settings(
     stateful_step_count=15,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
+    phases=(Phase.explicit, Phase.generate),
 )
 TestIdentifiers = Identifiers.TestCase

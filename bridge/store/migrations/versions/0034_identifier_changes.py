@@ -10,8 +10,8 @@ from alembic import op
 
 from bridge.store.columns import BIG_KEY
 
-revision = "0033"
-down_revision = "0032"
+revision = "0034"
+down_revision = "0033"
 branch_labels = None
 depends_on = None
 
