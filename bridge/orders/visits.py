@@ -151,7 +151,10 @@ def _visit_change(
         updates = dict(tags)
     echo = replace_number(order.echo, VISIT_NUMBER_FIELDS, visit.prior, visit.number)
     echo = replace_identifiers(echo, event.echo) if key != order.key else echo
-    return VisitChange(order, replace(order, key=key, tags=tags, echo=echo), updates)
+    after = replace(order, key=key, tags=tags, echo=echo)
+    # It belongs to this patient now, whatever merges are undone later.
+    after = replace(after, merged_from=frozenset()) if key != order.key else after
+    return VisitChange(order, after, updates)
 
 
 def _metadata(order: Order) -> dict[str, Any]:

@@ -180,7 +180,8 @@ async def reassign_orders(worklist: WorklistClient, context: JobContext) -> None
         event = next(candidate for candidate in context.job.events if names_order(candidate, key))
         info = {**with_new_patient(before.tags, demographics_of(event)), "PatientMRN": event.mrn}
         echo = replace_identifiers(before.echo, event.echo)
-        after = replace(before, key=replace(key, mrn=event.mrn), tags=info, echo=echo)
+        key = replace(key, mrn=event.mrn)
+        after = replace(before, key=key, tags=info, echo=echo, merged_from=frozenset())
         await apply_visit_change(worklist, context, VisitChange(before, after, dict(info)))
         if after.key not in context.index:  # its report was begun
             raise OrderOfOtherPatientError

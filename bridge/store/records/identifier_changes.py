@@ -39,6 +39,8 @@ _ORDER, _VISIT = ORDERS.c, VISIT_TRANSFERS.c
 _MOVED_ORDER: Final = "order"
 _SENT_ORDER: Final = "sent order"
 """An order that was sent with the number when it had been merged."""
+_MOVED_AWAY: Final = "moved away"
+"""A row that remained of an order whose visit had moved, and that a merge removes or moves."""
 _ORDER_KINDS: Final = (_MOVED_ORDER, _SENT_ORDER)
 _MOVED_VISIT: Final = "visit"
 """A pointer to a visit of the merged number."""
@@ -91,20 +93,29 @@ def add_sent_orders(connection: Connection, orders: Iterable[Order]) -> None:
 
 
 def _orders(connection: Connection, site: str, prior_mrn: str, mrn: str) -> list[_Item]:
-    """Return the orders that will move. Those that both patients have are combined for good."""
-    taken = select(_ORDER.accession).where(_ORDER.site == site, _ORDER.mrn == mrn)
-    rows = connection.execute(
-        select(_ORDER.accession, _ORDER.tags, _ORDER.echo)
-        .where(_ORDER.site == site, _ORDER.mrn == prior_mrn)
-        .where(_ORDER.accession.not_in(taken))
+    """
+    Return the orders that will move. Those that both patients have are combined for good.
+
+    A row that remains of an order that one patient gave to the other is no order.
+    """
+    priors, survivors = (
+        {order.key.accession: order for order in found}
+        for number in (prior_mrn, mrn)
+        for found in [order_index.find_by_patient(connection, [(site, number)])]
     )
-    found = []
-    for row in rows:
-        tags = json.loads(row.tags)
-        demographics = {name: tags[name] for name in DEMOGRAPHIC_TAGS if name in tags}
-        before = {"demographics": demographics, "echo": json.loads(row.echo)}
-        found.append((_MOVED_ORDER, row.accession, before))
-    return found
+    items: list[_Item] = []
+    for accession, order in priors.items():
+        twin = survivors.get(accession)
+        if not order.moved_away and (twin is None or twin.moved_away):
+            demographics = {tag: order.tags[tag] for tag in DEMOGRAPHIC_TAGS if tag in order.tags}
+            before = {"demographics": demographics, "echo": order.echo}
+            items.append((_MOVED_ORDER, accession, before))
+        items += [
+            (_MOVED_AWAY, accession, order_index.moved_away_row(row))
+            for row in (order, twin)
+            if row is not None and row.moved_away
+        ]
+    return items
 
 
 def _visits(connection: Connection, site: str, prior_mrn: str, mrn: str) -> list[_Item]:
@@ -212,10 +223,13 @@ def undo(
         values = {"undone_at": now, "undone_by_message": message_id}
         connection.execute(update(IDENTIFIER_CHANGES).where(_CHANGE.id == change.id).values(values))
         _return_visits(connection, pointer, change)
-        connection.execute(delete(IDENTIFIER_CHANGE_ITEMS).where(_ITEM.change_id == change.id))
     results = [(order.before.key, undone.result(order)) for order in returning]
     moved = [(before, after) for before, after in results if after is not None]
     order_index.move(connection, moved)
+    if change is not None:
+        away = [row for _, _, row in _items(connection, change.id, _MOVED_AWAY)]
+        order_index.restore_moved_away(connection, away, pointer.mrn)
+        connection.execute(delete(IDENTIFIER_CHANGE_ITEMS).where(_ITEM.change_id == change.id))
     stay = order_index.ids_merged_from(connection, pointer.site, pointer.mrn, numbers)
     order_index.forget_numbers(connection, stay, numbers)
     return len(moved), stay

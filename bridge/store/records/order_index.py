@@ -8,8 +8,10 @@ the reports, the queue stores the messages.
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -327,7 +329,7 @@ def _signals(connection: Connection, ids: Collection[int]) -> Sequence[Row[Any]]
     return connection.execute(_SIGNALS_OF, {"ids": ids}).all() if ids else ()
 
 
-def _read(row: Row[Any], signals: Mapping[str, Collection[int]]) -> Order:
+def _read(row: Row[Any] | SimpleNamespace, signals: Mapping[str, Collection[int]]) -> Order:
     """Return an order; `signals` are the values of each kind."""
     later = [
         *(LaterEvent(True, at) for at in signals.get(_HELD_LATER, ())),
@@ -509,6 +511,25 @@ def set_reports(connection: Connection, reports: Mapping[OrderKey, str]) -> None
     ]
     if rows:
         connection.execute(_SET_REPORT, rows)
+
+
+def moved_away_row(order: Order) -> dict[str, Any]:
+    """Return the row that remains of an order that moved to another patient."""
+    return _row_of(order)
+
+
+def restore_moved_away(connection: Connection, rows: Iterable[Mapping[str, Any]], mrn: str) -> None:
+    """
+    Store rows of `moved_away_row` again, instead of those that a merge moved to `mrn`.
+
+    A row is left out if its patient has the order now.
+    """
+    moved_away = {_MOVED_AWAY: (0,)}
+    orders = [_read(SimpleNamespace(**row), moved_away) for row in rows]
+    merged = find(connection, [replace(order.key, mrn=mrn) for order in orders])
+    delete_orders(connection, [key for key, order in merged.items() if order.moved_away])
+    known = find(connection, [order.key for order in orders])
+    save(connection, [order for order in orders if order.key not in known])
 
 
 def _row_of(order: Order) -> dict[str, Any]:

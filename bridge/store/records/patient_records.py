@@ -130,12 +130,16 @@ def merge(
     """
     Merge a prior identifier, and all that were merged into it; return the surviving MRN.
 
-    If `mrn` was merged before, its own survivor is used. If that is `prior_mrn`, nothing changes.
+    If `mrn` was merged before, its own survivor is used. If that is `prior_mrn`, or if the number
+    leads there already, nothing changes.
     The visits of the prior identifier, and the pointers to them, move too. `identity` are the
     survivor's demographics in the merge; `now` in ms.
     """
     target = survivors(connection, [(site, mrn)]).get((site, mrn), mrn)
-    if target == prior_mrn:
+    if (
+        target == prior_mrn
+        or survivors(connection, [(site, prior_mrn)]).get((site, prior_mrn)) == target
+    ):
         return target
     for table in (MERGED_PATIENTS, VISIT_TRANSFERS):
         own = (table.c.site == site, table.c.mrn == prior_mrn)

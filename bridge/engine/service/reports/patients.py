@@ -86,7 +86,8 @@ def merge_patients(work: Work, site_id: str, survivor: str, prior: str) -> int:
         raise EngineError(ErrorCode.MERGE_CYCLE, pointer="/PatientMRN")
     if pointers.get(prior, target) != target:
         raise EngineError(ErrorCode.MERGED_ELSEWHERE, pointer="/PriorPatientMRN")
-    _point(work, site_id, prior, survivor, target)
+    if prior not in pointers:
+        _point(work, site_id, prior, survivor, target)
     return _move_orders(work, site_id, prior, target)
 
 

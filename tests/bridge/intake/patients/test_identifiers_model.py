@@ -3,7 +3,8 @@ No order is shown under a patient who is not its own, whatever happens to the pa
 
 Hypothesis drives a model in plain Python, and a whole bridge with a real engine. An order belongs
 to the number with which it was sent, and this number leads to its survivor until the merge is
-undone. Undoing the last merge restores the state before it.
+undone. An order whose visit moves belongs to the visit's new patient. Undoing the last merge
+restores the state before it.
 """
 
 import asyncio
@@ -65,12 +66,19 @@ def pairs(numbers: list[str]) -> st.SearchStrategy[tuple[str, str]]:
     return st.permutations(numbers).map(lambda drawn: (drawn[0], drawn[1]))
 
 
+def pv1_of(visit: str) -> str:
+    return "PV1|1|O" + "|" * 17 + f"{visit}\r"
+
+
 @dataclass
 class ModelOrder:
     number: str
     """The number to which it belongs; it leads to the patient under whom it is shown."""
     sent_with: str
     study: str
+    visit: str = ""
+    path: frozenset[str] = frozenset()
+    """The merged numbers that led to its survivor when it was shown first."""
     waits: bool = False
     """Its message contradicts the survivor and is parked."""
     shown_at: int = 0
@@ -94,7 +102,8 @@ class Identifiers(RuleBasedStateMachine):
         self.hospital = self.runner.run(self.open.__aenter__())
         self.orders: dict[str, ModelOrder] = {}
         self.pointers: dict[str, Pointer] = {}
-        self.last = b""
+        self.sent: list[bytes] = []
+        self.visits: dict[str, str] = {}
         self.times, self.numbers = count(1), count(1)
 
     @override
@@ -111,7 +120,7 @@ class Identifiers(RuleBasedStateMachine):
         return self.runner.run(run())
 
     def _send(self, payload: bytes) -> None:
-        self.last = payload
+        self.sent.append(payload)
         ack = self._run(lambda: self.hospital.send(payload))
         assert ack.code == "AA", (ack, self.hospital.rows("SELECT state, code FROM message"))
         self.hospital.time.leap += 1000
@@ -130,8 +139,15 @@ class Identifiers(RuleBasedStateMachine):
     def _contradicts(self, number: str) -> bool:
         return PEOPLE[number].identity != PEOPLE[self._survivor(number)].identity
 
-    @rule(data=st.data(), study=STUDIES)
-    def order(self, data: st.DataObject, study: str) -> None:
+    def _path(self, number: str) -> frozenset[str]:
+        found: set[str] = set()
+        while number in self.pointers:
+            found.add(number)
+            number = self.pointers[number].into
+        return frozenset(found)
+
+    @rule(data=st.data(), study=STUDIES, of_visit=st.booleans())
+    def order(self, data: st.DataObject, study: str, of_visit: bool) -> None:
         """A new order. It waits if its number leads to another person."""
         number = data.draw(st.sampled_from([*sorted(self.pointers), *sorted(PEOPLE)]))
         accession = f"F{next(self.numbers)}"
@@ -141,10 +157,15 @@ class Identifiers(RuleBasedStateMachine):
             f"||||||||||||||{accession}||||||CT\r"
         )
         study_segment = f"ZDS|{study}\r" if study else ""
-        self._send((head + PEOPLE[number].pid + group + study_segment).encode())
-        self.orders[accession] = ModelOrder(
-            number, number, study, self._contradicts(number), next(self.times)
-        )
+        visit = f"V{number}" if of_visit and f"V{number}" not in self.visits else ""
+        pv1 = pv1_of(visit) if visit else ""
+        self._send((head + PEOPLE[number].pid + pv1 + group + study_segment).encode())
+        order = ModelOrder(number, number, study, visit, waits=self._contradicts(number))
+        self._show(order)
+        self.orders[accession] = order
+
+    def _show(self, order: ModelOrder) -> None:
+        order.path, order.shown_at = self._path(order.number), next(self.times)
 
     def _free(self) -> list[str]:
         return sorted(PEOPLE.keys() - self.pointers.keys())
@@ -154,6 +175,51 @@ class Identifiers(RuleBasedStateMachine):
     def merge(self, trigger: str, data: st.DataObject) -> None:
         """A merge of two numbers that lead nowhere yet."""
         self._merge(trigger, *data.draw(pairs(self._free())))
+
+    @precondition(lambda self: self._same_person())
+    @rule(data=st.data())
+    def merge_into_merged(self, data: st.DataObject) -> None:
+        """A merge into a number that leads to another number of the same person."""
+        survivor = data.draw(st.sampled_from(self._same_person()))
+        others = sorted({*self._free()} - {self._survivor(survivor)})
+        if others:
+            self._merge("A40", survivor, data.draw(st.sampled_from(others)))
+
+    def _same_person(self) -> list[str]:
+        return [number for number in sorted(self.pointers) if not self._contradicts(number)]
+
+    @precondition(lambda self: self.pointers)
+    @rule(data=st.data())
+    def merge_again(self, data: st.DataObject) -> None:
+        """The merge is sent once more, as another message."""
+        prior = data.draw(st.sampled_from(sorted(self.pointers)))
+        mrg = f"MRG|{prior}^^^NORTH^MR||||||{PEOPLE[prior].name}\r"
+        self._event("A40", PEOPLE[self._survivor(prior)].pid, mrg)
+
+    @rule(data=st.data())
+    def link(self, data: st.DataObject) -> None:
+        """Two numbers are linked (A24) and unlinked (A37) without a merge of them."""
+        one, other = data.draw(pairs(sorted(PEOPLE)))
+        if self._survivor(one) != self._survivor(other):
+            self._event("A24", PEOPLE[one].pid, "PV1|1|O\r", PEOPLE[other].pid)
+            self._event("A37", PEOPLE[one].pid, PEOPLE[other].pid)
+
+    @precondition(lambda self: len(self._free()) > 1)
+    @rule(data=st.data())
+    def move_visit(self, data: st.DataObject) -> None:
+        """A visit belongs to another patient (A45). Texts that were begun stay."""
+        patient, prior = data.draw(pairs(self._free()))
+        visit = f"V{prior}"
+        if visit in self.visits:
+            return
+        self._event(
+            "A45", PEOPLE[patient].pid, f"MRG|{prior}^^^NORTH^MR||||{visit}\r", pv1_of(visit)
+        )
+        self.visits[visit] = patient
+        for order in self.orders.values():
+            is_own = order.visit == visit and self._survivor(order.number) == prior
+            if is_own and not order.waits and order.signed_at is None:
+                order.number, order.path = patient, frozenset()
 
     def _merge(self, trigger: str, survivor: str, prior: str) -> None:
         mrg = f"MRG|{prior}^^^NORTH^MR||||||{PEOPLE[prior].name}\r"
@@ -198,7 +264,8 @@ class Identifiers(RuleBasedStateMachine):
         for order in own:
             is_signed = order.signed_at is not None and order.signed_at > merged_at
             names_other = PEOPLE[order.sent_with].identity != PEOPLE[prior].identity
-            if is_signed or (names_other and order.shown_at > merged_at):
+            came_through = prior in order.path and order.shown_at > merged_at
+            if is_signed or (names_other and came_through):
                 order.number = survivor
 
     def _passes(self, number: str, prior: str) -> bool:
@@ -221,11 +288,11 @@ class Identifiers(RuleBasedStateMachine):
         """A correction with the person's own data changes nobody else."""
         self._event(trigger, PEOPLE[number].pid)
 
-    @rule()
-    def repeat(self) -> None:
-        """The sender did not get the acknowledgment of its last message."""
-        if self.last:
-            self._send(self.last)
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data())
+    def repeat(self, data: st.DataObject) -> None:
+        """The sender did not get an acknowledgment."""
+        self._send(data.draw(st.sampled_from(self.sent[-1:] * 5 + self.sent)))
 
     def _unsigned(self) -> list[str]:
         """Return the orders that share a report with no other, those of merged numbers first."""
@@ -283,14 +350,17 @@ class Identifiers(RuleBasedStateMachine):
         }
         for order in self.orders.values():
             if order.waits and not self._contradicts(order.sent_with):
-                order.waits, order.shown_at = False, next(self.times)
+                order.waits = False
+                self._show(order)
         expected = {}
         for accession, order in self.orders.items():
             survivor = PEOPLE[self._survivor(order.number)]
             if not order.waits:
                 expected[accession] = (survivor.mrn, *survivor.identity)
         assert shown == expected
-        index = self.hospital.rows("SELECT accession, mrn FROM bridge_order")
+        index = self.hospital.rows(
+            "SELECT accession, mrn FROM bridge_order WHERE state <> 'cancelled'"
+        )
         assert dict(index) == {accession: mrn for accession, (mrn, *_) in expected.items()}
 
 
