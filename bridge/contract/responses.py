@@ -369,7 +369,7 @@ class KeptOrderBody(ResponseBody):
     reason: str = Field(
         description="`signed`: its report or an addendum was signed, or read preliminarily, since "
         "the merge; `shared`: its report was begun and has orders of the survivor; `order_exists`: "
-        "the other patient has an order with the accession"
+        "the other patient has an order with the accession; `stayed`: the merge was undone before"
     )
 
 

@@ -7,7 +7,7 @@ are in `bridge.admin.lists`. Blocking: call from a thread.
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -21,6 +21,7 @@ from sqlalchemy import (
     func,
     literal,
     literal_column,
+    or_,
     select,
     text,
 )
@@ -159,6 +160,14 @@ def refused_since(database: Database, since: int) -> dict[str, int]:
     with database.read() as connection:
         rows = connection.execute(newest).all()
     return dict(Counter(row.listener for row in rows if row.received_at >= since))
+
+
+def claimed_in_lanes(connection: Connection, lanes: Collection[int]) -> set[tuple[int, int]]:
+    """Return the claimed messages in these lanes, each with the number of its attempt."""
+    own = or_(MESSAGE.c.lane_1.in_(lanes), MESSAGE.c.lane_2.in_(lanes))
+    rows = select(MESSAGE.c.id, MESSAGE.c.attempts)
+    claimed = rows.where(*in_state(MESSAGE, QueueState.CLAIMED), own)
+    return {(row.id, row.attempts) for row in connection.execute(claimed)}
 
 
 COUNTED_MESSAGES = 100_000

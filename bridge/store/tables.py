@@ -155,6 +155,16 @@ class IdentifierChangeItem(Record, table=True):
     before: str
 
 
+class MergeUndo(Record, table=True):
+    """A merge that an operator is undoing: messages about its patients wait."""
+
+    __tablename__ = "merge_undo"
+
+    site: str = Field(primary_key=True)
+    prior_mrn: str = Field(primary_key=True)
+    begun_at: int = moment()
+
+
 class PatientDemographics(Record, table=True):
     """The latest demographics of a patient."""
 
@@ -685,6 +695,7 @@ KNOWN_REPORTS: Final = metadata.tables["known_report"]
 MERGED_PATIENTS: Final = metadata.tables["merged_patient"]
 IDENTIFIER_CHANGES: Final = metadata.tables["identifier_change"]
 IDENTIFIER_CHANGE_ITEMS: Final = metadata.tables["identifier_change_item"]
+MERGE_UNDOS: Final = metadata.tables["merge_undo"]
 DEMOGRAPHICS: Final = metadata.tables["patient_demographics"]
 VISIT_TRANSFERS: Final = metadata.tables["visit_transfer"]
 EXCEPTIONS: Final = metadata.tables["exception"]

@@ -36,7 +36,7 @@ from bridge.queue.payload_blobs import delete_orphans
 from bridge.queue.retention.policy import find_size_cutoff, prune
 from bridge.store.database import Database
 from bridge.store.databases import bridge_database_of
-from bridge.store.records import patient_records, report_events
+from bridge.store.records import identifier_changes, patient_records, report_events
 from bridge.store.tables import FEED_CURSORS
 from config import Settings
 from config.private_files import make_folder, open_private, sync_folder
@@ -235,6 +235,7 @@ def prune_home(
         counts = asdict(found)
         delete_orphans(bridge, now)
         patient_records.delete_old(bridge, before)
+        identifier_changes.delete_old(bridge, before)
         report_events.delete_old(bridge, before)
         event = command_event("prune", target=("retention", str(end)), after=counts)
         if prunes_engine:

@@ -6,7 +6,9 @@ bridge, and returns the orders that the merge moved. Later orders with the numbe
 own patient. Orders that cannot return become exceptions: a person checks whose they are.
 """
 
+import asyncio
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,11 @@ from bridge.index_key import keyed64, signed64
 from bridge.intake.process.order_repository import resume_parked, undo_merge
 from bridge.intake.process.patient_events import undo_in_engine
 from bridge.orders import undone_merges
+from bridge.orders.order import Patient
 from bridge.orders.patients import MergePointer
 from bridge.orders.undone_merges import ReturningOrder
+from bridge.queue.arrivals import lane
+from bridge.queue.queries import claimed_in_lanes
 from bridge.store.database import Database
 from bridge.store.databases import bridge_database
 from bridge.store.records import identifier_changes, patient_records
@@ -89,17 +94,58 @@ def find(database: Database, number: str, site: str) -> MergePointer:
     return found[0]
 
 
+class MergeBusy(BridgeError):
+    """Messages about the patients of a merge are being applied and do not end."""
+
+
+_WAIT_SECONDS = 30.0
+_POLL_SECONDS = 0.05
+
+
 async def undo_pointer(
     database: Database, client: EngineClient, pointer: MergePointer
 ) -> tuple[int, int]:
     """
     Undo a merge; return how many orders returned, and how many stay with the survivor.
 
-    The report engine does it first: if that fails, nothing has changed.
+    Messages about its patients wait until it is done, or `UNDO_ENDS_AFTER_MS` after a failure. It
+    may be repeated then. Raises MergeBusy.
     """
-    returning = await CONSOLE_THREADS.run(_returning, database, pointer)
+    patients = await CONSOLE_THREADS.run(_begin, database, pointer)
+    try:
+        await _wait_for_messages(database, patients)
+        returning = await CONSOLE_THREADS.run(_returning, database, pointer)
+    except BaseException:
+        await CONSOLE_THREADS.run(_end, database, pointer)
+        raise
     undone = await undo_in_engine(client, pointer, returning)
     return await CONSOLE_THREADS.run(_undo_in_bridge, database, pointer, undone)
+
+
+def _begin(database: Database, pointer: MergePointer) -> set[Patient]:
+    with database.write() as connection:
+        return identifier_changes.begin_undo(connection, pointer, time.time_ns() // 1_000_000)
+
+
+def _end(database: Database, pointer: MergePointer) -> None:
+    with database.write() as connection:
+        identifier_changes.end_undo(connection, pointer)
+
+
+async def _wait_for_messages(database: Database, patients: Collection[Patient]) -> None:
+    """Wait for the messages that began before messages about these patients had to wait."""
+    lanes = {lane(f"{site}|{mrn}") for site, mrn in patients}
+    begun = await CONSOLE_THREADS.run(_claimed, database, lanes)
+    end = time.monotonic() + _WAIT_SECONDS
+    while begun := begun & await CONSOLE_THREADS.run(_claimed, database, lanes):
+        if time.monotonic() > end:
+            raise MergeBusy("messages about these patients are being applied: try again later")
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def _claimed(database: Database, lanes: Collection[int]) -> set[tuple[int, int]]:
+    with database.read() as connection:
+        return claimed_in_lanes(connection, lanes)
 
 
 def _returning(database: Database, pointer: MergePointer) -> list[ReturningOrder]:

@@ -94,9 +94,17 @@ Index = dict[OrderKey, Order]
 
 def read_redirects(connection: Connection, jobs: Sequence[MessageJob]) -> Redirects:
     """Read the merges of the jobs' patients and the moves of their visits."""
-    patients = {
+    patients = {patient for job in jobs for patient in _patients_to_redirect(job)}
+    survivors, moves = patient_records.find_merges_and_transfers(connection, patients)
+    if survivors:
+        others = {(site, mrn) for (site, _), mrn in survivors.items()} - patients
+        moves |= patient_records.find_merges_and_transfers(connection, others)[1]
+    return Redirects(survivors, moves)
+
+
+def _patients_to_redirect(job: MessageJob) -> set[Patient]:
+    return {
         (event.site, mrn)
-        for job in jobs
         for event in job.events
         for mrn in (
             event.mrn,
@@ -105,11 +113,11 @@ def read_redirects(connection: Connection, jobs: Sequence[MessageJob]) -> Redire
         )
         if mrn
     }
-    survivors, moves = patient_records.find_merges_and_transfers(connection, patients)
-    if survivors:
-        others = {(site, mrn) for (site, _), mrn in survivors.items()} - patients
-        moves |= patient_records.find_merges_and_transfers(connection, others)[1]
-    return Redirects(survivors, moves)
+
+
+def _named_patients(job: MessageJob) -> set[Patient]:
+    others = {(event.site, mrn) for event in job.events for mrn in event.other_mrns}
+    return job.patients | others
 
 
 def identified_job(
@@ -372,6 +380,9 @@ PATIENT_NAME_MISMATCH = ErrorCode.PATIENT_NAME_MISMATCH.value
 ORDER_IN_PROGRESS = "order_in_progress"
 """The code of a message that waits because another node is processing the same order."""
 
+MERGE_BEING_UNDONE = "merge_being_undone"
+"""The code of a message that waits while an operator undoes a merge of its patient."""
+
 _RETRY_LOCKED_MS = 200
 
 
@@ -461,17 +472,19 @@ class OrderRepository:
         """Release the locks of a batch. Does not block."""
         self._locks.release(prepared.locks)
 
-    def _postponed(self, job: MessageJob) -> MessageOutcome:
+    def _postponed(self, job: MessageJob, code: str = ORDER_IN_PROGRESS) -> MessageOutcome:
         retry_at = self.now() + _RETRY_LOCKED_MS
         number = job.claimed.message_id
-        return MessageOutcome(
-            number, QueueEvent.POSTPONED, code=ORDER_IN_PROGRESS, retry_at=retry_at
-        )
+        return MessageOutcome(number, QueueEvent.POSTPONED, code=code, retry_at=retry_at)
 
     def _look_up(self, connection: Connection, jobs: Sequence[MessageJob]) -> PreparedBatch:
         """Redirect the jobs to the current patients, and read the known orders."""
-        redirects = read_redirects(connection, jobs)
         requeued: list[MessageOutcome] = []
+        if freed := identifier_changes.patients_of_undos(connection, self.now()):
+            busy = [job for job in jobs if not freed.isdisjoint(_named_patients(job))]
+            requeued += [self._postponed(job, MERGE_BEING_UNDONE) for job in busy]
+            jobs = [job for job in jobs if job not in busy]
+        redirects = read_redirects(connection, jobs)
         refused: list[tuple[ClaimedMessage, Exception]] = []
         identified: list[MessageJob] = []
         for job in jobs:
@@ -664,16 +677,16 @@ def undo_merge(
     """
     Store an undone merge; return how many orders returned, and how many stay with the survivor.
 
-    Orders that stay become exceptions: a person must check whose they are.
+    Both become exceptions: a person must check whose they are.
     """
     patient = (undone.site, undone.prior_mrn)
     pointer = patient_records.merge_pointers(connection, [patient]).get(patient)
     if pointer is None:
         return 0, 0
     moved, stay = identifier_changes.undo(connection, pointer, undone, now, message_id)
-    codes = [(order_id, MERGE_UNDONE) for order_id in stay]
+    codes = [(order_id, MERGE_UNDONE) for order_id in (*moved, *stay)]
     exceptions.add(connection, ExceptionSubject.ORDER, codes, now)
-    return moved, len(stay)
+    return len(moved), len(stay)
 
 
 def _merged_identities(

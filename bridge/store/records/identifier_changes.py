@@ -24,17 +24,18 @@ from bridge.orders.undone_merges import (
     returning_order,
     sent_demographics,
 )
+from bridge.store.database import Database
 from bridge.store.records import order_index, patient_records
 from bridge.store.tables import (
     IDENTIFIER_CHANGE_ITEMS,
     IDENTIFIER_CHANGES,
-    ORDERS,
+    MERGE_UNDOS,
     VISIT_TRANSFERS,
     upsert,
 )
 
 _CHANGE, _ITEM = IDENTIFIER_CHANGES.c, IDENTIFIER_CHANGE_ITEMS.c
-_ORDER, _VISIT = ORDERS.c, VISIT_TRANSFERS.c
+_VISIT, _UNDO = VISIT_TRANSFERS.c, MERGE_UNDOS.c
 
 _MOVED_ORDER: Final = "order"
 _SENT_ORDER: Final = "sent order"
@@ -203,15 +204,54 @@ def returning_orders(connection: Connection, pointer: MergePointer) -> list[Retu
     return found
 
 
+UNDO_ENDS_AFTER_MS: Final = 120_000
+"""Milliseconds after which an undo by an operator has failed: messages wait for it no longer."""
+
+
+def begin_undo(connection: Connection, pointer: MergePointer, now: int) -> set[Patient]:
+    """
+    Let messages wait that are about the patients of a merge; return these patients.
+
+    An operator undoes the merge outside the lanes of the messages.
+    """
+    key = {"site": pointer.site, "prior_mrn": pointer.prior_mrn}
+    connection.execute(upsert(MERGE_UNDOS), {**key, "begun_at": now})
+    return patient_records.identifiers(connection, [(pointer.site, pointer.mrn)])
+
+
+def end_undo(connection: Connection, pointer: MergePointer) -> None:
+    own = (_UNDO.site == pointer.site, _UNDO.prior_mrn == pointer.prior_mrn)
+    connection.execute(delete(MERGE_UNDOS).where(*own))
+
+
+def patients_of_undos(connection: Connection, now: int) -> set[Patient]:
+    """Return the patients of the merges that operators are undoing."""
+    begun = select(MERGE_UNDOS).where(_UNDO.begun_at > now - UNDO_ENDS_AFTER_MS)
+    freed = {(row.site, row.prior_mrn) for row in connection.execute(begun)}
+    if not freed:
+        return set()
+    current = patient_records.current_identifiers(connection, freed)
+    survivors = {(site, mrn) for (site, _), mrn in current.items()}
+    return patient_records.identifiers(connection, freed | survivors)
+
+
+def delete_old(database: Database, before: int) -> None:
+    """Delete entries of merges that were undone before a time (ms)."""
+    with database.delete_without_sync() as connection:
+        old = _CHANGE.undone_at < before
+        connection.execute(delete(IDENTIFIER_CHANGES).where(old))
+        connection.execute(delete(MERGE_UNDOS).where(_UNDO.begun_at < before))
+
+
 def undo(
     connection: Connection,
     pointer: MergePointer,
     undone: UndoneMerge,
     now: int,
     message_id: int | None,
-) -> tuple[int, list[int]]:
+) -> tuple[list[int], list[int]]:
     """
-    Undo a merge; return how many orders returned, and the row ids of those that stay.
+    Undo a merge; return the row ids of the orders that returned, and of those that stay.
 
     The orders return that the report engine gave back or does not have.
     """
@@ -232,7 +272,9 @@ def undo(
         connection.execute(delete(IDENTIFIER_CHANGE_ITEMS).where(_ITEM.change_id == change.id))
     stay = order_index.ids_merged_from(connection, pointer.site, pointer.mrn, numbers)
     order_index.forget_numbers(connection, stay, numbers)
-    return len(moved), stay
+    end_undo(connection, pointer)
+    returned = order_index.states(connection, [after.key for _, after in moved])
+    return [row_id for row_id, _ in returned.values()], stay
 
 
 def _return_visits(connection: Connection, pointer: MergePointer, change: Any) -> None:

@@ -110,8 +110,12 @@ def undo_merge(
     target = pointers.get(prior)
     wanted = {order.Accession: order for order in returning}
     if target is None:
-        back = [order for order in _orders(work, site_id, [prior]) if order.accession in wanted]
-        return _undone(work, back, {})
+        orders = _orders(work, site_id, [prior, pointers.get(survivor, survivor)])
+        known = [order for order in orders if order.accession in wanted]
+        back = [order for order in known if order.mrn == prior]
+        returned = {order.accession for order in back}
+        kept = {order.accession for order in known} - returned
+        return _undone(work, back, dict.fromkeys(sorted(kept), "stayed"))
     if target != pointers.get(survivor, survivor):
         raise EngineError(ErrorCode.MERGED_ELSEWHERE, pointer="/PriorPatientMRN")
     merged_at, through = _remove_pointer(work, site_id, prior, target)

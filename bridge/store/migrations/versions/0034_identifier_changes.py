@@ -39,6 +39,12 @@ def upgrade() -> None:
         sa.Column("before", sa.Text, nullable=False),
     )
     op.create_index("identifier_change_item_change", "identifier_change_item", ["change_id"])
+    op.create_table(
+        "merge_undo",
+        sa.Column("site", sa.Text, primary_key=True),
+        sa.Column("prior_mrn", sa.Text, primary_key=True),
+        sa.Column("begun_at", sa.BigInteger, nullable=False),
+    )
     op.execute(
         "INSERT INTO identifier_change (site, prior_mrn, mrn, at)"
         " SELECT site, prior_mrn, mrn, coalesce(merged_at, 0) FROM merged_patient"
@@ -46,5 +52,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.drop_table("merge_undo")
     op.drop_table("identifier_change_item")
     op.drop_table("identifier_change")
