@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -174,6 +175,11 @@ _SECOND = 1_000
 merges_group = typer.Typer(help="Merged patient numbers.", no_args_is_help=True)
 
 _COLUMNS = ("site", "prior_mrn", "mrn", "merged_into", "merged_at", "reference")
+_UNDONE_COLUMNS = ("site", "prior_mrn", "mrn", "merged_at", "undone_at", "orders", "reference")
+_ORDER_COLUMNS = ("accession", "state", "report_id", "status", "sent_since", "stays")
+_RESULT_COLUMNS = ("delivery_id", "destination", "accession", "event", "sent_at", "is_corrected")
+_Number = Annotated[str, typer.Argument(metavar="MRN", help="The number that was merged.")]
+_Reason = Annotated[str, typer.Option(help="Why; without patient data. It is audited.")]
 _Site = Annotated[str, typer.Option("--site", metavar="SITE_ID", help="Only this site.")]
 
 
@@ -182,6 +188,7 @@ def list_(
     home: Home,
     site: _Site = "",
     number: Annotated[str, typer.Option(metavar="MRN", help="Only merges with this number.")] = "",
+    undone: Annotated[bool, typer.Option(help="List merges that were undone.")] = False,
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
@@ -192,29 +199,79 @@ def list_(
     """
     from bridge.admin.orders import merges
 
-    found = [with_times(merge) for merge in merges.list_merges(home, site, number, limit)]
-    print_rows(found, _COLUMNS, as_json=as_json)
+    listed = merges.list_undone if undone else merges.list_merges
+    found = [with_times(merge) for merge in listed(home, site, number, limit)]
+    print_rows(found, _UNDONE_COLUMNS if undone else _COLUMNS, as_json=as_json)
+
+
+@merges_group.command("show")
+def show_merge(number: _Number, home: Home, site: _Site = "", as_json: AsJson = False) -> None:
+    """
+    Show what a merge moved, and what happens if it is undone. The output contains patient data.
+
+    `stays` says why an order stays with the survivor: `unknown` (what it was before is not stored),
+    `signed` (a text was released under the survivor's name), `shared` (its begun report has other
+    orders). Results are those that receivers accepted under the survivor's number. If the merge was
+    undone, the orders are those that returned.
+    """
+    from bridge.admin.orders import merges
+
+    found = merges.show(home, number, site)
+    if as_json:
+        print(json.dumps(asdict(found), indent=2))
+        return
+    undone = f", undone {iso(found.undone_at)}" if found.undone_at else ""
+    print_line(
+        f"{found.prior_mrn} into {found.mrn} of site {found.site}, {iso(found.merged_at)}{undone}"
+    )
+    print_line(
+        f"orders: {len(found.orders)}, reports: {found.reports}, priors: {found.priors},"
+        f" linked: {found.linked}, results: {len(found.results)}"
+    )
+    print_rows([asdict(order) for order in found.orders], _ORDER_COLUMNS, as_json=False)
+    if found.results:
+        rows = [with_times(asdict(result)) for result in found.results]
+        print_rows(rows, _RESULT_COLUMNS, as_json=False)
 
 
 @merges_group.command()
 def undo(
-    number: Annotated[str, typer.Argument(metavar="MRN", help="The number that was merged.")],
+    number: _Number,
     home: Home,
-    reason: Annotated[str, typer.Option(help="Why; without patient data. It is audited.")],
+    reason: _Reason,
     site: _Site = "",
+    include_signed: Annotated[
+        bool,
+        typer.Option(help="Also orders whose text was signed under the survivor's name."),
+    ] = False,
 ) -> None:
     """
     Undo a wrong merge: the number is that of its own patient again.
 
     Orders that the merge moved return, with their reports. Those stay with the survivor whose text
-    was signed or read preliminarily since the merge, or also belongs to another order; they become
-    exceptions: check whose they are. Messages that waited for this are processed.
+    was signed or read preliminarily since the merge (without `--include-signed`), or also belongs
+    to another order. All of them become exceptions: check whose they are. Messages about the
+    patients wait until it is done.
     """
     from bridge.admin.orders import merges
 
-    done = merges.undo(home, number, site, reason)
+    done = merges.undo(home, number, site, reason, include_signed=include_signed)
     print(f"merge {done.reference} of site {done.site} is undone")
     if done.moved:
         print(f"orders that returned: {done.moved}")
     if done.kept:
         print(f"check {done.kept} orders that stay with the survivor: bridge exceptions list")
+
+
+@merges_group.command()
+def correct(number: _Number, home: Home, reason: _Reason, site: _Site = "") -> None:
+    """
+    Correct the results that went out under the survivor of an undone merge.
+
+    Each receiver that accepted one gets a message that withdraws it under the survivor's number,
+    and the result under the patient's own number, by the definition of its destination.
+    """
+    from bridge.admin.orders import merges
+
+    queued = merges.correct(home, number, site, reason)
+    print(f"messages that are queued: {queued}" if queued else "nothing to correct")

@@ -795,3 +795,8 @@ class PatientUnmergeBody(PatientMergeBody):
         description="Orders that the merge had moved, which return to `PriorPatientMRN`; without "
         "them all stay",
     )
+    includeSigned: StrictBool = Field(
+        default=False,
+        description="Return also orders whose text was signed, or read preliminarily, since the "
+        "merge: a person has checked whose they are",
+    )

@@ -41,7 +41,7 @@ from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store.database import Database
 from bridge.store.records import order_index, patient_records, scheduled_steps
 from bridge.store.records.unmapped_codes import OnUnmappedCodes, ignore_unmapped_codes
-from mappings.inbound.procedures import split_procedures
+from mappings.inbound.procedures import replace_identifiers, split_procedures
 from mappings.language.code_tables import UnmappedCode
 from mappings.language.diagnostics import CodeRefused
 from mappings.outbound.definition import OutboundMapping
@@ -187,7 +187,7 @@ class Composer:
                 chain.from_iterable(
                     result_orders(tags, index, context.survivors.get(position, ""))
                     for position, (tags, index) in enumerate(
-                        zip(orders, context.orders, strict=True)
+                        zip(orders, _as_sent(delivery, context.orders), strict=True)
                     )
                 )
             ),
@@ -244,6 +244,20 @@ def _with_studies(result: ResultContext, studies: Mapping[OrderKey, str]) -> Res
         study = order.tags.get("StudyInstanceUID") or studies.get(key_of(order.tags), "")
         orders.append(replace(order, tags={**order.tags, "StudyInstanceUID": study}))
     return replace(result, orders=tuple(orders))
+
+
+def _as_sent(delivery: ClaimedDelivery, orders: Sequence[Order | None]) -> list[Order | None]:
+    """
+    Return the orders of a delivery with the patient's identifiers in it, if it has some.
+
+    A message that withdraws a result names the patient under whom the result was sent.
+    """
+    identity = delivery.orders.get("identity")
+    if not identity:
+        return list(orders)
+    return [
+        order and replace(order, echo=replace_identifiers(order.echo, identity)) for order in orders
+    ]
 
 
 def plan_message(

@@ -143,7 +143,7 @@ def document_names(
     The parent of a retraction is the document of its addendum. The parent of a correction is the
     document of the report, else the retraction of the last addendum.
     """
-    base = _base(report_id, _order_part(release_key))
+    base = _base(report_id, order_part(release_key))
     current, number, parent, cancelled, replaced = base, base, "", 0, 0
     report = withdrawn = ""  # the document of the report; the last retraction of an addendum
     addenda: dict[int, str] = {}
@@ -175,11 +175,11 @@ def _base(report_id: str, order: str) -> str:
 
 def share_an_order(one: str, other: str) -> bool:
     """True if two release keys of a report are about the same order, or one is about all."""
-    first, second = _order_part(one), _order_part(other)
+    first, second = order_part(one), order_part(other)
     return first == second or ALL_ORDERS in (first, second)
 
 
-def _order_part(release_key: str) -> str:
+def order_part(release_key: str) -> str:
     """Return the part of a release key that names the order, or `ALL_ORDERS`."""
     return _without_time(release_key).rpartition(":")[2]
 

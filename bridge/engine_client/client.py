@@ -509,11 +509,21 @@ class EngineClient:
         await self._call("POST", "/api/patient/merge", site, _ANYTHING, body=body)
 
     async def undo_merge(
-        self, site: str, mrn: str, prior_mrn: str, orders: Sequence[ReturnedOrder] = ()
+        self,
+        site: str,
+        mrn: str,
+        prior_mrn: str,
+        orders: Sequence[ReturnedOrder] = (),
+        *,
+        include_signed: bool = False,
     ) -> UndoneMergeBody:
         """Let `prior_mrn` lead to `mrn` no longer, and give it these orders back; idempotent."""
         body = PatientUnmergeBody.model_construct(
-            SiteID=site, PatientMRN=mrn, PriorPatientMRN=prior_mrn, orders=list(orders)
+            SiteID=site,
+            PatientMRN=mrn,
+            PriorPatientMRN=prior_mrn,
+            orders=list(orders),
+            includeSigned=include_signed,
         )
         done = await self._call("POST", "/api/patient/unmerge", site, _UNDONE_MERGE, body=body)
         return done or UndoneMergeBody(moved=(), kept=())  # a service that moves no orders

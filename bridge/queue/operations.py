@@ -230,6 +230,47 @@ def send_edited_delivery(
         return copy_id
 
 
+@dataclass(frozen=True, slots=True)
+class FollowingDelivery:
+    """A delivery that follows another one; `orders` is the JSON text that composes its message."""
+
+    release_key: str
+    event: str
+    orders: str
+
+
+def send_following(
+    database: Database,
+    connection: Connection,
+    delivery_id: int,
+    following: Sequence[FollowingDelivery],
+    now: int,
+) -> int:
+    """
+    Queue deliveries to the receiver and in the lane of another one, after it; `now` in ms.
+
+    Return how many are new: those whose key is known are not queued again. Raises NoSuchRow.
+    """
+    row = _lock_row(connection, DELIVERY, delivery_id)
+    execute_all(connection, serialize_report(database, row.destination, row.report_id))
+    known = {name: getattr(row, name) for name in _COPIED if name not in {"event", "orders"}}
+    new = insert_deliveries(
+        connection,
+        [
+            NewDelivery(
+                **known,
+                release_key=delivery.release_key,
+                event=delivery.event,
+                orders=delivery.orders,
+                created_at=now,
+            )
+            for delivery in following
+        ],
+    )
+    database.notify(connection, CHANNEL)
+    return new
+
+
 _FINISHED = frozenset({QueueState.DONE, QueueState.IGNORED, QueueState.CANCELLED})
 _COPIED = ("destination", "lane", "report_id", "event", "orders", "release_at", "sites_hash")
 

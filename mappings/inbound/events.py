@@ -112,6 +112,8 @@ class OrderEvent:
     filler: str = ""
     echo: tuple[str, ...] = ()
     prior_mrn: str = ""
+    merged_into: str = ""
+    """The number that a merge names, if it leads to `mrn`."""
     other_mrns: tuple[str, ...] = ()
     """Other numbers in PID-3 with the type and authority of `mrn`."""
     prior_name: str = ""

@@ -8,29 +8,41 @@ own patient. Orders that cannot return become exceptions: a person checks whose 
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from bridge.admin.audit_events import audited
+from bridge.admin.orders import wrong_results
 from bridge.admin.orders.reasons import required_reason
+from bridge.admin.orders.wrong_results import SentResult
 from bridge.admin.report_engine import report_engine
+from bridge.contract import SIGNED, OrderKey, ReportStatus
+from bridge.contract.responses import StatusRecordBody
 from bridge.engine_client.client import EngineClient
+from bridge.engine_client.errors import EngineFailure
 from bridge.errors import BridgeError
 from bridge.executors import CONSOLE_THREADS
 from bridge.index_key import keyed64, signed64
 from bridge.intake.process.order_repository import resume_parked, undo_merge
 from bridge.intake.process.patient_events import undo_in_engine
+from bridge.intake.process.worklist import reports_of
 from bridge.orders import undone_merges
-from bridge.orders.order import Patient
+from bridge.orders.order import Order, Patient
 from bridge.orders.patients import MergePointer
-from bridge.orders.undone_merges import ReturningOrder
+from bridge.orders.undone_merges import FormerOrder, ReturningOrder
 from bridge.queue.arrivals import lane
 from bridge.queue.queries import claimed_in_lanes
 from bridge.store.database import Database
 from bridge.store.databases import bridge_database
-from bridge.store.records import identifier_changes, patient_records
+from bridge.store.records import (
+    identifier_changes,
+    order_index,
+    patient_records,
+    report_events,
+)
+from bridge.store.records.identifier_changes import UndoneChange
 from config import load
 
 
@@ -55,7 +67,12 @@ def reference_of(site: str, prior_mrn: str) -> str:
 
 def list_merges(home: Path, site: str, number: str, limit: int) -> list[dict[str, Any]]:
     """List merges, newest first; of one site or one number, unless that is ''."""
-    with bridge_database(home) as database, database.read() as connection:
+    with bridge_database(home) as database:
+        return merges_of(database, site, number, limit)
+
+
+def merges_of(database: Database, site: str, number: str, limit: int) -> list[dict[str, Any]]:
+    with database.read() as connection:
         found = patient_records.list_merges(connection, site, number, limit)
     return [_as_json(pointer) for pointer in found]
 
@@ -65,8 +82,220 @@ def _as_json(pointer: MergePointer) -> dict[str, Any]:
     return {**shown, "reference": reference_of(pointer.site, pointer.prior_mrn)}
 
 
-def undo(home: Path, number: str, site: str, reason: str) -> UndoneMerge:
-    """Undo the merge of a number; audited. Raises NoSuchMerge, ReasonRequired."""
+@dataclass(frozen=True, slots=True)
+class MergedOrder:
+    """
+    An order of a merge; `status` is that of its report, None if the report engine does not answer.
+
+    `sent_since`: it was sent with the merged number after the merge. `stays` says why it stays with
+    the survivor if the merge is undone: `unknown`, `signed`, `shared`; it returns if it is ''.
+    """
+
+    accession: str
+    state: str
+    report_id: str
+    status: str | None
+    sent_since: bool
+    stays: str
+
+
+@dataclass(frozen=True, slots=True)
+class MergeDetails:
+    """
+    A merge and what it moved, or an undone merge and what returned; times in ms.
+
+    `reports` counts the reports of the orders that somebody has begun, `priors` those that are
+    signed: they are shown beside other reports of the patient. `linked` counts orders that share a
+    report with an order of another patient's. `results` went out under the survivor's number.
+    """
+
+    site: str
+    prior_mrn: str
+    mrn: str
+    reference: str
+    merged_at: int | None
+    undone_at: int | None
+    orders: Sequence[MergedOrder]
+    reports: int
+    priors: int
+    linked: int
+    results: Sequence[SentResult]
+
+
+def show(home: Path, number: str, site: str) -> MergeDetails:
+    """Return what a merge moved; audited. Raises NoSuchMerge."""
+    with (
+        bridge_database(home) as database,
+        audited(home, database, "read merge", ("merge", reference_of(site, number))),
+        report_engine(load(home)) as opened,
+    ):
+        return opened.run(describe(database, opened.engine.client, number, site))
+
+
+async def describe(
+    database: Database, client: EngineClient, number: str, site: str
+) -> MergeDetails:
+    """Return what the merge of a number moved, or its last merge if that was undone."""
+    found = await CONSOLE_THREADS.run(_merge_of, database, number, site)
+    orders = found.orders
+    keys = [order.key for order in orders if order.report_id]
+    try:
+        records = await reports_of(client, keys) if keys else ()
+    except EngineFailure:
+        return _details(found, None)
+    return _details(found, {key: record for record in records for key in record.orders})
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """A merge in force, or one that was undone, and its orders."""
+
+    pointer: MergePointer
+    undone: UndoneChange | None
+    orders: Sequence[Order]
+    former: Mapping[str, FormerOrder]
+    returning: Collection[str]
+    released: Collection[str]
+    """The reports of which a text was released since the merge."""
+    results: Sequence[SentResult]
+
+
+def _merge_of(database: Database, number: str, site: str) -> _Merge:
+    try:
+        pointer, undone = find(database, number, site), None
+    except NoSuchMerge:
+        undone = find_undone(database, number, site)
+        pointer = MergePointer(
+            undone.site, undone.prior_mrn, undone.mrn, undone.mrn, undone.merged_at
+        )
+    with database.read() as connection:
+        if undone is None:
+            former: Mapping[str, FormerOrder] = identifier_changes.numbers_left(connection, pointer)
+            returning = identifier_changes.returning_orders(connection, pointer)
+            back = {order.before.key.accession for order in returning}
+            owner = pointer.mrn
+        else:
+            former, back, owner = undone.returned, set(undone.returned), pointer.prior_mrn
+        orders = [
+            order
+            for order in order_index.find_by_patient(connection, [(pointer.site, owner)])
+            if order.key.accession in former and not order.moved_away
+        ]
+        reports = {order.report_id: order.key.accession for order in orders if order.report_id}
+        since = pointer.merged_at or 0
+        results = wrong_results.wrong_results(
+            connection, pointer.mrn, since, reports, undone.id if undone else 0
+        )
+        released = report_events.released_since(connection, reports, since)
+    return _Merge(pointer, undone, orders, former, back, released, results)
+
+
+def _details(merge: _Merge, records: Mapping[OrderKey, StatusRecordBody] | None) -> MergeDetails:
+    own = {order.key for order in merge.orders}
+    rows: list[MergedOrder] = []
+    linked = 0
+    for order in merge.orders:
+        record = None if records is None else records.get(order.key)
+        shared = record is not None and not own.issuperset(record.orders)
+        linked += shared
+        stays = ""
+        if merge.undone is None:
+            if order.key.accession not in merge.returning:
+                stays = "unknown"
+            elif order.report_id in merge.released:
+                stays = "signed"
+            elif shared and record is not None and record.status is not ReportStatus.ORDERED:
+                stays = "shared"
+        status = None if record is None else record.status.value
+        sent_since = not merge.former[order.key.accession].was_moved
+        rows.append(
+            MergedOrder(
+                order.key.accession,
+                order.state.value,
+                order.report_id,
+                status,
+                sent_since and merge.undone is None,
+                stays,
+            )
+        )
+    begun = {row.report_id for row in rows if row.status not in {None, ReportStatus.ORDERED.value}}
+    signed = {row.report_id for row in rows if row.status in {each.value for each in SIGNED}}
+    pointer = merge.pointer
+    return MergeDetails(
+        pointer.site,
+        pointer.prior_mrn,
+        pointer.mrn,
+        reference_of(pointer.site, pointer.prior_mrn),
+        pointer.merged_at,
+        merge.undone.undone_at if merge.undone else None,
+        rows,
+        len(begun),
+        len(signed),
+        linked,
+        merge.results,
+    )
+
+
+def list_undone(home: Path, site: str, number: str, limit: int) -> list[dict[str, Any]]:
+    """List merges that were undone, the last one first; of one site or number unless it is ''."""
+    with bridge_database(home) as database:
+        return undone_merges_of(database, site, number, limit)
+
+
+def undone_merges_of(
+    database: Database, site: str, number: str, limit: int
+) -> list[dict[str, Any]]:
+    with database.read() as connection:
+        found = identifier_changes.undone(connection, site, number, limit)
+    return [_undone_as_json(change) for change in found]
+
+
+def _undone_as_json(change: UndoneChange) -> dict[str, Any]:
+    shown = {name: value for name, value in asdict(change).items() if name != "returned"}
+    reference = reference_of(change.site, change.prior_mrn)
+    return {**shown, "orders": len(change.returned), "reference": reference}
+
+
+def find_undone(database: Database, number: str, site: str) -> UndoneChange:
+    """Return the last undone merge of a number. Raises NoSuchMerge."""
+    with database.read() as connection:
+        found = [
+            change
+            for change in identifier_changes.undone(connection, site, number, 1000)
+            if change.prior_mrn == number
+        ]
+    if not found:
+        raise NoSuchMerge("this number was not merged into another one")
+    if len({change.site for change in found}) > 1:
+        raise NoSuchMerge("several sites have a merge of this number: name the site")
+    return found[0]
+
+
+def correct(home: Path, number: str, site: str, reason: str) -> int:
+    """
+    Queue corrections of the results that went out under the survivor of an undone merge.
+
+    Return the number of queued messages. Audited. Raises NoSuchMerge, ReasonRequired.
+    """
+    given = required_reason(reason)
+    with bridge_database(home) as database:
+        change = find_undone(database, number, site)
+        subject = ("merge", reference_of(change.site, change.prior_mrn))
+        with audited(home, database, "correct results", subject, reason=given):
+            return queue_corrections(database, change)
+
+
+def queue_corrections(database: Database, change: UndoneChange) -> int:
+    """Queue the corrections of an undone merge; return the number of new messages."""
+    with database.write() as connection:
+        now = time.time_ns() // 1_000_000
+        return wrong_results.send_corrections(database, connection, change, now)
+
+
+def undo(
+    home: Path, number: str, site: str, reason: str, *, include_signed: bool = False
+) -> UndoneMerge:
+    """Undo the merge of a number; audited. Raises NoSuchMerge, ReasonRequired, MergeBusy."""
     given = required_reason(reason)
     with bridge_database(home) as database:
         pointer = find(database, number, site)
@@ -75,7 +304,10 @@ def undo(home: Path, number: str, site: str, reason: str) -> UndoneMerge:
             audited(home, database, "undo merge", ("merge", reference), reason=given),
             report_engine(load(home)) as opened,
         ):
-            moved, kept = opened.run(undo_pointer(database, opened.engine.client, pointer))
+            client = opened.engine.client
+            moved, kept = opened.run(
+                undo_pointer(database, client, pointer, include_signed=include_signed)
+            )
     return UndoneMerge(pointer.site, reference, moved, kept)
 
 
@@ -103,13 +335,18 @@ _POLL_SECONDS = 0.05
 
 
 async def undo_pointer(
-    database: Database, client: EngineClient, pointer: MergePointer
+    database: Database,
+    client: EngineClient,
+    pointer: MergePointer,
+    *,
+    include_signed: bool = False,
 ) -> tuple[int, int]:
     """
     Undo a merge; return how many orders returned, and how many stay with the survivor.
 
-    Messages about its patients wait until it is done, or `UNDO_ENDS_AFTER_MS` after a failure. It
-    may be repeated then. Raises MergeBusy.
+    `include_signed`: also orders whose text was released under the survivor's name. Messages about
+    its patients wait until it is done, or `UNDO_ENDS_AFTER_MS` after a failure. It may be repeated
+    then. Raises MergeBusy.
     """
     patients = await CONSOLE_THREADS.run(_begin, database, pointer)
     try:
@@ -118,7 +355,7 @@ async def undo_pointer(
     except BaseException:
         await CONSOLE_THREADS.run(_end, database, pointer)
         raise
-    undone = await undo_in_engine(client, pointer, returning)
+    undone = await undo_in_engine(client, pointer, returning, include_signed=include_signed)
     return await CONSOLE_THREADS.run(_undo_in_bridge, database, pointer, undone)
 
 

@@ -80,7 +80,8 @@ async def send_patient_change(
     note = "patient_updated"
     try:
         if event.action is OrderAction.PATIENT_MERGE:
-            await client.merge_patients(event.site, event.mrn, event.prior_mrn)
+            survivor = event.merged_into or event.mrn
+            await client.merge_patients(event.site, survivor, event.prior_mrn)
             note = "patient_merged"
         if updates:
             await client.update_patient(event.site, event.mrn, updates)
@@ -124,7 +125,8 @@ class WorklistClient:
 
 async def record_merge(worklist: WorklistClient, context: JobContext, event: OrderEvent) -> None:
     identity = {tag: value for tag, value in demographics_of(event).items() if value}
-    context.merges.append(Merge(event.site, event.prior_mrn, event.mrn, identity))
+    survivor = event.merged_into or event.mrn
+    context.merges.append(Merge(event.site, event.prior_mrn, survivor, identity))
     context.demographics += former_identity(
         event, context.sent, context.job.demographics, context.index.values()
     )
@@ -250,11 +252,21 @@ async def _undo_merge(worklist: WorklistClient, context: JobContext, event: Orde
 
 
 async def undo_in_engine(
-    client: EngineClient, pointer: MergePointer, returning: Sequence[ReturningOrder]
+    client: EngineClient,
+    pointer: MergePointer,
+    returning: Sequence[ReturningOrder],
+    *,
+    include_signed: bool = False,
 ) -> UndoneMerge:
-    """Undo a merge in the report engine, and give orders back. Raises EngineFailure."""
+    """
+    Undo a merge in the report engine, and give orders back. Raises EngineFailure.
+
+    `include_signed`: also orders whose text was released under the survivor's name.
+    """
     orders = [_returned(order) for order in returning]
-    done = await client.undo_merge(pointer.site, pointer.mrn, pointer.prior_mrn, orders)
+    done = await client.undo_merge(
+        pointer.site, pointer.mrn, pointer.prior_mrn, orders, include_signed=include_signed
+    )
     return UndoneMerge(
         pointer.site,
         pointer.prior_mrn,

@@ -4,15 +4,17 @@ The history of merged patient numbers: what each merge moved, so that it can be 
 A merge stores what it replaces before it moves anything: the demographics and numbers of each
 order, and the pointers of visits. Orders that are sent with the merged number later are added with
 the demographics in their messages. The newest entry of a number that is not undone belongs to its
-pointer (`patient_records`). An undone merge stays in the history without what it had replaced.
+pointer (`patient_records`). An undone merge stays in the history with the identity under which its
+orders had been, so that what was sent under it can be corrected.
 """
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, or_, select, update
 
 from bridge.orders.order import Order, Patient, merged_hash
 from bridge.orders.patients import DEMOGRAPHICS as DEMOGRAPHIC_TAGS
@@ -42,6 +44,8 @@ _SENT_ORDER: Final = "sent order"
 """An order that was sent with the number when it had been merged."""
 _MOVED_AWAY: Final = "moved away"
 """A row that remained of an order whose visit had moved, and that a merge removes or moves."""
+_RETURNED: Final = "returned"
+"""An order that an undone merge returned, as it was under the survivor."""
 _ORDER_KINDS: Final = (_MOVED_ORDER, _SENT_ORDER)
 _MOVED_VISIT: Final = "visit"
 """A pointer to a visit of the merged number."""
@@ -108,15 +112,18 @@ def _orders(connection: Connection, site: str, prior_mrn: str, mrn: str) -> list
     for accession, order in priors.items():
         twin = survivors.get(accession)
         if not order.moved_away and (twin is None or twin.moved_away):
-            demographics = {tag: order.tags[tag] for tag in DEMOGRAPHIC_TAGS if tag in order.tags}
-            before = {"demographics": demographics, "echo": order.echo}
-            items.append((_MOVED_ORDER, accession, before))
+            items.append((_MOVED_ORDER, accession, _identity(order)))
         items += [
             (_MOVED_AWAY, accession, order_index.moved_away_row(row))
             for row in (order, twin)
             if row is not None and row.moved_away
         ]
     return items
+
+
+def _identity(order: Order) -> dict[str, Any]:
+    demographics = {tag: order.tags[tag] for tag in DEMOGRAPHIC_TAGS if tag in order.tags}
+    return {"demographics": demographics, "echo": order.echo}
 
 
 def _visits(connection: Connection, site: str, prior_mrn: str, mrn: str) -> list[_Item]:
@@ -139,6 +146,49 @@ def _visits(connection: Connection, site: str, prior_mrn: str, mrn: str) -> list
         if (row.visit_key, row.prior_number) not in existing
     ]
     return [*moved, *copied]
+
+
+@dataclass(frozen=True, slots=True)
+class UndoneChange:
+    """
+    A merge that was undone, times in ms.
+
+    `returned` has the demographics and segments of each order that returned, by accession, as they
+    were under the survivor.
+    """
+
+    id: int
+    site: str
+    prior_mrn: str
+    mrn: str
+    merged_at: int
+    undone_at: int
+    returned: Mapping[str, FormerOrder] = field(default_factory=dict, repr=False)
+
+
+def undone(connection: Connection, site: str, number: str, limit: int) -> Sequence[UndoneChange]:
+    """List merges that were undone, the last one first; of one site or number unless it is ''."""
+    query = select(IDENTIFIER_CHANGES).where(_CHANGE.undone_at.is_not(None))
+    if site:
+        query = query.where(_CHANGE.site == site)
+    if number:
+        query = query.where(or_(_CHANGE.prior_mrn == number, _CHANGE.mrn == number))
+    rows = connection.execute(query.order_by(_CHANGE.id.desc()).limit(limit))
+    return [
+        UndoneChange(
+            row.id,
+            row.site,
+            row.prior_mrn,
+            row.mrn,
+            row.at,
+            row.undone_at,
+            {
+                accession: FormerOrder(True, before["demographics"], before["echo"])
+                for _, accession, before in _items(connection, row.id, _RETURNED)
+            },
+        )
+        for row in rows
+    ]
 
 
 def _newest(connection: Connection, patient: Patient) -> Any:
@@ -235,10 +285,18 @@ def patients_of_undos(connection: Connection, now: int) -> set[Patient]:
     return patient_records.identifiers(connection, freed | survivors)
 
 
+def numbers_left(connection: Connection, pointer: MergePointer) -> dict[str, FormerOrder]:
+    """Return what the orders were that a merge moved, or that were sent with its number since."""
+    former = _former_orders(connection, pointer.site, [pointer.prior_mrn])
+    return {accession: states[pointer.prior_mrn] for accession, states in former.items()}
+
+
 def delete_old(database: Database, before: int) -> None:
     """Delete entries of merges that were undone before a time (ms)."""
     with database.delete_without_sync() as connection:
         old = _CHANGE.undone_at < before
+        ids = select(_CHANGE.id).where(old)
+        connection.execute(delete(IDENTIFIER_CHANGE_ITEMS).where(_ITEM.change_id.in_(ids)))
         connection.execute(delete(IDENTIFIER_CHANGES).where(old))
         connection.execute(delete(MERGE_UNDOS).where(_UNDO.begun_at < before))
 
@@ -260,16 +318,22 @@ def undo(
     change = _newest(connection, (pointer.site, pointer.prior_mrn))
     patient_records.undo_merge(connection, pointer.site, pointer.prior_mrn)
     if change is not None:
-        values = {"undone_at": now, "undone_by_message": message_id}
+        values = {"undone_at": now, "undone_by_message": message_id, "mrn": pointer.mrn}
         connection.execute(update(IDENTIFIER_CHANGES).where(_CHANGE.id == change.id).values(values))
         _return_visits(connection, pointer, change)
     results = [(order.before.key, undone.result(order)) for order in returning]
     moved = [(before, after) for before, after in results if after is not None]
+    under_survivor = [
+        (_RETURNED, order.before.key.accession, _identity(order.before))
+        for order, (_, after) in zip(returning, results, strict=True)
+        if after is not None
+    ]
     order_index.move(connection, moved)
     if change is not None:
         away = [row for _, _, row in _items(connection, change.id, _MOVED_AWAY)]
         order_index.restore_moved_away(connection, away, pointer.mrn)
         connection.execute(delete(IDENTIFIER_CHANGE_ITEMS).where(_ITEM.change_id == change.id))
+        _add_items(connection, change.id, under_survivor)
     stay = order_index.ids_merged_from(connection, pointer.site, pointer.mrn, numbers)
     order_index.forget_numbers(connection, stay, numbers)
     end_undo(connection, pointer)

@@ -1,6 +1,6 @@
 """The states of reports over time, as the change feed or the status poll reported them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -50,6 +50,15 @@ def of_report(connection: Connection, report_id: str, limit: int) -> Sequence[Ro
     own = select(REPORT_EVENTS).where(_EVENT.report_id == report_id)
     newest = own.order_by(_EVENT.at.desc(), _EVENT.id.desc()).limit(limit)
     return list(reversed(connection.execute(newest).all()))
+
+
+_RELEASES: Final = ("report_signed", "report_finalized", "report_prelimed", "addendum_signed")
+
+
+def released_since(connection: Connection, reports: Collection[str], since: int) -> set[str]:
+    """Return which of these reports had a text signed or read preliminarily since a time (ms)."""
+    released = select(_EVENT.report_id).where(_EVENT.report_id.in_(reports), _EVENT.at >= since)
+    return set(connection.scalars(released.where(_EVENT.event.in_(_RELEASES))))
 
 
 def delete_old(database: Database, before: int) -> None:

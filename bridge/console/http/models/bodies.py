@@ -382,11 +382,36 @@ class ActivateBody(Body):
         return value.strip()
 
 
-class UndoneMergeBody(Body):
-    """The merged patient number of a site whose merge was wrong, and the reason."""
+class MergesBody(Body):
+    """The site whose merges are listed; `undone` lists those that were undone."""
+
+    site: Annotated[str, Field(min_length=1, max_length=1024)]
+    number: Annotated[str, Field(max_length=1024)] = ""
+    undone: bool = False
+    limit: int = Field(50, ge=1, le=200)
+
+
+class MergeBody(Body):
+    """The merged patient number of a site."""
 
     site: Annotated[str, Field(min_length=1, max_length=1024)]
     number: Annotated[str, Field(min_length=1, max_length=1024)]
+
+
+class UndoneMergeBody(MergeBody):
+    """
+    A patient number whose merge was wrong, and the reason.
+
+    `include_signed`: also return orders whose text was signed under the survivor's name.
+    """
+
+    reason: NotBlank
+    include_signed: bool = False
+
+
+class CorrectedMergeBody(MergeBody):
+    """A patient number whose merge was undone, and why its results are corrected."""
+
     reason: NotBlank
 
 

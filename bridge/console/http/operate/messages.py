@@ -1,8 +1,4 @@
-"""
-Messages: read, compare, replay, cancel; merges.
-
-An operator undoes a wrong merge of patient numbers.
-"""
+"""Messages: read, compare, replay, cancel."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,18 +16,15 @@ from bridge.admin.items.neighbours import differences_of, neighbours, previous_o
 from bridge.admin.lists.listing import Access
 from bridge.admin.messages.message_index import origin_of
 from bridge.admin.messages.message_replay import StoredMessageReplay
-from bridge.admin.orders import merges
 from bridge.console.context import ConsoleContext
 from bridge.console.http.guard import (
     AuditedAction,
     CallDep,
     ConsoleCall,
     ConsoleRoute,
-    await_audited,
     require_sites,
     run_audited,
 )
-from bridge.console.http.models.bodies import UndoneMergeBody
 from bridge.console.http.models.items import (
     DifferenceBody,
     MessageContent,
@@ -202,33 +195,3 @@ def _cancel(context: ConsoleContext, message_id: int) -> None:
         operations.cancel_message(context.database, message_id)
     except IllegalTransition as error:
         raise InvalidState(str(error)) from None
-
-
-merge_router = APIRouter(prefix="/api/merges", route_class=ConsoleRoute)
-
-
-@merge_router.post("/undo")
-async def undo(body: UndoneMergeBody, call: CallDep) -> dict[str, Any]:
-    """
-    Undo the merge of a number, which is in the body because addresses are logged.
-
-    Returns how many orders returned (`moved`), and how many stay and are exceptions (`orders`).
-    """
-    database, client = call.context.database, call.context.engine.client
-    action = AuditedAction(
-        (Permission.FIND, Permission.OPERATE),
-        "undo merge",
-        f"merge {merges.reference_of(body.site, body.number)}",
-        lambda: [body.site],
-        reason=body.reason,
-    )
-
-    async def work() -> tuple[int, int]:
-        try:
-            found = await CONSOLE_THREADS.run(merges.find, database, body.number, body.site)
-        except merges.NoSuchMerge:
-            raise NoSuchItem from None
-        return await merges.undo_pointer(database, client, found)
-
-    moved, kept = await await_audited(call, action, work)
-    return {"orders": kept, "moved": moved}

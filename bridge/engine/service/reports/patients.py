@@ -92,7 +92,13 @@ def merge_patients(work: Work, site_id: str, survivor: str, prior: str) -> int:
 
 
 def undo_merge(
-    work: Work, site_id: str, survivor: str, prior: str, returning: Sequence[ReturnedOrder] = ()
+    work: Work,
+    site_id: str,
+    survivor: str,
+    prior: str,
+    returning: Sequence[ReturnedOrder] = (),
+    *,
+    include_signed: bool = False,
 ) -> UndoneMergeBody:
     """
     Let the prior identifier lead to the survivor no longer, and give its orders back to it.
@@ -100,8 +106,8 @@ def undo_merge(
     Identifiers that were merged into the prior one lead to it again. Of the orders, only those of
     `returning` move. They get the demographics that they had before, or if they were registered
     after the merge, those given with them. An order stays whose text a person has released under
-    the survivor's name since the merge, and one that shares a begun report with others. Without a
-    pointer nothing changes, and the answer is the same.
+    the survivor's name since the merge, unless `include_signed`, and one that shares a begun report
+    with others. Without a pointer nothing changes, and the answer is the same.
 
     Raise EngineError if the prior identifier leads to another survivor.
     """
@@ -119,7 +125,8 @@ def undo_merge(
     if target != pointers.get(survivor, survivor):
         raise EngineError(ErrorCode.MERGED_ELSEWHERE, pointer="/PriorPatientMRN")
     merged_at, through = _remove_pointer(work, site_id, prior, target)
-    return _return_orders(work, Returned(site_id, target, prior, merged_at, through), wanted)
+    since = None if include_signed else merged_at
+    return _return_orders(work, Returned(site_id, target, prior, since, through), wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +134,14 @@ class Returned:
     """
     A number that is freed from its survivor `target`.
 
-    `through` are the numbers that lead to it again.
+    `through` are the numbers that lead to it again. Texts that were released since `merged_at`
+    stay; None: no text stays for this reason.
     """
 
     site_id: str
     target: str
     prior: str
-    merged_at: int
+    merged_at: int | None
     through: Collection[str]
 
 
@@ -186,7 +194,7 @@ def _return_orders(
         report = reports[order.report_pk]
         if order.accession in taken:
             kept[order.accession] = "order_exists"
-        elif _released_since(work, report, freed.merged_at):
+        elif freed.merged_at is not None and _released_since(work, report, freed.merged_at):
             kept[order.accession] = "signed"
     kept |= _shared(work, [order for order in going if order.accession not in kept], reports)
     moving = [order for order in going if order.accession not in kept]

@@ -299,7 +299,12 @@ async def unmerge(body: PatientUnmergeBody, request: Request) -> Response:
         "patient-unmerge",
         RequestSite(body.SiteID),
         lambda work: undo_merge(
-            work, body.SiteID, body.PatientMRN, body.PriorPatientMRN, body.orders
+            work,
+            body.SiteID,
+            body.PatientMRN,
+            body.PriorPatientMRN,
+            body.orders,
+            include_signed=body.includeSigned,
         ).model_dump(mode="json"),
     )
 
