@@ -176,10 +176,15 @@ CONSOLE: Final[Mapping[str, Mapping[str, str]]] = {
         "ignore_code": "leave code",
         "add_code": "save draft",
     },
+    "merges": {
+        "correct": "correct results",
+        "list_merges": "read",
+        "show": "read merge",
+        "undo": "undo merge",
+    },
     "messages": {
         "replay": "replay",
         "cancel": "cancel",
-        "undo": "undo merge",
     },
     "examinations": {"examine": "examine"},
     "shadow": {

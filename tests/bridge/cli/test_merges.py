@@ -6,13 +6,14 @@ from pathlib import Path
 from bridge.engine.records.tables import PatientPointer
 from bridge.engine.service.work import ActorRef, transaction
 from bridge.store.databases import bridge_database
-from bridge.store.records import patient_records
+from bridge.store.records import identifier_changes, patient_records
 from tests.bridge.cli.home import Home
 
 
 def merged(home: Home, site: str, prior: str, survivor: str) -> None:
     """Add a site with a merge, in the bridge and in the engine, as an A40 stores it."""
     with bridge_database(home.folder) as database, database.write() as connection:
+        identifier_changes.add_merge(connection, site, prior, survivor, 1, None)
         patient_records.merge(connection, site, prior, survivor, now=1)
     home.ok("site", "add", site)
     database = home.database()
@@ -46,6 +47,26 @@ def test_a_wrong_merge_is_undone(tmp_path: Path) -> None:
     assert event["target"] == {"type": "merge", "id": row["reference"]}
     assert event["details"]["reason"] == "registration error"
     assert "7021" not in json.dumps(event)
+
+
+def test_what_a_merge_moved_is_shown_and_corrected(tmp_path: Path) -> None:
+    """A merge in force is shown with a preview; one that was undone is listed and corrected."""
+    home = Home(tmp_path / "home")
+    home.init()
+    merged(home, "SITE1", "7021", "7020")
+    assert "7021 into 7020 of site SITE1" in home.ok("merges", "show", "7021")
+    shown = json.loads(home.ok("merges", "show", "7021", "--json"))
+    assert (shown["mrn"], shown["orders"], shown["undone_at"]) == ("7020", [], None)
+    home.ok("merges", "correct", "7021", "--reason", "in force", expect=1)
+    home.ok("merges", "undo", "7021", "--reason", "registration error", "--include-signed")
+    (row,) = json.loads(home.ok("merges", "list", "--undone", "--json"))
+    assert (row["prior_mrn"], row["mrn"], row["orders"]) == ("7021", "7020", 0)
+    assert json.loads(home.ok("merges", "show", "7021", "--json"))["undone_at"]
+    assert "nothing to correct" in home.ok("merges", "correct", "7021", "--reason", "two people")
+    events = json.loads(home.ok("audit", "list", "--action", "correct results", "--json"))
+    assert {event["target"]["id"] for event in events} == {row["reference"]}
+    assert "7021" not in json.dumps(events)
+    home.ok("merges", "show", "7020", expect=1)
 
 
 def test_what_cannot_be_undone(tmp_path: Path) -> None:

@@ -105,6 +105,15 @@ RULES: dict[str, Rule] = {
         _P.OPERATE, body={"subject": "message", "code": "superseded"}
     ),
     "POST /api/attention/{kind}/{row_id}/seen": _rule(_P.OPERATE, site=True, body={}),
+    "POST /api/merges": _rule(_P.FIND, _P.BODIES, site=True, body={"site": "SITE2"}),
+    "POST /api/merges/show": _rule(
+        *(_P.FIND, _P.BODIES), site=True, body={"site": "SITE2", "number": "M2"}
+    ),
+    "POST /api/merges/correct": _rule(
+        *(_P.FIND, _P.OPERATE),
+        site=True,
+        body={"site": "SITE2", "number": "M2", "reason": "two people"},
+    ),
     "POST /api/merges/undo": _rule(
         *(_P.FIND, _P.OPERATE),
         site=True,

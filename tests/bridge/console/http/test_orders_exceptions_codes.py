@@ -16,7 +16,13 @@ from bridge.console.http.models.attention import AttentionBody
 from bridge.contract import OrderKey
 from bridge.orders.order import Order, OrderState
 from bridge.runtime.schedule import now_ms
-from bridge.store.records import exceptions, order_index, patient_records, unmapped_codes
+from bridge.store.records import (
+    exceptions,
+    identifier_changes,
+    order_index,
+    patient_records,
+    unmapped_codes,
+)
 from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.records.unmapped_codes import CodeKey, CodeUse
 from tests.acceptance.orders import order
@@ -378,6 +384,7 @@ def test_saving_a_draft_is_audited(console: RunningConsole) -> None:
 def test_a_wrong_merge_is_undone(console: RunningConsole) -> None:
     """Operators of the site undo it with a reason. The audit trail has no number."""
     with console.database.write() as connection:
+        identifier_changes.add_merge(connection, "SITE1", "7021", "7020", 1, None)
         patient_records.merge(connection, "SITE1", "7021", "7020")
     body = {"site": "SITE1", "number": "7021", "reason": "registration error"}
     path = "/api/merges/undo"
@@ -386,8 +393,19 @@ def test_a_wrong_merge_is_undone(console: RunningConsole) -> None:
     other = {**body, "site": "SITE2"}
     assert console.call("editor1", "POST", path, other).status_code == 404
     assert console.call("editor1", "POST", path, {**body, "number": "7020"}).status_code == 404
+    of_site = {"site": "SITE1", "number": "7021"}
+    listed = console.call("editor1", "POST", "/api/merges", {"site": "SITE1"}).json()["rows"]
+    assert [(row["prior_mrn"], row["mrn"]) for row in listed] == [("7021", "7020")]
+    shown = console.call("editor1", "POST", "/api/merges/show", of_site)
+    assert (shown.json()["mrn"], shown.json()["orders"]) == ("7020", [])
+    unread = console.call("editor1", "POST", "/api/merges/correct", body)
+    assert unread.status_code == 404  # the merge is in force
     done = console.call("editor1", "POST", path, body)
     assert (done.status_code, done.json()) == (200, {"orders": 0, "moved": 0})
+    undone = console.call("editor1", "POST", "/api/merges", {"site": "SITE1", "undone": True})
+    assert [row["prior_mrn"] for row in undone.json()["rows"]] == ["7021"]
+    assert console.call("editor1", "POST", "/api/merges/correct", body).json() == {"queued": 0}
+    assert console.call("editor1", "POST", "/api/merges/show", of_site).json()["undone_at"]
     assert console.call("editor1", "POST", path, body).status_code == 404
     with console.database.read() as connection:
         assert patient_records.survivors(connection, [("SITE1", "7021")]) == {}
