@@ -176,6 +176,7 @@ merges_group = typer.Typer(help="Merged patient numbers.", no_args_is_help=True)
 
 _COLUMNS = ("site", "prior_mrn", "mrn", "merged_into", "merged_at", "reference")
 _UNDONE_COLUMNS = ("site", "prior_mrn", "mrn", "merged_at", "undone_at", "orders", "reference")
+_PATIENT_COLUMNS = ("mrn", "name", "birth_date", "sex")
 _ORDER_COLUMNS = ("accession", "state", "report_id", "status", "sent_since", "stays")
 _RESULT_COLUMNS = ("delivery_id", "destination", "accession", "event", "sent_at", "is_corrected")
 _Number = Annotated[str, typer.Argument(metavar="MRN", help="The number that was merged.")]
@@ -228,6 +229,7 @@ def show_merge(number: _Number, home: Home, site: _Site = "", as_json: AsJson = 
         f"orders: {len(found.orders)}, reports: {found.reports}, priors: {found.priors},"
         f" linked: {found.linked}, results: {len(found.results)}"
     )
+    print_rows([asdict(patient) for patient in found.patients], _PATIENT_COLUMNS, as_json=False)
     print_rows([asdict(order) for order in found.orders], _ORDER_COLUMNS, as_json=False)
     if found.results:
         rows = [with_times(asdict(result)) for result in found.results]

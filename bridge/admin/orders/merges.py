@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Connection
+
 from bridge.admin.audit_events import audited
 from bridge.admin.orders import wrong_results
 from bridge.admin.orders.reasons import required_reason
@@ -30,7 +32,7 @@ from bridge.intake.process.patient_events import undo_in_engine
 from bridge.intake.process.worklist import reports_of
 from bridge.orders import undone_merges
 from bridge.orders.order import Order, Patient
-from bridge.orders.patients import MergePointer
+from bridge.orders.patients import IDENTIFYING, MergePointer
 from bridge.orders.undone_merges import FormerOrder, ReturningOrder
 from bridge.queue.arrivals import lane
 from bridge.queue.queries import claimed_in_lanes
@@ -100,10 +102,21 @@ class MergedOrder:
 
 
 @dataclass(frozen=True, slots=True)
+class MergedPatient:
+    """One of the two patients of a merge, as known before the merge or now; '' is unknown."""
+
+    mrn: str
+    name: str
+    birth_date: str
+    sex: str
+
+
+@dataclass(frozen=True, slots=True)
 class MergeDetails:
     """
     A merge and what it moved, or an undone merge and what returned; times in ms.
 
+    `patients` are that of the merged number and the survivor, to be compared.
     `reports` counts the reports of the orders that somebody has begun, `priors` those that are
     signed: they are shown beside other reports of the patient. `linked` counts orders that share a
     report with an order of another patient's. `results` went out under the survivor's number.
@@ -115,6 +128,7 @@ class MergeDetails:
     reference: str
     merged_at: int | None
     undone_at: int | None
+    patients: Sequence[MergedPatient]
     orders: Sequence[MergedOrder]
     reports: int
     priors: int
@@ -152,6 +166,7 @@ class _Merge:
 
     pointer: MergePointer
     undone: UndoneChange | None
+    patients: Sequence[MergedPatient]
     orders: Sequence[Order]
     former: Mapping[str, FormerOrder]
     returning: Collection[str]
@@ -187,7 +202,21 @@ def _merge_of(database: Database, number: str, site: str) -> _Merge:
             connection, pointer.mrn, since, reports, undone.id if undone else 0
         )
         released = report_events.released_since(connection, reports, since)
-    return _Merge(pointer, undone, orders, former, back, released, results)
+        patients = [
+            _patient(connection, pointer.site, mrn) for mrn in (pointer.prior_mrn, pointer.mrn)
+        ]
+    return _Merge(pointer, undone, patients, orders, former, back, released, results)
+
+
+def _patient(connection: Connection, site: str, mrn: str) -> MergedPatient:
+    patient = (site, mrn)
+    corrections = patient_records.demographics(connection, [patient])
+    orders = order_index.find_by_patient(connection, [patient])
+    orders.sort(key=lambda order: -order.last_message)
+    known = [update.tags for update in corrections.values()]
+    known += [order.tags for order in orders if not order.moved_away]
+    values = (next((str(tags[tag]) for tags in known if tags.get(tag)), "") for tag in IDENTIFYING)
+    return MergedPatient(mrn, *values)
 
 
 def _details(merge: _Merge, records: Mapping[OrderKey, StatusRecordBody] | None) -> MergeDetails:
@@ -228,6 +257,7 @@ def _details(merge: _Merge, records: Mapping[OrderKey, StatusRecordBody] | None)
         reference_of(pointer.site, pointer.prior_mrn),
         pointer.merged_at,
         merge.undone.undone_at if merge.undone else None,
+        merge.patients,
         rows,
         len(begun),
         len(signed),

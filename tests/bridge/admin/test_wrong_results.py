@@ -54,6 +54,8 @@ async def test_a_result_under_the_wrong_patient_is_corrected(hospital: Hospital)
     shown = await merges.describe(hospital.database, hospital.client, IDA.mrn, SITE)
     assert [(row.accession, row.stays) for row in shown.orders] == [("F1", "signed")]
     assert (shown.reports, shown.priors, shown.linked) == (1, 1, 0)
+    sides = [(side.mrn, side.name, side.birth_date) for side in shown.patients]
+    assert sides == [(IDA.mrn, IDA.name, IDA.birth), (EVA.mrn, EVA.name, EVA.birth)]
     assert [(row.destination, row.accession) for row in shown.results] == [("ris", "F1")]
 
     assert await undo(hospital, include_signed=True) == (1, 0)

@@ -394,15 +394,16 @@ def test_a_wrong_merge_is_undone(console: RunningConsole) -> None:
     assert console.call("editor1", "POST", path, other).status_code == 404
     assert console.call("editor1", "POST", path, {**body, "number": "7020"}).status_code == 404
     of_site = {"site": "SITE1", "number": "7021"}
-    listed = console.call("editor1", "POST", "/api/merges", {"site": "SITE1"}).json()["rows"]
+    listed = console.call("editor1", "POST", "/api/merges", of_site).json()["rows"]
     assert [(row["prior_mrn"], row["mrn"]) for row in listed] == [("7021", "7020")]
     shown = console.call("editor1", "POST", "/api/merges/show", of_site)
     assert (shown.json()["mrn"], shown.json()["orders"]) == ("7020", [])
+    assert [patient["mrn"] for patient in shown.json()["patients"]] == ["7021", "7020"]
     unread = console.call("editor1", "POST", "/api/merges/correct", body)
     assert unread.status_code == 404  # the merge is in force
     done = console.call("editor1", "POST", path, body)
     assert (done.status_code, done.json()) == (200, {"orders": 0, "moved": 0})
-    undone = console.call("editor1", "POST", "/api/merges", {"site": "SITE1", "undone": True})
+    undone = console.call("editor1", "POST", "/api/merges", {**of_site, "undone": True})
     assert [row["prior_mrn"] for row in undone.json()["rows"]] == ["7021"]
     assert console.call("editor1", "POST", "/api/merges/correct", body).json() == {"queued": 0}
     assert console.call("editor1", "POST", "/api/merges/show", of_site).json()["undone_at"]
