@@ -125,8 +125,8 @@ MESSAGE_CAUSES: Final[Mapping[str, Cause]] = {
     "merge_undone": Cause(
         "A merge of patient numbers was undone",
         ProposedAction.ACKNOWLEDGE,
-        "The orders that the merge had moved belong to their own patient again. Check them; those "
-        "that stay with the survivor are listed, too.",
+        "The orders that the merge had moved belong to their own patient again, or stay with the "
+        "survivor. Each is listed. Check them.",
     ),
     "identifier_moved": Cause(
         "The message moves a patient number, and there is no merge to undo",
@@ -170,6 +170,7 @@ MESSAGE_CAUSES: Final[Mapping[str, Cause]] = {
     # queued again
     "hook_not_called": Cause("A hook could not be called: its processes are busy", "", _BY_ITSELF),
     "order_in_progress": Cause("Another message of the order is being applied", "", _BY_ITSELF),
+    "merge_being_undone": Cause("An operator undoes a merge of the patient", "", _BY_ITSELF),
     "merged": Cause("The patient was merged while the message waited", "", _BY_ITSELF),
     "interrupted": Cause("The process stopped while the message was applied", "", _BY_ITSELF),
     "not_remembered": Cause("The outcome could not be stored", "", _BY_ITSELF),
@@ -313,7 +314,7 @@ ORDER_CAUSES: Final[Mapping[str, Cause]] = {
     "merge_undone": Cause(
         "A merge that had moved the order was undone",
         ProposedAction.COMPARE_PATIENTS,
-        "The order stays with the survivor. Check whose it is, then mark it as reviewed.",
+        "The order returned, or stays with the survivor. Check whose it is; mark it as reviewed.",
     ),
 }
 
