@@ -29,6 +29,7 @@ from bridge.executors import CONSOLE_THREADS
 from bridge.index_key import keyed64, signed64
 from bridge.intake.process.order_repository import resume_parked, undo_merge
 from bridge.intake.process.patient_events import undo_in_engine
+from bridge.intake.process.scheduled_steps import StepWriter, active_step_rules
 from bridge.intake.process.worklist import reports_of
 from bridge.orders import undone_merges
 from bridge.orders.order import Order, Patient
@@ -45,7 +46,7 @@ from bridge.store.records import (
     report_events,
 )
 from bridge.store.records.identifier_changes import UndoneChange
-from config import load
+from config import Settings, load
 
 
 class NoSuchMerge(BridgeError):
@@ -326,17 +327,17 @@ def undo(
     home: Path, number: str, site: str, reason: str, *, include_signed: bool = False
 ) -> UndoneMerge:
     """Undo the merge of a number; audited. Raises NoSuchMerge, ReasonRequired, MergeBusy."""
-    given = required_reason(reason)
+    given, settings = required_reason(reason), load(home)
     with bridge_database(home) as database:
         pointer = find(database, number, site)
         reference = reference_of(pointer.site, pointer.prior_mrn)
         with (
             audited(home, database, "undo merge", ("merge", reference), reason=given),
-            report_engine(load(home)) as opened,
+            report_engine(settings) as opened,
         ):
             client = opened.engine.client
             moved, kept = opened.run(
-                undo_pointer(database, client, pointer, include_signed=include_signed)
+                undo_pointer(settings, database, client, pointer, include_signed=include_signed)
             )
     return UndoneMerge(pointer.site, reference, moved, kept)
 
@@ -365,6 +366,7 @@ _POLL_SECONDS = 0.05
 
 
 async def undo_pointer(
+    settings: Settings,
     database: Database,
     client: EngineClient,
     pointer: MergePointer,
@@ -386,7 +388,7 @@ async def undo_pointer(
         await CONSOLE_THREADS.run(_end, database, pointer)
         raise
     undone = await undo_in_engine(client, pointer, returning, include_signed=include_signed)
-    return await CONSOLE_THREADS.run(_undo_in_bridge, database, pointer, undone)
+    return await CONSOLE_THREADS.run(_undo_in_bridge, settings, database, pointer, undone)
 
 
 def _begin(database: Database, pointer: MergePointer) -> set[Patient]:
@@ -421,11 +423,15 @@ def _returning(database: Database, pointer: MergePointer) -> list[ReturningOrder
 
 
 def _undo_in_bridge(
-    database: Database, pointer: MergePointer, undone: undone_merges.UndoneMerge
+    settings: Settings,
+    database: Database,
+    pointer: MergePointer,
+    undone: undone_merges.UndoneMerge,
 ) -> tuple[int, int]:
     now = time.time_ns() // 1_000_000
+    steps = StepWriter(active_step_rules(settings, database))
     with database.write() as connection:
-        orders = undo_merge(connection, undone, now)
+        orders = undo_merge(connection, undone, now, steps)
         waiting = {(pointer.site, pointer.prior_mrn), (pointer.site, pointer.mrn)}
         resume_parked(database, connection, waiting)
     return orders

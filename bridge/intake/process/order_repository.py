@@ -579,7 +579,7 @@ class OrderRepository:
                 self.steps.move(connection, site, prior_mrn, survivor)
                 survivors.add((site, survivor))
             for undone in change.undone_merges:
-                undo_merge(connection, undone, self.now(), change.message_id)
+                undo_merge(connection, undone, self.now(), self.steps, change.message_id)
             for prior, move in change.moves:
                 patient_records.add_transfer(connection, prior, move)
         for correction in (
@@ -672,7 +672,11 @@ def resume_waiting(database: Database, connection: Connection, change: MessageCh
 
 
 def undo_merge(
-    connection: Connection, undone: UndoneMerge, now: int, message_id: int | None = None
+    connection: Connection,
+    undone: UndoneMerge,
+    now: int,
+    steps: StepWriter,
+    message_id: int | None = None,
 ) -> tuple[int, int]:
     """
     Store an undone merge; return how many orders returned, and how many stay with the survivor.
@@ -684,6 +688,8 @@ def undo_merge(
     if pointer is None:
         return 0, 0
     moved, stay = identifier_changes.undo(connection, pointer, undone, now, message_id)
+    # Without `keep`: a step must have nothing of the survivor.
+    steps.write(connection, order_index.lock(connection, moved), now, keep=False)
     codes = [(order_id, MERGE_UNDONE) for order_id in (*moved, *stay)]
     exceptions.add(connection, ExceptionSubject.ORDER, codes, now)
     return len(moved), len(stay)

@@ -210,6 +210,32 @@ def move_patient(connection: Connection, site: str, prior_mrn: str, mrn: str) ->
     connection.execute(delete(SCHEDULED_STEPS).where(*own))
 
 
+_MOVE: Final = (
+    update(SCHEDULED_STEPS)
+    .where(_STEP.site == bindparam("of_site"), _STEP.accession == bindparam("of_accession"))
+    .where(_STEP.mrn == bindparam("of_mrn"))
+    .values(mrn=bindparam("to_mrn"))
+)
+
+
+def move_orders(connection: Connection, moved: Iterable[tuple[OrderKey, OrderKey]]) -> None:
+    """Give the steps of orders the patient that the orders have now; then compute them again."""
+    moved = [(before, after) for before, after in moved if before != after]
+    if not moved:
+        return
+    replace_all(connection, {after: () for _, after in moved})
+    rows = [
+        {
+            "of_site": before.site,
+            "of_accession": before.accession,
+            "of_mrn": before.mrn,
+            "to_mrn": after.mrn,
+        }
+        for before, after in moved
+    ]
+    connection.execute(_MOVE, rows)
+
+
 def steps_of(connection: Connection, keys: Iterable[OrderKey]) -> list[ScheduledStep]:
     """Return the steps of orders, in any status, in the order of their messages."""
     found = []

@@ -76,7 +76,7 @@ async def undo(body: UndoneMergeBody, call: CallDep) -> dict[str, Any]:
         found = await _existing(CONSOLE_THREADS.run(merges.find, database, body.number, body.site))
         try:
             return await merges.undo_pointer(
-                database, client, found, include_signed=body.include_signed
+                call.context.settings, database, client, found, include_signed=body.include_signed
             )
         except merges.MergeBusy as busy:
             raise InvalidState(str(busy)) from None

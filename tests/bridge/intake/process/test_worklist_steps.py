@@ -262,3 +262,28 @@ async def test_without_a_worklist(tmp_path: Path, database: Database) -> None:
         assert not on_worklist(hospital)
         (row,) = (await hospital.client.worklist(SITE)).items
         assert "StudyInstanceUID" not in row["orders"][0]
+
+
+async def test_an_undone_merge_returns_steps_without_anything_of_the_survivor(
+    hospital: Hospital,
+) -> None:
+    """Number, name, birth date and all else are those of the order again; its status is kept."""
+    await hospital.send(orm(number=1, mrn="M1", name="FREED^IDA"))
+    await hospital.send(orm(number=2, mrn="M2", name="SURVIVOR^EVA"))
+    with hospital.database.read() as connection:
+        (before,) = scheduled_steps.find(connection, StepFilter(mrn="M1"))
+    survivor = "PID|1||M2^^^MAIN^MR||SURVIVOR^EVA||19800202|M|||^^TOWN"
+    await hospital.send(adt("A40", survivor, "MRG|M1^^^MAIN^MR"))
+    assert {step.key.accession for step in on_worklist(hospital, mrn="M2")} == {"A1", "A2"}
+    with hospital.database.write() as connection:
+        key = OrderKey(SITE, "M2", "A1")
+        scheduled_steps.set_status(connection, key, [before.step_id], StepStatus.STARTED, 9)
+    freed = "PID|1||M1^^^MAIN^MR||FREED^IDA||19700101|F"
+    await hospital.send(adt("A43", freed, "MRG|M2^^^MAIN^MR"))
+    (after,) = on_worklist(hospital, mrn="M1")
+    assert after.status is StepStatus.STARTED
+    assert "SURVIVOR" not in after.item
+    assert "19800202" not in after.item
+    assert json.loads(after.item)["00100010"] == json.loads(before.item)["00100010"]
+    (stays,) = on_worklist(hospital, mrn="M2")
+    assert stays.key.accession == "A2"
