@@ -103,6 +103,7 @@ class Identifiers(RuleBasedStateMachine):
         self.orders: dict[str, ModelOrder] = {}
         self.pointers: dict[str, Pointer] = {}
         self.sent: list[bytes] = []
+        self.is_burst = False
         self.visits: dict[str, str] = {}
         self.times, self.numbers = count(1), count(1)
 
@@ -121,7 +122,8 @@ class Identifiers(RuleBasedStateMachine):
 
     def _send(self, payload: bytes) -> None:
         self.sent.append(payload)
-        ack = self._run(lambda: self.hospital.send(payload))
+        send = self.hospital.hand_over if self.is_burst else self.hospital.send
+        ack = self._run(lambda: send(payload))
         assert ack.code == "AA", (ack, self.hospital.rows("SELECT state, code FROM message"))
         self.hospital.time.leap += 1000
 
@@ -149,7 +151,29 @@ class Identifiers(RuleBasedStateMachine):
     @rule(data=st.data(), study=STUDIES, of_visit=st.booleans())
     def order(self, data: st.DataObject, study: str, of_visit: bool) -> None:
         """A new order. It waits if its number leads to another person."""
-        number = data.draw(st.sampled_from([*sorted(self.pointers), *sorted(PEOPLE)]))
+        self._order(data.draw(self._numbers()), study, of_visit=of_visit)
+
+    def _numbers(self) -> st.SearchStrategy[str]:
+        return st.sampled_from([*sorted(self.pointers), *sorted(PEOPLE)])
+
+    @precondition(lambda self: len(self._free()) > 1 and self._explains_all())
+    @rule(data=st.data(), study=STUDIES)
+    def send_at_once(self, data: st.DataObject, study: str) -> None:
+        """Messages about two patients arrive faster than they are applied."""
+        survivor, prior = data.draw(pairs(self._free()))
+        way = data.draw(st.sampled_from(["", "A43", "A37"]))
+        self.is_burst = True
+        self._order(prior, study)
+        self._order(survivor, study)
+        self._merge("A40", survivor, prior)
+        self._order(prior, study)
+        if way:
+            self._undo(prior, way)
+            self._order(prior, study)
+        self.is_burst = False
+        self._run(self.hospital.applied)
+
+    def _order(self, number: str, study: str, *, of_visit: bool = False) -> None:
         accession = f"F{next(self.numbers)}"
         head = f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|||ORM^O01|S{next(IDS)}|P|2.5.1\r"
         group = (
@@ -337,9 +361,12 @@ class Identifiers(RuleBasedStateMachine):
             "visits": self.hospital.rows("SELECT * FROM visit_transfer ORDER BY 1, 2, 3, 4"),
         }
 
-    def _shows_all(self) -> bool:
+    def _explains_all(self) -> bool:
         """A merge can explain who a waiting order is about, which is not undone."""
-        return bool(self.orders) and not any(order.waits for order in self.orders.values())
+        return not any(order.waits for order in self.orders.values())
+
+    def _shows_all(self) -> bool:
+        return bool(self.orders) and self._explains_all()
 
     @invariant()
     def orders_have_their_own_patient(self) -> None:

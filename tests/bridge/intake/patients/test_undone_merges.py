@@ -165,11 +165,16 @@ def failing(
     failures = [EngineFailure("/api/patient/unmerge", FailureKind.TRANSIENT, "unreachable")]
 
     async def call(
-        site: str, mrn: str, prior_mrn: str, orders: Sequence[ReturnedOrder] = ()
+        site: str,
+        mrn: str,
+        prior_mrn: str,
+        orders: Sequence[ReturnedOrder] = (),
+        *,
+        include_signed: bool = False,
     ) -> UndoneMergeBody:
         if failures and not after:
             raise failures.pop()
-        done = await real(site, mrn, prior_mrn, orders)
+        done = await real(site, mrn, prior_mrn, orders, include_signed=include_signed)
         if failures:
             raise failures.pop()
         return done
@@ -224,12 +229,12 @@ async def test_messages_wait_while_an_operator_undoes_a_merge(hospital: Hospital
     await hospital.send(merge(EVA, IDA))
     real, begun, end = hospital.client.undo_merge, asyncio.Event(), asyncio.Event()
 
-    async def slow(*arguments: Any) -> UndoneMergeBody:
+    async def slow(*arguments: Any, **options: Any) -> UndoneMergeBody:
         begun.set()
         await end.wait()
-        return await real(*arguments)
+        return await real(*arguments, **options)
 
-    hospital.client.undo_merge = slow  # type: ignore[method-assign,assignment]
+    hospital.client.undo_merge = slow  # type: ignore[method-assign]
     undoing = asyncio.create_task(undo(hospital))
     await begun.wait()
     await hospital.hand_over(order(EVA, "1", "XO"))
