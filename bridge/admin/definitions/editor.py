@@ -77,12 +77,15 @@ def draft_json(found: MappingDraft) -> dict[str, Any]:
     }
 
 
+WORKLIST: Final = "worklist"
+
+
 def kind_of(compiled: Compiled | None) -> str:
     """Return the kind of a definition, `results` for all outbound ones; empty with errors."""
     if compiled is None:
         return ""
     if isinstance(compiled, WorklistMapping):
-        return "worklist"
+        return WORKLIST
     if not isinstance(compiled, InboundMapping):
         return "results"
     if isinstance(compiled.plan, OutsideRules):
@@ -145,7 +148,11 @@ def overview(settings: Settings, database: Database, now: int) -> Mapping[str, A
 
 
 def definition_kinds(settings: Settings, database: Database) -> Mapping[str, str]:
-    """Return the kind (`orders`, `patients`, `results`) of each definition without errors."""
+    """
+    Return the kind (`orders`, `patients`, `results`) of each definition without errors.
+
+    Without those of the worklist, which no connection uses.
+    """
     with database.read() as connection:
         active = {
             name
@@ -154,7 +161,7 @@ def definition_kinds(settings: Settings, database: Database) -> Mapping[str, str
         }
     known = sorted({*definition_names(file_sources(settings)("")), *active})
     found = {name: _kind(settings, database, name) for name in known}
-    return {name: kind for name, kind in found.items() if kind}
+    return {name: kind for name, kind in found.items() if kind not in ("", WORKLIST)}
 
 
 def connections_using(settings: Settings, name: str) -> dict[str, list[str]]:

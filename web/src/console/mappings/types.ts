@@ -74,7 +74,7 @@ export interface MappingOverview {
 
 export interface DefinitionSummary {
   name: string;
-  /** `orders`, `patients`, `outside-reports` or `results`; "" if it has errors. */
+  /** `orders`, `patients`, `outside-reports`, `results`, `worklist`; "" if it has errors. */
   kind: string;
   in_force: Activation | null;
   used: DefinitionUsers;

@@ -19,7 +19,7 @@ describe("the choices of the published schema", () => {
 
   it("follows references and alternatives to nested keys and values", () => {
     expect(labels(["kind"])).toEqual([
-      ...["orders", "outside-reports", "patients", "results", "status"],
+      ...["orders", "outside-reports", "patients", "results", "status", "worklist"],
     ]);
     expect(labels(["tags"])).toEqual(expect.arrayContaining(["PatientMRN", "Accession"]));
     expect(labels(["tags", "PatientMRN"])).toEqual(expect.arrayContaining(["from", "required"]));
