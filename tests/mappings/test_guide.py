@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from mappings.compiler import check_sources, compile_sources
+from mappings.authoring.trial import sample_contexts
+from mappings.compiler import Compiled, check_sources, compile_sources
 from mappings.hl7.message import Message
 from mappings.inbound.definition import InboundMapping
 from mappings.language.rules import KEYS, TAGS
 from mappings.language.transforms import TRANSFORMS
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.variables import VARIABLES
+from mappings.outbound.worklist_item import WorklistMapping
 from tests.mappings.definitions import DEFAULTS, SHIPPED
 from tests.mappings.results import CONTEXT, ORDER
 
@@ -86,6 +88,9 @@ OUTBOUND: dict[str, tuple[str, ...]] = {
 }
 """Expected texts of the message of a final report, by a text of the recipe."""
 
+WORKLIST = {"ORC-18.1": ("00400001", ["CT1"])}
+"""Expected values of an attribute of the first step, by a text of the recipe."""
+
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "reference" / "mapping-language.md").read_text(
     encoding="utf-8"
@@ -102,10 +107,23 @@ def test_recipes(recipe: str) -> None:
 
 
 def test_number_of_recipes() -> None:
-    assert len(RECIPES) == len({*INBOUND, *OUTBOUND}) >= 20
+    assert len(RECIPES) == len({*INBOUND, *OUTBOUND, *WORKLIST}) >= 20
 
 
-def _recipe(text: str) -> InboundMapping | OutboundMapping:
+@pytest.mark.parametrize("text", WORKLIST)
+def test_worklist_recipes(text: str) -> None:
+    """The recipe gives the attribute that the guide says."""
+    definition, orders = _recipe(text), compile_sources(SHIPPED, "orders")
+    assert isinstance(definition, WorklistMapping)
+    assert isinstance(orders, InboundMapping)
+    tag, values = WORKLIST[text]
+    raw = "\r".join([MSH, PID, f"ORC|NW|P1{'|' * 16}CT1", OBR + "||||||CT", ""]).encode()
+    (context,) = sample_contexts(definition, orders, raw, DEFAULTS, "utf-8")
+    (item,) = definition.items(context)
+    assert item.texts(tag) == values
+
+
+def _recipe(text: str) -> Compiled:
     (recipe,) = [item for item in RECIPES if text in item]
     return compile_sources({**SHIPPED, **FILES, "mine.yaml": recipe}, "mine")
 
