@@ -142,3 +142,4 @@ def test_the_commands_know_the_kind(house: House, tmp_path: Path) -> None:
     (house.home / "mappings" / "mine.yaml").write_text("include: orders.yaml\n", "utf-8")
     refused = house.bridge("mapping", "activate", "mine", "--reason", "wrong", expect=1)
     assert "not a definition of the kind worklist" in refused
+    assert "not a definition of the kind worklist" in house.bridge("check", expect=None)

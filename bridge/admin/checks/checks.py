@@ -165,6 +165,7 @@ def check_home(home: Path) -> list[CheckFinding]:
         _listeners,
         _destinations,
         _dicom,
+        _worklist,
         _tracing,
     )
     found = [*_mappings(home), *(finding for check in checks for finding in check(settings))]
@@ -447,6 +448,11 @@ def _dicom(settings: Settings) -> Iterator[CheckFinding]:
 
 
 _ALL: Final = frozenset({"0.0.0.0/0", "::/0"})
+
+
+def _worklist(settings: Settings) -> Iterator[CheckFinding]:
+    parts = connection_checks.worklist_parts(settings)
+    yield from _build_parts("dicom.worklist", parts)
 
 
 def _tracing(settings: Settings) -> Iterator[CheckFinding]:

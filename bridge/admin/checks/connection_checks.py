@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from bridge import active_settings
-from bridge.active_settings import SourceFinder
+from bridge.active_settings import SourceFinder, file_sources
 from bridge.delivery import destination_settings
 from bridge.delivery.destination_settings import destination_definition_names
 from bridge.errors import BridgeError
@@ -100,6 +100,13 @@ def verify_definition(settings: Settings, name: str, find: SourceFinder) -> None
             destination_settings.make_destination(settings, destination, find)
     if settings.dicom.bind is not None and name == settings.dicom.worklist:
         compile_definition(find, name)
+
+
+def worklist_parts(settings: Settings) -> list[Part]:
+    """Return the part that makes the steps of orders; none without a worklist."""
+    if settings.dicom.bind is None:
+        return []
+    return [partial(compile_definition, file_sources(settings), settings.dicom.worklist)]
 
 
 def verify_records(

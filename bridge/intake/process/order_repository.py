@@ -561,7 +561,7 @@ class OrderRepository:
 
     def write(self, connection: Connection, changes: Sequence[MessageChanges]) -> None:
         """Store the changes within a transaction. Raises StoreError."""
-        survivors: set[Patient] = set()
+        moved: set[Patient] = set()
         for change in changes:
             for merge in change.merges:
                 site, prior_mrn = merge.site, merge.prior_mrn
@@ -576,8 +576,7 @@ class OrderRepository:
                     connection, site, prior_mrn, merge.mrn, merge.identity, self.now()
                 )
                 order_index.move_patient(connection, site, prior_mrn, survivor)
-                self.steps.move(connection, site, prior_mrn, survivor)
-                survivors.add((site, survivor))
+                moved |= {(site, prior_mrn), (site, survivor)}
             for undone in change.undone_merges:
                 undo_merge(connection, undone, self.now(), self.steps, change.message_id)
             for prior, move in change.moves:
@@ -600,7 +599,10 @@ class OrderRepository:
         exceptions.add(connection, ExceptionSubject.ORDER, freed, self.now())
         self.steps.remove(connection, removed)
         discontinued = {key for change in changes for key in change.discontinued}
-        self._write_steps(connection, orders, survivors, discontinued)
+        moved |= _patients_of_moved(orders)
+        others = [order for order in orders if order.patient not in moved]
+        self.steps.write(connection, others, self.now(), discontinued=discontinued)
+        self.steps.move(connection, moved, self.now())
         reports = {key: value for change in changes for key, value in change.reports.items()}
         order_index.set_reports(connection, reports)
         renamed = {patient for change in changes for patient in change.renamed_patients}
@@ -612,22 +614,6 @@ class OrderRepository:
             if message_changes.exception_code
         ]
         exceptions.add(connection, ExceptionSubject.MESSAGE, codes, self.now())
-
-    def _write_steps(
-        self,
-        connection: Connection,
-        orders: Sequence[Order],
-        survivors: Collection[Patient],
-        discontinued: Collection[OrderKey],
-    ) -> None:
-        """Store the steps of changed orders, and of all orders of patients that got some."""
-        if self.steps.rules is None:
-            return
-        if survivors:
-            changed = {order.key for order in orders}
-            others = order_index.find_by_patient(connection, survivors)
-            orders = [*(order for order in others if order.key not in changed), *orders]
-        self.steps.write(connection, orders, self.now(), discontinued=discontinued)
 
     def _write_received(self, connection: Connection, changes: Sequence[MessageChanges]) -> None:
         """Store what modalities said of steps, and which messages wait for an order."""
@@ -688,8 +674,7 @@ def undo_merge(
     if pointer is None:
         return 0, 0
     moved, stay = identifier_changes.undo(connection, pointer, undone, now, message_id)
-    # Without `keep`: a step must have nothing of the survivor.
-    steps.write(connection, order_index.lock(connection, moved), now, keep=False)
+    steps.move(connection, {patient, (pointer.site, pointer.mrn)}, now)
     codes = [(order_id, MERGE_UNDONE) for order_id in (*moved, *stay)]
     exceptions.add(connection, ExceptionSubject.ORDER, codes, now)
     return len(moved), len(stay)
@@ -768,6 +753,12 @@ def _of_freed_numbers(connection: Connection, orders: Sequence[Order]) -> list[i
             if not order.merged_from <= {merged_hash(number) for _, number in numbers}:
                 keys.append(order.key)
     return [row_id for row_id, _ in order_index.states(connection, keys).values()]
+
+
+def _patients_of_moved(orders: Sequence[Order]) -> set[Patient]:
+    """Return the former and the present patients of orders that moved with a visit."""
+    away = {(order.key.site, order.key.accession) for order in orders if order.moved_away}
+    return {order.patient for order in orders if (order.key.site, order.key.accession) in away}
 
 
 def _moved_to_survivors(connection: Connection, orders: Sequence[Order]) -> Sequence[Order]:

@@ -20,7 +20,7 @@ from bridge.active_settings import SourceFinder, active_sources
 from bridge.contract import OrderKey
 from bridge.errors import BridgeError
 from bridge.index_key import keyed_text
-from bridge.orders.order import Order, OrderState
+from bridge.orders.order import Order, OrderState, Patient
 from bridge.orders.plans import OrderTask
 from bridge.orders.rules import CREATING_ACTIONS
 from bridge.store.database import Database
@@ -292,26 +292,51 @@ class StepWriter:
         `discontinued` are those that a message ends with that word. `keep`: as in `steps_of`. A
         value that does not fit is an exception of the last message.
         """
-        rules = self.rules
-        if rules is None or not orders:
+        if self.rules is None or not orders:
             return
         last = {order.key: order for order in orders}
         stored = scheduled_steps.stored(connection, last)
+        self._store(connection, last, stored, now, discontinued=discontinued, keep=keep)
+
+    def move(self, connection: Connection, patients: Collection[Patient], now: int) -> None:
+        """
+        Store the steps of patients whose orders moved from one to another.
+
+        Call it after the orders moved, with the former and the present patients. A step keeps what
+        a modality said; one of another patient has no value that its order does not have.
+        """
+        if self.rules is None or not patients:
+            return
+        taken = scheduled_steps.take(connection, patients)
+        by_accession = {(key.site, key.accession): steps for key, steps in taken.items()}
+        orders = {order.key: order for order in order_index.find_by_patient(connection, patients)}
+        own = {key: order for key, order in orders.items() if key in taken}
+        self._store(connection, own, taken, now)
+        others = {key: order for key, order in orders.items() if key not in taken}
+        stored = {key: by_accession.get((key.site, key.accession), {}) for key in others}
+        self._store(connection, others, stored, now, keep=False)
+
+    def _store(
+        self,
+        connection: Connection,
+        orders: Mapping[OrderKey, Order],
+        stored: Mapping[OrderKey, StoredSteps],
+        now: int,
+        *,
+        discontinued: Collection[OrderKey] = (),
+        keep: bool = True,
+    ) -> None:
+        if self.rules is None:
+            return
         steps: dict[OrderKey, list[ScheduledStep]] = {}
         codes: list[tuple[int, str]] = []
-        for key, order in last.items():
-            own = stored.get(key, {})
-            ends = key in discontinued
-            found = steps_of(rules, order, now, own, discontinued=ends, keep=keep)
+        for key, order in orders.items():
+            own, ends = stored.get(key, {}), key in discontinued
+            found = steps_of(self.rules, order, now, own, discontinued=ends, keep=keep)
             steps[key], problems = found
             codes += [(order.last_message, f"{ITEM_INVALID} {name}") for name in problems[:1]]
         scheduled_steps.replace_all(connection, steps)
         exceptions.add(connection, ExceptionSubject.MESSAGE, codes, now)
-
-    def move(self, connection: Connection, site: str, prior_mrn: str, mrn: str) -> None:
-        """Move the steps of a merged patient; call `write` with the orders of the survivor."""
-        if self.rules is not None:
-            scheduled_steps.move_patient(connection, site, prior_mrn, mrn)
 
     def remove(self, connection: Connection, keys: Collection[OrderKey]) -> None:
         """Remove the steps of orders that were combined with another one."""

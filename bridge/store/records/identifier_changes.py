@@ -27,7 +27,7 @@ from bridge.orders.undone_merges import (
     sent_demographics,
 )
 from bridge.store.database import Database
-from bridge.store.records import order_index, patient_records, scheduled_steps
+from bridge.store.records import order_index, patient_records
 from bridge.store.tables import (
     IDENTIFIER_CHANGE_ITEMS,
     IDENTIFIER_CHANGES,
@@ -329,7 +329,6 @@ def undo(
         if after is not None
     ]
     order_index.move(connection, moved)
-    scheduled_steps.move_orders(connection, [(before, after.key) for before, after in moved])
     if change is not None:
         away = [row for _, _, row in _items(connection, change.id, _MOVED_AWAY)]
         order_index.restore_moved_away(connection, away, pointer.mrn)

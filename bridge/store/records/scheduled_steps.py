@@ -29,6 +29,7 @@ from sqlalchemy import (
 )
 
 from bridge.contract import OrderKey
+from bridge.orders.order import Patient
 from bridge.store.columns import one_of
 from bridge.store.tables import SCHEDULED_STEPS, STEP_COMPUTATIONS, upsert
 
@@ -166,10 +167,7 @@ def stored(connection: Connection, keys: Collection[OrderKey]) -> Mapping[OrderK
     found: defaultdict[OrderKey, dict[str, StoredStep]] = defaultdict(dict)
     for site, own in _by_site(keys).items():
         for row in connection.execute(_STORED, {"site": site, "accessions": own}):
-            said = StepStatus(row.performed) if row.performed else None
-            key = OrderKey(row.site, row.mrn, row.accession)
-            status = StepStatus(row.status)
-            found[key][row.step_id] = StoredStep(status, row.changed_at, said, row.item)
+            found[OrderKey(row.site, row.mrn, row.accession)][row.step_id] = _stored(row)
     return found
 
 
@@ -201,39 +199,20 @@ def set_status(
     connection.execute(changed)
 
 
-def move_patient(connection: Connection, site: str, prior_mrn: str, mrn: str) -> None:
-    """Move the steps of a patient to the survivor; those of an order that both have are deleted."""
-    taken = select(_STEP.accession).where(_STEP.site == site, _STEP.mrn == mrn)
-    own = (_STEP.site == site, _STEP.mrn == prior_mrn)
-    moved = update(SCHEDULED_STEPS).where(*own, _STEP.accession.not_in(taken)).values(mrn=mrn)
-    connection.execute(moved)
-    connection.execute(delete(SCHEDULED_STEPS).where(*own))
+def take(connection: Connection, patients: Collection[Patient]) -> Mapping[OrderKey, StoredSteps]:
+    """Remove the steps of patients, and return them."""
+    found: defaultdict[OrderKey, dict[str, StoredStep]] = defaultdict(dict)
+    for site, mrn in sorted(patients):
+        own = (_STEP.site == site, _STEP.mrn == mrn)
+        for row in connection.execute(select(*_STEP).where(*own)):
+            found[OrderKey(site, mrn, row.accession)][row.step_id] = _stored(row)
+        connection.execute(delete(SCHEDULED_STEPS).where(*own))
+    return found
 
 
-_MOVE: Final = (
-    update(SCHEDULED_STEPS)
-    .where(_STEP.site == bindparam("of_site"), _STEP.accession == bindparam("of_accession"))
-    .where(_STEP.mrn == bindparam("of_mrn"))
-    .values(mrn=bindparam("to_mrn"))
-)
-
-
-def move_orders(connection: Connection, moved: Iterable[tuple[OrderKey, OrderKey]]) -> None:
-    """Give the steps of orders the patient that the orders have now; then compute them again."""
-    moved = [(before, after) for before, after in moved if before != after]
-    if not moved:
-        return
-    replace_all(connection, {after: () for _, after in moved})
-    rows = [
-        {
-            "of_site": before.site,
-            "of_accession": before.accession,
-            "of_mrn": before.mrn,
-            "to_mrn": after.mrn,
-        }
-        for before, after in moved
-    ]
-    connection.execute(_MOVE, rows)
+def _stored(row: Row[Any]) -> StoredStep:
+    said = StepStatus(row.performed) if row.performed else None
+    return StoredStep(StepStatus(row.status), row.changed_at, said, row.item)
 
 
 def steps_of(connection: Connection, keys: Iterable[OrderKey]) -> list[ScheduledStep]:

@@ -45,12 +45,14 @@ def orm(
     number: int = 1,
     mrn: str = "M1",
     name: str = "TESTER^TILDA",
+    visit: str = "PV1|1|O",
     more: tuple[str, ...] = (),
 ) -> bytes:
     place = f"{'|' * 14}A{number}|R{number}|S{number}|||"
     lines = (
         f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121120000||ORM^O01|O{next(NUMBERS)}|P|2.5.1",
         f"PID|1||{mrn}^^^MAIN^MR||{name}||19700101|F",
+        visit,
         f"ORC|{control}|P{number}|F{number}||{status}",
         f"OBR|1|P{number}|F{number}|7125{number}^CT chest {number}^C4{place}|CT",
         *more,
@@ -287,3 +289,21 @@ async def test_an_undone_merge_returns_steps_without_anything_of_the_survivor(
     assert json.loads(after.item)["00100010"] == json.loads(before.item)["00100010"]
     (stays,) = on_worklist(hospital, mrn="M2")
     assert stays.key.accession == "A2"
+
+
+async def test_steps_move_with_a_visit(hospital: Hospital) -> None:
+    """The step of an order that goes to another patient keeps its UID and its status."""
+    visit = f"PV1|1|O{'|' * 17}V1"
+    await hospital.send(orm(visit=visit))
+    (before,) = on_worklist(hospital)
+    with hospital.database.write() as connection:
+        key = OrderKey(SITE, "M1", "A1")
+        scheduled_steps.set_status(connection, key, [], StepStatus.STARTED, 1)
+    pid = "PID|1||M9^^^MAIN^MR||OTHER^OLGA||19800101|F"
+    await hospital.send(adt("A45", pid, "MRG|M1^^^MAIN^MR||||V1", visit))
+    (moved,) = on_worklist(hospital)
+    assert (moved.key.mrn, moved.study_uid, moved.status) == (
+        *("M9", before.study_uid),
+        StepStatus.STARTED,
+    )
+    assert value(item(moved), PATIENT_ID) == "M9"
