@@ -101,7 +101,8 @@ CHROMIUM = _program(
     "chromium",
     "chromium-browser",
 )
-DCMTK = _program("DCMTK", "modalities and archives that speak DICOM", "dcmtk", "findscu")
+# pynetdicom brings programs with the names of others, such as findscu.
+DCMTK = _program("DCMTK", "modalities and archives that speak DICOM", "dcmtk", "dump2dcm")
 HAPROXY = _program("HAProxy", "clusters behind a load balancer", "haproxy", "haproxy")
 JAVA = _program("Java", "the models of the queues", "default-jre-headless", "java")
 ORTHANC = _program(

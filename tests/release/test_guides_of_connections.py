@@ -12,13 +12,16 @@ from pathlib import Path
 import httpx
 import pytest
 
+from bridge.store.database import Database
 from tests.acceptance.house import House, bridge, free_port
 from tests.acceptance.orders import order
 from tests.acceptance.radiologist import Window
 from tests.acceptance.wire import Sender, sink
 from tests.bridge.admin.mirth.exports import channel, mapper, place
+from tests.bridge.dicom.worklist_items import insert, make_item
 from tests.conftest import address_of, ask_server, drop_database
 from tests.eventually import eventually
+from tests.programs import DCMTK
 from tests.release.guides import ROOT, commands, run
 from tests.trust import TRUSTED
 
@@ -122,6 +125,27 @@ def test_reports_from_elsewhere(house: House, tmp_path: Path) -> None:
     address = f"{house.url}/reporting/api/session/priors"
     (prior,) = httpx.get(address, headers=headers, verify=TRUSTED).json()["priors"]
     assert prior["outside"]["sender"] == "NIGHTREADS NORTH"
+
+
+@pytest.mark.slow
+@pytest.mark.needs(DCMTK)
+def test_the_modality_worklist(house: House, tmp_path: Path) -> None:
+    """The guide's port answers the guide's query with a step."""
+    guide, port = f"{GUIDES}/modality-worklist.md", free_port()
+    settings = commands(guide, "1. Name the port and the modalities", language="toml")
+    settings = settings.replace("0.0.0.0:11112", f"127.0.0.1:{port}")
+    add_settings(house, settings.replace("10.1.4.17", "127.0.0.1"))
+    environment = {"BRIDGE_HOME": house.home}
+    run(commands(guide, "2. Check and restart"), **environment)
+    house.start()
+    database = Database(f"sqlite:///{house.home / 'bridge.db'}")
+    insert(database, make_item(1), make_item(2, modality="MR"))
+    database.dispose()
+    script = commands(guide, "3. Ask as a modality").replace("11112", str(port))
+    path = f"{Path(DCMTK.require()).parent}:/bin"  # pynetdicom has programs of the same names
+    printed = run(f"cd {tmp_path}\n{script}", **environment, PATH=path)
+    assert "Find Response: 1 (Pending)" in printed
+    assert "Find Response: 2" not in printed
 
 
 @pytest.mark.slow

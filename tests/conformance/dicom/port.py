@@ -17,6 +17,7 @@ from bridge.metrics import Metrics
 from bridge.store.database import Database
 from config.dicom import DicomPeer, DicomSettings
 from mllp.tls import HandshakeFailure, ReloadingOptions
+from tests.programs import DCMTK
 
 TITLE = "REPORT_BRIDGE"
 
@@ -78,16 +79,21 @@ def run(*command: str, expect: int | None = 0) -> str:
     return printed
 
 
+def dcmtk(name: str, *arguments: str, expect: int | None = 0) -> str:
+    """Run a program of DCMTK: pynetdicom has programs with the same names."""
+    return run(str(Path(DCMTK.require()).parent / name), *arguments, expect=expect)
+
+
 def echoscu(port: int, *options: str, calling: str = "CT1", called: str = TITLE) -> str:
     titles = ("-aet", calling, "-aec", called)
-    return run("echoscu", *titles, *options, "127.0.0.1", str(port), expect=None)
+    return dcmtk("echoscu", *titles, *options, "127.0.0.1", str(port), expect=None)
 
 
 def query_file(folder: Path, text: str) -> Path:
     """Make a query with dump2dcm; `text` is its dump in UTF-8."""
     dump, file = folder / "query.dump", folder / "query.wl"
     dump.write_text(text, "utf-8")
-    run("dump2dcm", "+te", str(dump), str(file))
+    dcmtk("dump2dcm", "+te", str(dump), str(file))
     return file
 
 
@@ -99,7 +105,7 @@ def findscu(
         folder = Path(name)
         file = query if isinstance(query, Path) else query_file(folder, query)
         titles = ("-aet", calling, "-aec", TITLE)
-        output = run(
+        output = dcmtk(
             *("findscu", "-W", "-v", "+sr", "-X", "-od", name, *titles, *options),
             *("127.0.0.1", str(port), str(file)),
             expect=expect,

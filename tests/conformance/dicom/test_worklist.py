@@ -28,7 +28,7 @@ from tests.bridge.dicom.worklist_items import (
     insert,
     make_item,
 )
-from tests.conformance.dicom.port import TITLE, Port, dump, echoscu, findscu, ids, run
+from tests.conformance.dicom.port import TITLE, Port, dcmtk, dump, echoscu, findscu, ids
 from tests.programs import DCMTK
 
 Serve = Callable[..., Port]
@@ -139,7 +139,7 @@ def test_dcmtk_converts_names(
     query = dump(f"(0008,0005) CS [{charset}]", NAME, ID)
     (answer,), _output = findscu(serve().number, query)
     answer.save_as(tmp_path / "answer.dcm", enforce_file_format=True)
-    assert f"[{'='.join(name.values())}]" in run("dcmdump", "+U8", str(tmp_path / "answer.dcm"))
+    assert f"[{'='.join(name.values())}]" in dcmtk("dcmdump", "+U8", str(tmp_path / "answer.dcm"))
 
 
 def test_the_character_set_of_a_peer(serve: Serve, steps: Database) -> None:
