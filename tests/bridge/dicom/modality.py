@@ -70,17 +70,17 @@ class Modality:
 
     async def create(self, uid: str | None, attributes: Dataset) -> Dataset:
         """Send an N-CREATE; return the status."""
-        return await asyncio.to_thread(self._create, uid, attributes)
+        return await asyncio.to_thread(self.create_now, uid, attributes)
 
     async def set(self, uid: str, attributes: Dataset) -> Dataset:
         """Send an N-SET; return the status."""
-        return await asyncio.to_thread(self._set, uid, attributes)
+        return await asyncio.to_thread(self.set_now, uid, attributes)
 
     async def store(self, made: Dataset) -> Dataset:
         """Send a C-STORE; return the status."""
-        return await asyncio.to_thread(self._store, made)
+        return await asyncio.to_thread(self.store_now, made)
 
-    def _store(self, made: Dataset) -> Dataset:
+    def store_now(self, made: Dataset) -> Dataset:
         association = self.associate(made.SOPClassUID)
         made.file_meta = FileMetaDataset()
         made.file_meta.TransferSyntaxUID = UID(self.syntax)
@@ -88,13 +88,13 @@ class Modality:
         association.release()
         return status
 
-    def _create(self, uid: str | None, attributes: Dataset) -> Dataset:
+    def create_now(self, uid: str | None, attributes: Dataset) -> Dataset:
         association = self.associate(PERFORMED_STEP)
         status, _ = association.send_n_create(attributes, PERFORMED_STEP, uid)
         association.release()
         return status
 
-    def _set(self, uid: str, attributes: Dataset) -> Dataset:
+    def set_now(self, uid: str, attributes: Dataset) -> Dataset:
         association = self.associate(PERFORMED_STEP)
         status, _ = association.send_n_set(attributes, PERFORMED_STEP, uid)
         association.release()
