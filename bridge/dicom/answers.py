@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
-from bridge.dicom.statuses import SUCCESS
 from bridge.metrics import Metrics
 from bridge.orders.received_objects import DICOM_LISTENER
 
@@ -18,12 +17,14 @@ class AnswerCounter:
         self._on_request = on_request
         self._lock = Lock()  # the counters of listeners have none
 
-    def count(self, peer: str, request: str, status: int, began: float) -> None:
+    def count(
+        self, peer: str, request: str, status: str, *, is_success: bool, began: float
+    ) -> None:
         """Count an answer; `began` is the time of the request by `time.monotonic`."""
         seconds = time.monotonic() - began
-        self._metrics.dicom_requests.labels(peer, request, f"{status:04X}").inc()
+        self._metrics.dicom_requests.labels(peer, request, status).inc()
         self._metrics.dicom_request_seconds.labels(request).observe(seconds)
-        outcome = "accepted" if status == SUCCESS else "refused"
+        outcome = "accepted" if is_success else "refused"
         with self._lock:
             self._metrics.received.labels(DICOM_LISTENER, outcome).inc()
         self._on_request(peer, request, 0)

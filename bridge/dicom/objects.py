@@ -12,6 +12,8 @@ from bridge.dicom.received_log import Admission, ReceivedLog, read_message
 from bridge.dicom.refusals import Refused
 from bridge.dicom.statuses import (
     CANNOT_UNDERSTAND,
+    NO_SUCH_SOP_CLASS,
+    NO_SUCH_SYNTAX,
     NOT_THE_SOP_CLASS,
     OUT_OF_RESOURCES,
 )
@@ -60,11 +62,23 @@ class ObjectStore:
         self._max_size = max_size
 
     def store(
-        self, meta: FileMeta, body: bytes, sites: Collection[str], *, is_posted: bool = False
+        self,
+        meta: FileMeta,
+        body: bytes,
+        sites: Collection[str],
+        *,
+        study: str = "",
+        is_posted: bool = False,
     ) -> Admission:
-        """Store an object of a peer that has these sites. Raises Refused, StoreError."""
+        """
+        Store an object of a peer that has these sites; `study` is that of the request, if any.
+
+        Raises Refused, StoreError.
+        """
         if meta.sop_class not in CLASSES:
-            raise Refused(NOT_THE_SOP_CLASS, "is not accepted", "SOPClassUID")
+            raise Refused(NO_SUCH_SOP_CLASS, "is not accepted", "SOPClassUID")
+        if meta.transfer_syntax not in SYNTAXES:
+            raise Refused(NO_SUCH_SYNTAX, "is not accepted", "TransferSyntaxUID")
         if len(body) > self._max_size:
             raise Refused(OUT_OF_RESOURCES, f"more than {self._max_size} bytes")
         try:
@@ -76,8 +90,11 @@ class ObjectStore:
             raise Refused(NOT_THE_SOP_CLASS, "not that of the request", "SOPClassUID")
         if not meta.sop_instance or text_of(data_set.get("SOPInstanceUID")) != meta.sop_instance:
             raise Refused(NOT_THE_SOP_CLASS, "not that of the request", "SOPInstanceUID")
-        if not text_of(data_set.get("StudyInstanceUID")):
+        own_study = text_of(data_set.get("StudyInstanceUID"))
+        if not own_study:
             raise Refused(CANNOT_UNDERSTAND, "has no value", "StudyInstanceUID")
+        if study not in {"", own_study}:
+            raise Refused(NOT_THE_SOP_CLASS, "not that of the request", "StudyInstanceUID")
         return self._log.store_object(message)
 
 

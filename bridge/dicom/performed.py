@@ -102,8 +102,13 @@ class PerformedSteps:
         except Exception as error:  # noqa: BLE001  # there is always an answer, without values
             self._log.error("performed step not stored", error=describe(error))
             refused = Refused(PROCESSING_FAILURE, "not stored: send it again")
-        status = SUCCESS if refused is None else refused.status
-        self._answers.count(peer.title, request, status, began)
+        self._answers.count(
+            peer.title,
+            request,
+            f"{SUCCESS if refused is None else refused.status:04X}",
+            is_success=refused is None,
+            began=began,
+        )
         return SUCCESS if refused is None else refused.data_set()
 
     def _create(self, event: Event, uid: str, stream: Any, peer: Peer) -> None:

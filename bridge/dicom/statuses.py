@@ -20,6 +20,8 @@ MISSING_ATTRIBUTE: Final = 0x0120
 MISSING_VALUE: Final = 0x0121
 RESOURCE_LIMIT: Final = 0x0213
 CANNOT_UNDERSTAND: Final = 0xC000
+NO_SUCH_SYNTAX: Final = 0xC122
+"""The transfer syntax is not supported (PS3.18 table I.2-2)."""
 
 MAY_NOT_BE_UPDATED: Final = 0xA710
 """Error ID: the performed procedure step may no longer be updated (PS3.4 table F.7.2-2)."""

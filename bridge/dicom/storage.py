@@ -47,8 +47,13 @@ class StorageService:
         except Exception as error:  # noqa: BLE001  # there is always an answer, without values
             self._log.error("object not stored", error=describe(error))
             refused = Refused(OUT_OF_RESOURCES, "not stored: send it again")
-        status = SUCCESS if refused is None else refused.status
-        self._answers.count(peer.title, "C-STORE", status, began)
+        self._answers.count(
+            peer.title,
+            "C-STORE",
+            f"{SUCCESS if refused is None else refused.status:04X}",
+            is_success=refused is None,
+            began=began,
+        )
         return SUCCESS if refused is None else refused.data_set(has_element=True)
 
     def _store(self, event: Event, peer: Peer) -> None:

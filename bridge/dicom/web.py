@@ -55,7 +55,7 @@ _DEFAULT: Final = (
 """Attributes of an answer, beside the keys and includefield."""
 
 
-class _Refused(Exception):
+class WebRefused(Exception):
     """A request that is refused with a status; `attribute` is the one at fault."""
 
     def __init__(self, status: HTTPStatus, detail: str, attribute: str = "") -> None:
@@ -99,7 +99,8 @@ class WorklistWeb:
             if peer.token_file is not None
         }
 
-    def router(self) -> Router:
+    def router(self, *more: Route) -> Router:
+        """Return the routes; `more` are those of other services."""
         steps = partial(self._answer, "MWL-RS", self._steps)
         found = partial(self._answer, "UPS-RS search", self._workitems)
         one = partial(self._answer, "UPS-RS retrieve", self._workitem)
@@ -108,6 +109,7 @@ class WorklistWeb:
                 Route("/modality-scheduled-procedure-steps", steps, methods=["GET"]),
                 Route("/workitems", found, methods=["GET"]),
                 Route("/workitems/{uid}", one, methods=["GET"]),
+                *more,
             ]
         )
 
@@ -116,31 +118,32 @@ class WorklistWeb:
     ) -> Response:
         title = ""
         try:
-            peer = self._authenticate(request)
+            peer = self.authenticate(request, "worklist")
             title = peer.ae_title
             _check_accept(request)
             response = await _THREADS.run(work, request, peer)
-        except _Refused as error:
-            response = _problem(error)
+        except WebRefused as error:
+            response = problem(error)
         except (PoolFull, StoreError):
             status = HTTPStatus.SERVICE_UNAVAILABLE
-            response = _problem(_Refused(status, "the worklist is not available; try again"))
+            response = problem(WebRefused(status, "the worklist is not available; try again"))
             response.headers["retry-after"] = "5"
         status_code = str(response.status_code)
         self._metrics.dicom_requests.labels(title, name, status_code).inc()
         response.headers["cache-control"] = "no-store"
         return response
 
-    def _authenticate(self, request: Request) -> DicomPeer:
+    def authenticate(self, request: Request, service: str) -> DicomPeer:
+        """Return the peer of a request, which may use a service. Raises WebRefused."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         given = _digest(token.strip()) if scheme.lower() == "bearer" else b""
         found = [peer for digest, peer in self._peers.items() if hmac.compare_digest(digest, given)]
         client = request.client.host if request.client else ""
         address = parse_address(self._proxies.client(request.headers, client))
         if not found or not _is_within(address, found[0].addresses):
-            raise _Refused(HTTPStatus.UNAUTHORIZED, "the token is not that of a peer here")
-        if "worklist" not in found[0].may:
-            raise _Refused(HTTPStatus.FORBIDDEN, "the peer may not use the worklist")
+            raise WebRefused(HTTPStatus.UNAUTHORIZED, "the token is not that of a peer here")
+        if service not in found[0].may:
+            raise WebRefused(HTTPStatus.FORBIDDEN, f"the peer may not use the service {service}")
         return found[0]
 
     def _steps(self, request: Request, peer: DicomPeer) -> Response:
@@ -213,7 +216,7 @@ def _is_within(address: Any, networks: Sequence[str]) -> bool:
 def _check_accept(request: Request) -> None:
     accepted = request.headers.get("accept", "*/*").split(",")
     if not any(part.partition(";")[0].strip().lower() in _ACCEPTED for part in accepted):
-        raise _Refused(HTTPStatus.NOT_ACCEPTABLE, f"only {_JSON} is supported")
+        raise WebRefused(HTTPStatus.NOT_ACCEPTABLE, f"only {_JSON} is supported")
 
 
 def _is_unused(tag: str, key: Key, rows: Sequence[Found]) -> bool:
@@ -230,10 +233,10 @@ def _shown(item: dict[str, Any], search: _Search, default: Sequence[str]) -> dic
 
 
 def _read_search(request: Request) -> _Search:
-    """Read the parameters of PS3.18 8.3.4. Raises _Refused with the attribute."""
+    """Read the parameters of PS3.18 8.3.4. Raises WebRefused with the attribute."""
     parameters = request.query_params.multi_items()
     if len(parameters) > _MAX_KEYS:
-        raise _Refused(HTTPStatus.BAD_REQUEST, f"more than {_MAX_KEYS} parameters")
+        raise WebRefused(HTTPStatus.BAD_REQUEST, f"more than {_MAX_KEYS} parameters")
     tree: dict[str, Any] = {}
     fields: set[str] | None = set()
     limit, offset, fuzzy = None, 0, False
@@ -256,14 +259,14 @@ def _read_search(request: Request) -> _Search:
         query = _keys(tree)
         matching.check(query)
     except BadKey as error:
-        raise _Refused(HTTPStatus.BAD_REQUEST, str(error), error.tag) from None
+        raise WebRefused(HTTPStatus.BAD_REQUEST, str(error), error.tag) from None
     chosen = None if fields is None else frozenset(fields)
     return _Search(query, chosen, limit, offset, fuzzy)
 
 
 def _whole_number(name: str, value: str) -> int:
     if not value.isdecimal() or len(value) > 9:  # noqa: PLR2004  # digits
-        raise _Refused(HTTPStatus.BAD_REQUEST, "write a whole number", name)
+        raise WebRefused(HTTPStatus.BAD_REQUEST, "write a whole number", name)
     return int(value)
 
 
@@ -273,7 +276,7 @@ def _tag(name: str) -> str:
         return name.upper()
     tag = tag_for_keyword(name)
     if tag is None:
-        raise _Refused(HTTPStatus.BAD_REQUEST, "unknown attribute", name)
+        raise WebRefused(HTTPStatus.BAD_REQUEST, "unknown attribute", name)
     return f"{tag:08X}"
 
 
@@ -284,7 +287,7 @@ def _add_key(tree: dict[str, Any], name: str, value: str) -> None:
     for tag in sequences:
         inner = at.setdefault(tag, {})
         if not isinstance(inner, dict):
-            raise _Refused(HTTPStatus.BAD_REQUEST, "is no sequence", name)
+            raise WebRefused(HTTPStatus.BAD_REQUEST, "is no sequence", name)
         at = inner
     at[last] = value
 
@@ -311,10 +314,10 @@ def _json(body: Any, status: HTTPStatus) -> Response:
 
 
 def _missing() -> Response:
-    return _problem(_Refused(HTTPStatus.NOT_FOUND, "there is no such workitem"))
+    return problem(WebRefused(HTTPStatus.NOT_FOUND, "there is no such workitem"))
 
 
-def _problem(error: _Refused) -> Response:
+def problem(error: WebRefused) -> Response:
     """Return an RFC 9457 body; `attribute` is the name in the request, or the tag."""
     body = {
         "type": "about:blank",

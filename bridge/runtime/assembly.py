@@ -27,6 +27,10 @@ from bridge.console.context import ConsoleContext
 from bridge.console.http.application import create_application
 from bridge.dicom import web as dicom_web
 from bridge.dicom.activity import Activity
+from bridge.dicom.answers import AnswerCounter
+from bridge.dicom.objects import ObjectStore
+from bridge.dicom.received_log import ReceivedLog
+from bridge.dicom.stow import StoreWeb
 from bridge.dicom.web import WorklistWeb, has_peers
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
@@ -201,15 +205,19 @@ def _web(
 def _dicomweb(
     settings: Settings, database: Database, metrics: Metrics, schedule: Schedule
 ) -> tuple[list[Mount], list[ServicePart]]:
-    """Return the routes of the worklist for peers with a token, and the report of their use."""
-    activity = Activity(database)
+    """Return the routes of DICOMweb for peers with a token, and the report of their use."""
+    activity, limit = Activity(database), settings.dicom.max_object
     web = WorklistWeb(settings, database, metrics, activity.note_request)
+    received = ReceivedLog(database)
+    answers = AnswerCounter(metrics, activity.note_request)
+    store = StoreWeb(ObjectStore(received, limit), answers, web.authenticate, limit)
 
     async def report() -> None:
         await Threads.JOBS.run(activity.report, now_ms())
 
     job = schedule.periodic(Job.DICOM_ACTIVITY, report, last=report)
-    return [Mount(dicom_web.PATH, web.router())], [job]
+    log = ServicePart("DICOMweb log", do_nothing, partial(Threads.JOBS.run, received.close))
+    return [Mount(dicom_web.PATH, web.router(*store.routes()))], [job, log]
 
 
 def _engine(

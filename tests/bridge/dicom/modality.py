@@ -13,10 +13,12 @@ from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.uid import UID, ExplicitVRLittleEndian, generate_uid
 from pynetdicom import AE
 from pynetdicom.association import Association
+from pynetdicom.dsutils import encode
 
 from bridge.dicom.server import Peer
 from bridge.orders.received_objects import PERFORMED_STEP
 from config.dicom import DicomPeer
+from parsers.dicom_file import FileMeta
 
 CALLED = "REPORT_BRIDGE"
 
@@ -221,3 +223,13 @@ def write_report(folder: Path, made: Dataset, syntax: UID = ExplicitVRLittleEndi
     made.file_meta.TransferSyntaxUID = syntax
     dcmwrite(path, made, enforce_file_format=True)
     return path
+
+
+def meta_of(made: Dataset) -> FileMeta:
+    return FileMeta(made.SOPClassUID, made.SOPInstanceUID, str(ExplicitVRLittleEndian), "CT1")
+
+
+def encoded(made: Dataset) -> bytes:
+    found = encode(made, is_implicit_vr=False, is_little_endian=True)
+    assert found is not None
+    return found

@@ -15,7 +15,6 @@ from pydicom.uid import (
     generate_uid,
 )
 from pynetdicom import _config
-from pynetdicom.dsutils import encode
 from sqlalchemy import text
 
 from bridge.contract import OrderKey
@@ -28,7 +27,9 @@ from tests.bridge.dicom.modality import (
     DOSE_REPORT,
     Modality,
     data_set,
+    encoded,
     ended,
+    meta_of,
     new_step,
     report,
     write_report,
@@ -230,16 +231,6 @@ def send(modality: Modality, meta: FileMeta, body: bytes, folder: Path) -> Datas
     status = association.send_c_store(path)
     association.release()
     return status
-
-
-def meta_of(made: Dataset) -> FileMeta:
-    return FileMeta(made.SOPClassUID, made.SOPInstanceUID, str(ExplicitVRLittleEndian), "CT1")
-
-
-def encoded(made: Dataset) -> bytes:
-    found = encode(made, is_implicit_vr=False, is_little_endian=True)
-    assert found is not None
-    return found
 
 
 @needs_dcmtk
