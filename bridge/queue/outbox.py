@@ -308,6 +308,11 @@ def _lane(request: DeliveryRequest, report_lane: int, open_lanes: OpenLanes) -> 
     return other[-1] if other else wanted
 
 
+def order_name(order_id: int) -> str:
+    """Return the name under which an order without a report has deliveries."""
+    return f"order {order_id}"
+
+
 def serialize_report(database: Database, destination: str, report_id: str) -> list[BoundStatement]:
     """Return the statements that lock the deliveries of a report to a destination."""
     return _locks(database, [lane(destination, report_id)])

@@ -28,6 +28,7 @@ from bridge.delivery.destinations import CompiledDestination
 from bridge.delivery.preparation import ReportTexts
 from bridge.delivery.reconciler import Reconciler
 from bridge.delivery.status_poll import StatusPoller
+from bridge.delivery.step_statuses import StepStatuses
 from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
 from bridge.executors import DELIVERIES, Threads
@@ -208,6 +209,7 @@ class Delivery:
         self._control = ChannelControl(database, kind, by_name, metrics, now_ms, process.schedule)
         self._circuits = CircuitRecorder(database, by_name, now_ms)
         self._processor = ChangeProcessor(database, self._outbox, found.compiled, now_ms)
+        self._step_statuses = StepStatuses(self._processor)
         self._readers = [
             ChangeFeedReader(
                 client, self._processor, metrics, self._notify, random=SystemRandom(), site=site
@@ -233,7 +235,18 @@ class Delivery:
             periodic(Job.STATUS_POLL, self._poll, every=self._poll_every),
             periodic(Job.RECONCILING, self._reconcile),
             periodic(Job.ROUND_REQUESTS, self._run_requested_round),
+            *([periodic(Job.STEP_STATUSES, self._queue_statuses)] if self._has_peers else ()),
         ]
+
+    @property
+    def _has_peers(self) -> bool:
+        """Whether modalities may report performed steps."""
+        return any("performed" in peer.may for peer in self._settings.dicom.peer)
+
+    async def _queue_statuses(self) -> None:
+        """Queue the status messages of performed steps."""
+        if await DELIVERIES.run(self._step_statuses.queue):
+            self._notify()
 
     def _activation_follower(self) -> ActivationFollower[ActiveDestinations]:
         couriers = self._couriers

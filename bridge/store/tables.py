@@ -616,6 +616,23 @@ class WaitingMessage(Record, table=True):
     message_id: int = Field(primary_key=True, sa_type=BigInteger, index=True)
 
 
+class StepEventRecord(Record, table=True):
+    """What a modality has said of an order, until the delivery has queued it for receivers."""
+
+    __tablename__ = "step_event"
+    __table_args__ = (
+        UniqueConstraint("message_id", "site", "accession", "mrn", name="step_event_once"),
+    )
+
+    id: int | None = key()
+    message_id: int = big_number()
+    site: str
+    accession: str
+    mrn: str
+    status: str
+    at: int = moment()
+
+
 class MappingExampleRecord(Record, table=True):
     """A message without patient data, and what a definition makes of it."""
 
@@ -724,6 +741,7 @@ REPORT_EVENTS: Final = metadata.tables["report_event"]
 STORAGE_COMMITMENTS: Final = metadata.tables["storage_commitment"]
 SCHEDULED_STEPS: Final = metadata.tables["scheduled_step"]
 STEP_COMPUTATIONS: Final = metadata.tables["step_computation"]
+STEP_EVENTS: Final = metadata.tables["step_event"]
 WAITING_MESSAGES: Final = metadata.tables["waiting_message"]
 MAPPING_EXAMPLES: Final = metadata.tables["mapping_example"]
 MESSAGE_NUMBER_CURSORS: Final = metadata.tables["message_number_cursor"]

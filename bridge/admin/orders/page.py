@@ -37,6 +37,7 @@ from bridge.queue import queries
 from bridge.queue.errors import NoSuchRow
 from bridge.queue.listing_rows import MessageRow
 from bridge.queue.log_tables import pull_new
+from bridge.queue.outbox import order_name
 from bridge.store.database import Database
 from bridge.store.records import patient_records, report_events, scheduled_steps
 from bridge.store.records.exceptions import ExceptionSubject
@@ -116,7 +117,7 @@ def read_order(
         identifiers = {mrn for _, mrn in patient_records.identifiers(connection, {key.patient})}
         report = _report(connection, row, key)
         linked = [] if report is None else _linked(connection, report.id, row["id"], access)
-        deliveries = _deliveries(connection, report, access)
+        deliveries = _deliveries(connection, report, row["id"], access)
         events = [] if report is None else report_changes(connection, report.id)
         scheduled = scheduled_steps.steps_of(connection, [key])
     messages = _messages(database, subjects_of, row, identifiers, access)
@@ -337,12 +338,11 @@ def _linked(
 
 
 def _deliveries(
-    connection: Connection, report: StoredReport | None, access: Access
+    connection: Connection, report: StoredReport | None, order_id: int, access: Access
 ) -> list[ListedDelivery]:
-    """Return the newest deliveries of a report, oldest first."""
-    if report is None:
-        return []
-    request = ListRequest({"report": [report.id]}, limit=MAX_DELIVERIES)
+    """Return the newest deliveries of a report and of its order, oldest first."""
+    reports = [order_name(order_id), *([] if report is None else [report.id])]
+    request = ListRequest({"report": reports}, limit=MAX_DELIVERIES)
     return list(reversed(DELIVERIES.page(connection, request, access).rows))
 
 

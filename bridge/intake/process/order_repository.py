@@ -15,7 +15,7 @@ from bridge.contract import OrderKey
 from bridge.contract.errors import ErrorCode
 from bridge.intake.process.job_context import MessageChanges, unread_outcome
 from bridge.intake.process.jobs import MessageJob, read
-from bridge.intake.process.received_objects import change_steps, read_received
+from bridge.intake.process.received_objects import change_steps, read_received, status_events
 from bridge.intake.process.scheduled_steps import StepWriter
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.patient_check import identified_event
@@ -81,6 +81,7 @@ from bridge.store.records import (
     identifier_changes,
     order_index,
     patient_records,
+    step_events,
     waiting_messages,
 )
 from bridge.store.records.exceptions import MERGE_UNDONE, ExceptionSubject
@@ -622,6 +623,8 @@ class OrderRepository:
                 continue
             if change.received.kind.is_step:
                 change_steps(connection, change.received, self.now())
+                said = status_events(change.message_id, change.received, self.now())
+                step_events.add(connection, said)
             waiting_messages.forget(connection, [change.message_id])
             waiting_messages.add(connection, {change.message_id: change.waits_for})
         if any(change.orders for change in changes) and waiting_messages.exist(connection):

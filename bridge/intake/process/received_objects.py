@@ -39,6 +39,7 @@ from bridge.queue import queries
 from bridge.queue.claims import ClaimedMessage
 from bridge.store.records import order_index, patient_records, scheduled_steps
 from bridge.store.records.scheduled_steps import StepStatus
+from bridge.store.records.step_events import StepEventRow
 from mappings.inbound.events import OrderEvent
 
 EVERY_SITE: Final = "*"
@@ -147,6 +148,23 @@ def change_steps(connection: Connection, found: ReceivedMatch, now: int) -> None
 
 
 _WITHOUT_REPORT: Final = frozenset({OrderState.AWAITED, OrderState.HELD})
+
+
+_SENT_STATUSES: Final[Mapping[StepEvent, str]] = {
+    StepEvent.STARTED: "Started",
+    StepEvent.COMPLETED: "Completed",
+    StepEvent.DISCONTINUED: "Discontinued",
+    StepEvent.REVERTED: "Ordered",
+}
+"""The statuses of orders in status messages, by the code tables of the definition."""
+
+
+def status_events(message_id: int, found: ReceivedMatch, received_at: int) -> list[StepEventRow]:
+    """Return what a performed step says of its orders, for the receivers of status messages."""
+    if found.kind is MessageKind.STEP_SET and step_event(found.received) is StepEvent.STARTED:
+        return []  # a change while it is in progress
+    status = _SENT_STATUSES[step_event(found.received)]
+    return [StepEventRow(message_id, order.key, status, received_at) for order in found.orders]
 
 
 async def apply_received(client: EngineClient, context: JobContext) -> None:
