@@ -219,7 +219,7 @@ def parse_destination_address(value: object) -> AnyDestinationAddress:
             parse_title(title)
             parse_address(rest)
             return DicomAddress(value)
-        if value.startswith(_DICOMWEB):
+        if value.startswith((f"{_DICOMWEB}http://", f"{_DICOMWEB}https://")):
             _web(value.removeprefix(_DICOMWEB))
             return DicomWebAddress(value)
     try:

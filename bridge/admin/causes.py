@@ -408,6 +408,7 @@ _CONTRACT: Final = {code.value: code for code in ErrorCode}
 _DESCRIPTIONS: Final = {code.value: words for code, words in ERROR_DESCRIPTIONS.items()}
 _HTTP: Final = re.compile(r"http_(\d{3})")
 _REPLY: Final = re.compile(r"(AE|AR|CE|CR)\b ?(.*)")
+_DICOM: Final = "dicom"
 _ACCEPTED: Final = frozenset({AckCode.ACCEPT.value, AckCode.COMMIT_ACCEPT.value})
 _RETRIED: Final = frozenset({QueueState.QUEUED, QueueState.CLAIMED})
 _WITHOUT_ACTION: Final = frozenset({QueueState.IGNORED, QueueState.CANCELLED})
@@ -442,7 +443,8 @@ def cause_of(
     `place` is where the error is in the message. A row that waits for its next attempt has an
     action only if the attempt will fail without it.
     """
-    if code in _ACCEPTED or not (code or detail):
+    is_stored = code == _DICOM and state == QueueState.DONE
+    if code in _ACCEPTED or is_stored or not (code or detail):
         return NO_CAUSE
     cause = _cause(subject, code, detail, place)
     if state in _WITHOUT_ACTION:

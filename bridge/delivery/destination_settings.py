@@ -111,13 +111,13 @@ def destination_definition_names(destination: DestinationSettings) -> tuple[str,
     return tuple(names)
 
 
-def rendering_options(destination: DestinationSettings) -> dict[str, object]:
+def rendering_options(destination: Rendering) -> dict[str, object]:
     """
     Return the options that are laid over the definition of a destination.
 
     A PACS gets objects instead of segments. Of its definition, the text with its sections applies.
     """
-    if destination.is_pacs:
+    if isinstance(destination, DestinationSettings) and destination.is_pacs:
         has_pdf = DocumentForm.PDF in pacs_documents(destination).forms
         return {
             "sections": destination.sections or "dicom",

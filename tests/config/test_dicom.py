@@ -55,7 +55,7 @@ WRONG = {
     "unknown right": (
         f'{PEER}may = ["worklist", "mpps"]',
         "4:20",
-        'dicom.peer.1.may.2: write "worklist", "performed" or "store"',
+        'dicom.peer.1.may.2: write "worklist", "performed", "store" or "commitment"',
     ),
     "unknown key": (
         f'{PEER}station = "CT1"',

@@ -1,0 +1,137 @@
+"""A hospital with a PACS: kill -9 at every point loses no report, and none is stored twice."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydicom import Dataset
+from pynetdicom import evt
+
+from tests.acceptance.house import House, free_port
+from tests.acceptance.orders import order
+from tests.bridge.delivery.pacs import Pacs, pacs, report_later
+from tests.eventually import eventually
+
+
+class KilledHouse:
+    """An installation whose destination is a PACS, and which is killed by it."""
+
+    def __init__(self, home: Path, database: str, archive: Pacs, **dicom: Any) -> None:
+        self.house = House(home, database=database)
+        self.house.destination(
+            "pacs",
+            0,
+            address=f"dicom://PACS@127.0.0.1:{archive.port}",
+            ack_timeout="10s",
+            dicom={"forms": ["sr"], **dicom},
+        )
+        self.reached = threading.Event()
+        self.released = threading.Event()
+
+    def hold(self, *_: Any) -> None:
+        """Wait within a request until the bridge was killed."""
+        self.reached.set()
+        self.released.wait()
+
+    def kill_here(self) -> None:
+        """Kill the bridge while the PACS holds its request; start it again."""
+        assert self.reached.wait(120)
+        self.house.kill()
+        self.released.set()
+        self.house.start()
+
+
+@pytest.mark.parametrize("point", ["before storing", "after storing"])
+def test_kill_during_a_transfer(tmp_path: Path, point: str) -> None:
+    """The object is sent again with the same UID, whether the PACS had stored it or not."""
+    seen: list[str] = []
+    killed: KilledHouse
+
+    def hold_first(data: Dataset, event: evt.Event) -> int:
+        seen.append(str(data.SOPInstanceUID))
+        if len(seen) == 1:
+            if point == "after storing":
+                archive.stored.append(data)
+            killed.hold()
+            return 0xC000  # nobody reads it
+        return 0x0000
+
+    with pacs(status=hold_first) as archive:
+        killed = KilledHouse(tmp_path / "home", "", archive)
+        killed.house.make()
+        killed.house.start()
+        try:
+            killed.house.send(order(1))
+            killed.house.draft("M1", "A1", "Normal.")
+            killed.house.sign("M1", "A1", ignoreSignDelay=True)
+            killed.kill_here()
+            eventually(lambda: len(seen) >= 2)
+            eventually(lambda: _delivered(killed.house) == 1)
+        finally:
+            killed.house.kill()
+    assert len(set(seen)) == 1
+
+
+@pytest.mark.parametrize(
+    "dialect", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
+)
+def test_kill_during_a_request_for_commitment(
+    tmp_path: Path, dialect: str, request: pytest.FixtureRequest
+) -> None:
+    """
+    After the kill the objects are sent and the request is made again.
+
+    Its answer comes at the DICOM port, while the bridge is killed once more, and is not lost: the
+    PACS gets no success status before the answer is stored.
+    """
+    url = request.getfixturevalue("postgres_url") if dialect == "postgresql" else ""
+    port = free_port()
+    killed: KilledHouse
+
+    def hold_first(event: evt.Event, information: Dataset) -> None:
+        if len(archive.events) == 1:
+            killed.hold()
+
+    with pacs(report=hold_first) as archive:
+        killed = KilledHouse(tmp_path / "home", url, archive, commitment=True)
+        house = killed.house
+        house.settings += f'[dicom]\nbind = "127.0.0.1:{port}"\n'
+        house.sections.append(
+            '[[dicom.peer]]\nae_title = "PACS"\naddresses = ["127.0.0.1/32"]\n'
+            'may = ["commitment"]\n'
+        )
+        house.make()
+        house.start()
+        try:
+            house.send(order(1))
+            house.draft("M1", "A1", "Normal.")
+            house.sign("M1", "A1", ignoreSignDelay=True)
+            killed.kill_here()
+            eventually(lambda: len(archive.events) >= 2)
+            eventually(lambda: _delivered(house) == 1)
+            house.kill()
+            with pytest.raises(AssertionError):
+                report_later(port, archive.events[-1])
+            house.start()
+            assert eventually(lambda: _reported(port, archive.events[-1])) == "stored"
+            assert report_later(port, archive.events[0]) == 0x0112, "the first request was replaced"
+        finally:
+            house.kill()
+    assert len(archive.stored) >= 2
+    assert len(set(archive.instances())) == 1
+
+
+def _delivered(house: House) -> float:
+    shown = 'bridge_deliveries_total{destination="pacs",outcome="accepted",reply="dicom"}'
+    try:
+        return house.metric(shown)
+    except StopIteration:
+        return 0
+
+
+def _reported(port: int, information: Dataset) -> str:
+    try:
+        return "stored" if report_later(port, information) == 0 else ""
+    except (AssertionError, OSError):
+        return ""
