@@ -162,3 +162,19 @@ def test_evidence_of_a_proposal(console: Console) -> None:
     assert (proposal["charset"], proposal["messages"], proposal["unread"]) == ("iso8859-15", 6, 0)
     for piece in ("PID-2.1", "OBR-3.2", "ZRM-2", "6 of 6 groups"):
         assert piece in proposal["text"]
+
+
+def test_a_definition_of_the_worklist(console: Console) -> None:
+    """A trial shows the items of the orders and what they use; a comparison their attributes."""
+    drafts, trials = console
+    text = "include: worklist.yaml\nitem: {PatientComments: draft}\n"
+    saved = drafts.save(DraftEdit("modalities", ANN, {"modalities.yaml": text}, "", 0))
+    assert saved["kind"] == "worklist"
+    message = ODD.format(3).replace("$F{0}%A{0}$", "$F3$").encode()
+    (trial,) = try_messages(trials, "modalities", message)["trials"]
+    assert trial["accepted"]
+    (item,) = trial["hl7"]
+    assert "PatientComments: draft" in item
+    used = {fact["name"] for fact in trial["facts"] if fact["used"]}
+    assert {"clinicalInfo.PatientName", "clinicalInfo.Accession"} <= used
+    assert not any(fact["name"].startswith("report.") for fact in trial["facts"])
