@@ -106,7 +106,9 @@ def compiled_pair(name: str, before: Sources, after: Sources) -> tuple[Compiled,
     """
     pair = compile_sources(before, name), compile_sources(after, name)
     if type(pair[0]) is not type(pair[1]):
-        raise InvalidContent("the versions are definitions of different kinds")
+        if any(isinstance(version, InboundMapping) for version in pair):
+            raise InvalidContent("one version reads messages, the other writes")
+        raise InvalidContent("one version writes messages, the other worklist items")
     return pair
 
 
