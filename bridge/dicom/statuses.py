@@ -25,14 +25,3 @@ NO_SUCH_SYNTAX: Final = 0xC122
 
 MAY_NOT_BE_UPDATED: Final = 0xA710
 """Error ID: the performed procedure step may no longer be updated (PS3.4 table F.7.2-2)."""
-INVALID_VALUE: Final = 0x0106
-PROCESSING_FAILURE: Final = 0x0110
-DUPLICATE_INSTANCE: Final = 0x0111
-NO_SUCH_INSTANCE: Final = 0x0112
-MISSING_ATTRIBUTE: Final = 0x0120
-MISSING_VALUE: Final = 0x0121
-RESOURCE_LIMIT: Final = 0x0213
-CANNOT_UNDERSTAND: Final = 0xC000
-
-MAY_NOT_BE_UPDATED: Final = 0xA710
-"""Error ID: the performed procedure step may no longer be updated (PS3.4 table F.7.2-2)."""

@@ -23,6 +23,7 @@ STATES: Final = {
     StepStatus.COMPLETED: "COMPLETED",
     StepStatus.DISCONTINUED: "CANCELED",
     StepStatus.CANCELLED: "CANCELED",
+    StepStatus.HELD: "SCHEDULED",
 }
 """Procedure Step State by the status of a step."""
 _NAMESPACE: Final = uuid.UUID("4f5a3a0e-0d5b-5c8e-8a3b-0c6f2b7f1d11")

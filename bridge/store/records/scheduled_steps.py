@@ -38,7 +38,6 @@ _BATCH: Final = 200
 _NO_STATION: Final = "|"
 NO_STATUS: Final = '"00400020":{"vr":"CS"}'
 """Scheduled Procedure Step Status in the item of a row."""
-_NO_STATION: Final = "|"
 
 
 class StepStatus(StrEnum):
