@@ -42,7 +42,13 @@ MESSAGE_GROUP = "message-group"
 
 
 def as_moved_by_merge(order: Order, prior_mrn: str) -> Order:
-    """Mark an order that a merge moved, so that it can be checked if the merge is undone."""
+    """
+    Mark an order that a merge moved, so that it returns if the merge is undone.
+
+    The row that remains of an order that moved to another patient has no mark.
+    """
+    if order.moved_away:
+        return order
     return replace(order, merged_from=order.merged_from | {merged_hash(prior_mrn)})
 
 
