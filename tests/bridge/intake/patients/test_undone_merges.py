@@ -157,6 +157,25 @@ async def test_a_visit_that_moved_since_the_merge_stays(hospital: Hospital) -> N
     assert await patients(hospital) == {"F1": EVAS}
 
 
+async def test_what_remains_of_a_moved_order_is_restored(hospital: Hospital) -> None:
+    """The order's new patient and the number that it left are merged, and this is undone."""
+    third = Person("7022", "THIRD^TEA", "19700101")
+    visit = "PV1|1|O" + "|" * 17 + "V1\r"
+    await hospital.send(order(IDA, "1").replace(b"ORC|", visit.encode() + b"ORC|", 1))
+    await hospital.send(event("A45", EVA.pid(), f"MRG|{IDA.mrn}^^^NORTH^MR||||V1\r", visit))
+    await hospital.send(merge(third, IDA))
+    rows = (
+        "SELECT mrn, state, kind, signal FROM bridge_order AS o"
+        " LEFT JOIN order_signal AS s ON s.order_id = o.id ORDER BY 1, 3, 4"
+    )
+    before = hospital.rows(rows)
+    assert {row[:2] for row in before} == {(EVA.mrn, "ordered"), (third.mrn, "cancelled")}
+    await hospital.send(merge(EVA, third))
+    assert {row[:2] for row in hospital.rows(rows)} == {(EVA.mrn, "ordered")}
+    await hospital.send(event("A43", third.pid(), f"MRG|{EVA.mrn}^^^NORTH^MR\r"))
+    assert hospital.rows(rows) == before
+
+
 def failing(
     hospital: Hospital, *, after: bool
 ) -> Callable[..., Coroutine[Any, Any, UndoneMergeBody]]:
