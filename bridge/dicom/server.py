@@ -199,7 +199,6 @@ class DicomServer:
             (evt.EVT_CONN_OPEN, self._opened),
             (evt.EVT_REQUESTED, self._requested),
             (evt.EVT_C_ECHO, self._echo),
-            (evt.EVT_ESTABLISHED, self._established),
         ]
         for service in self._services:
             found += [
@@ -245,6 +244,7 @@ class DicomServer:
         services = [service for service in self._services if service.name in peer.settings.may]
         offered = [context for service in services for context in service.contexts]
         association.acceptor.supported_contexts = [build_context(Verification), *offered]
+        self._allow_data_sets(association, request)
         with self._lock:
             self._known[association] = peer
 
@@ -265,19 +265,22 @@ class DicomServer:
                 self._sources[association] = source_of(address), True
             return reason
 
-    def _established(self, event: Event) -> None:
-        """Allow the data sets of the accepted services."""
+    def _allow_data_sets(self, association: Association, request: Any) -> None:
+        """
+        Set the limits of data sets by presentation context.
+
+        It must be done before the acceptance is sent: a request may follow it at once.
+        """
         limits: dict[str, int] = {
             Verification: 0,  # has no data set
             ModalityWorklistInformationFind: self.settings.max_identifier,
         }
-        connection = event.assoc.dul.socket
+        connection = association.dul.socket
         stream: PduStream | None = getattr(connection and connection.socket, "stream", None)
         if stream is not None:
-            for context in event.assoc.accepted_contexts:
-                if context.context_id is not None:
-                    limit = limits.get(context.abstract_syntax or "", self.settings.max_object)
-                    stream.max_data_sets[context.context_id] = limit
+            for context in request.presentation_context_definition_list:
+                limit = limits.get(context.abstract_syntax or "", self.settings.max_object)
+                stream.max_data_sets[context.context_id] = limit
             stream.is_associated = True
 
     def _echo(self, event: Event) -> int:

@@ -21,6 +21,7 @@ from tests.benchmarks import (
     results,
     single,
     start,
+    worklist,
 )
 from tests.benchmarks.tables import Options
 
@@ -36,6 +37,7 @@ PARTS: Mapping[str, Callable[[Path, Options], None]] = {
     "removal": removal.main,
     "console": console.main,
     "presses": presses.main,
+    "worklist": worklist.main,
 }
 
 

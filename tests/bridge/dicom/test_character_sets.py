@@ -127,9 +127,9 @@ LETTERS = st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="?\x
 @given(st.text(LETTERS, max_size=30), st.sampled_from(SETS))
 def test_what_is_written_is_read(text: str, charset: str) -> None:
     """A text is read as it was written, but for characters that the set does not have."""
+    if "IR 13" in charset.partition("\\")[0] or charset == "ISO_IR 13":
+        text = text.replace("~", "").replace("\\", "")  # JIS X 0201 has other signs there
     expected = "".join(sign if can_represent(sign, charset) else "?" for sign in text)
-    if charset == "ISO_IR 13" or charset.startswith("ISO 2022 IR 13"):
-        text, expected = (part.replace("~", "").replace("\\", "") for part in (text, expected))
     assert decode(encode(text, charset), charset) == expected
 
 

@@ -364,6 +364,14 @@ def test_a_cancel(serve: Serve, steps: Database) -> None:
     assert 5 <= len(answers) < 300
 
 
+def test_a_small_pdu(serve: Serve, steps: Database) -> None:
+    """An answer that is larger than the peer's PDU comes in fragments."""
+    long = element("LT", "x" * 10_000)
+    insert(steps, make_item(1, T00104000=long))
+    (answer,), _ = findscu(serve().number, dump(ID, "(0010,4000) LT"), "-pdu", "4096")
+    assert answer.PatientComments == "x" * 10_000
+
+
 def test_a_query_while_steps_change(serve: Serve, steps: Database) -> None:
     """A step is found as soon as it is stored."""
     port = serve().number
