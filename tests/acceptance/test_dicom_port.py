@@ -113,7 +113,7 @@ def test_the_end_of_the_process(dicom_house: tuple[House, int]) -> None:
         assert verdict(sender.ask(order(1)))[0] == "AA"
         assert service.is_ready()
         eventually(lambda: dicom_process(service, port) not in (0, first))
-        assert len(findscu(port, dump(ID))[0]) == 50
+        assert len(findscu(port, dump(f"{ID} [P*]"))[0]) == 50
         assert verdict(sender.ask(order(2)))[0] == "AA"
     second = dicom_process(service, port)
     service.kill()

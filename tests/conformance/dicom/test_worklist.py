@@ -1,5 +1,6 @@
 """The modality worklist (PS3.4 annex K), asked by dcmtk and pynetdicom."""
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 from pydicom import Dataset, dcmread
 from pydicom.dataset import FileMetaDataset
 from pydicom.uid import UID, ExplicitVRBigEndian, ImplicitVRLittleEndian
-from pynetdicom import AE
+from pynetdicom import AE, evt
 from pynetdicom.dsutils import decode
 from pynetdicom.sop_class import (  # type: ignore[attr-defined]  # made at run time
     ModalityWorklistInformationFind,
@@ -423,3 +424,55 @@ def test_the_program_of_pynetdicom(serve: Serve, steps: Database, tmp_path: Path
     assert done.returncode == 0, done.stderr
     (file,) = tmp_path.glob("rsp*.dcm")
     assert str(dcmread(file, force=True).PatientID) == "P1"
+
+
+def test_many_modalities_at_once(serve: Serve, steps: Database) -> None:
+    """Forty modalities that ask at the same time, each as fast as it can, get all their steps."""
+    insert(steps, *(make_item(number) for number in range(60)))
+    port = serve(max_associations_per_source=50)
+    pdus = recorded_query(port)
+
+    async def ask_all() -> list[tuple[int, int]]:
+        return await asyncio.gather(*(replay(port, pdus) for _ in range(40)))
+
+    assert asyncio.run(ask_all()) == [(0, 60)] * 40
+
+
+def recorded_query(port: Port) -> list[bytes]:
+    """Ask with pynetdicom; return the PDUs that it sent."""
+    found: list[bytes] = []
+
+    def note(event: Any) -> None:
+        found.append(bytes(event.data))
+
+    entity = AE("CT1")
+    entity.add_requested_context(ModalityWorklistInformationFind, ImplicitVRLittleEndian)
+    association = entity.associate(
+        "127.0.0.1", port.number, ae_title=TITLE, evt_handlers=[(evt.EVT_DATA_SENT, note)]
+    )
+    list(association.send_c_find(query_of(), ModalityWorklistInformationFind))
+    association.release()
+    return found
+
+
+async def replay(port: Port, pdus: list[bytes]) -> tuple[int, int]:
+    """Send PDUs without a pause after the acceptance; return the final status and the answers."""
+    request, *messages, release = pdus
+    reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
+    writer.write(request)
+    count = -1  # the final response is no answer
+    status = 0xFF00
+    while status in (0xFF00, 0xFF01):
+        head = await reader.readexactly(6)
+        body = await reader.readexactly(int.from_bytes(head[2:], "big"))
+        if head[0] == 2:
+            writer.write(b"".join(messages))
+        assert head[0] in (2, 4), head
+        at = body.find(b"\x00\x00\x00\x09\x02\x00\x00\x00")
+        if head[0] == 4 and body[5] & 1:
+            status = int.from_bytes(body[at + 8 : at + 10], "little")
+            count += 1
+    writer.write(release)
+    await reader.read()
+    writer.close()
+    return status, count
