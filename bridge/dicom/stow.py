@@ -34,6 +34,7 @@ from parsers.dicom_file import FileMeta, read_meta
 MAX_PARTS: Final = 100
 """Objects of one request."""
 _HEADERS: Final = 4096  # bytes of the headers of a part
+_BOUNDARY: Final = 200  # characters; RFC 2046 allows 70, and Orthanc sends 73
 _JSON: Final = "application/dicom+json"
 _FILE: Final = "application/dicom"
 _RETRY_SECONDS: Final = "5"
@@ -183,8 +184,9 @@ def _boundary(headers: Any) -> bytes:
     if kind.get_content_type() != "multipart/related" or parts != _FILE:
         text = f'only multipart/related; type="{_FILE}" is supported'
         raise WebRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
-    if not (0 < len(boundary) <= 70 and boundary.isascii()):  # noqa: PLR2004  # RFC 2046 5.1.1
-        raise WebRefused(HTTPStatus.BAD_REQUEST, "a boundary of 1 to 70 characters is needed")
+    if not (0 < len(boundary) <= _BOUNDARY and boundary.isascii()):
+        text = f"a boundary of 1 to {_BOUNDARY} characters is needed"
+        raise WebRefused(HTTPStatus.BAD_REQUEST, text)
     return boundary.encode()
 
 
