@@ -105,9 +105,10 @@ class PerformedSteps:
         self._answers.count(
             peer.title,
             request,
-            f"{SUCCESS if refused is None else refused.status:04X}",
+            f"{SUCCESS:04X}" if refused is None else refused.code,
             is_success=refused is None,
             began=began,
+            address=peer.address,
         )
         return SUCCESS if refused is None else refused.data_set()
 

@@ -23,6 +23,11 @@ class Refused(Exception):
         self.comment = f"{_named(keyword)}: {comment}" if keyword else comment
         super().__init__(f"{status:04X} {self.comment}")
 
+    @property
+    def code(self) -> str:
+        """The status as metrics have it, or the Error ID that says more."""
+        return f"{self.status if self.error_id is None else self.error_id:04X}"
+
     def data_set(self, *, has_element: bool = False) -> Dataset:
         """Return the elements of the response (PS3.7 annex E); C-STORE has the offending one."""
         found = Dataset()

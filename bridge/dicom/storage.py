@@ -50,9 +50,10 @@ class StorageService:
         self._answers.count(
             peer.title,
             "C-STORE",
-            f"{SUCCESS if refused is None else refused.status:04X}",
+            f"{SUCCESS:04X}" if refused is None else refused.code,
             is_success=refused is None,
             began=began,
+            address=peer.address,
         )
         return SUCCESS if refused is None else refused.data_set(has_element=True)
 

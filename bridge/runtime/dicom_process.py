@@ -112,7 +112,7 @@ def _port(
 
     tls, limit = settings.dicom.tls, settings.dicom.max_object
     received = ReceivedLog(database)
-    answers = AnswerCounter(metrics, activity.note_request)
+    answers = AnswerCounter(metrics, activity.note_request, activity.note_refusal)
     server = DicomServer(
         settings.dicom,
         [

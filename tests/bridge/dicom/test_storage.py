@@ -18,10 +18,16 @@ from pynetdicom import _config
 from sqlalchemy import text
 
 from bridge.contract import OrderKey
+from bridge.dicom.answers import AnswerCounter
+from bridge.dicom.objects import ObjectStore
+from bridge.dicom.performed import PerformedSteps
+from bridge.dicom.received_log import ReceivedLog
+from bridge.dicom.storage import StorageService
 from bridge.orders.received_objects import KEY_OBJECTS
 from parsers.dicom_file import FileMeta, write_file
 from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import Hospital
+from tests.bridge.dicom.conftest import MAX_SIZE
 from tests.bridge.dicom.modality import (
     CALLED,
     DOSE_REPORT,
@@ -32,6 +38,7 @@ from tests.bridge.dicom.modality import (
     meta_of,
     new_step,
     report,
+    serving,
     write_report,
 )
 from tests.bridge.dicom.orders import (
@@ -254,3 +261,31 @@ async def test_dcmtk_stores(
     await applied(hospital)
     assert received_messages(hospital) == [STORED, STORED]
     assert len(files(hospital)) == 2
+
+
+async def test_refusals_are_counted(hospital: Hospital, received: ReceivedLog) -> None:
+    """Answers by peer, request and status; refusals are noted, repetitions are not."""
+    refused: list[tuple[str, str]] = []
+    answers = AnswerCounter(hospital.metrics, lambda *_: None, lambda *found: refused.append(found))
+    services = (
+        StorageService(ObjectStore(received, MAX_SIZE), answers),
+        PerformedSteps(received, MAX_SIZE, answers),
+    )
+    with serving(*services) as port:
+        modality = Modality(port)
+        await modality.store(report())
+        await modality.store(report(text="x" * MAX_SIZE))
+        await modality.create(uid := generate_uid(), new_step())
+        await modality.create(uid, new_step())
+    assert refused == [("C-STORE A700", "127.0.0.1")]
+    counted = hospital.metrics.registry.get_sample_value
+    for request, status in (
+        ("C-STORE", "0000"),
+        ("C-STORE", "A700"),
+        ("N-CREATE", "0000"),
+        ("N-CREATE", "0111"),
+    ):
+        labels = {"peer": "CT1", "request": request, "status": status}
+        assert counted("bridge_dicom_requests_total", labels) == 1
+    labels = {"listener": "dicom", "outcome": "accepted"}
+    assert counted("bridge_messages_received_total", labels) == 2
