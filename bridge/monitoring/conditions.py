@@ -368,8 +368,8 @@ def _handshakes(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
             by_owner.setdefault(f"{failure.kind} {failure.name}", []).append(failure)
     refusals = by_owner.pop(f"{DICOM} {DICOM_REFUSALS}", [])
     if count := sum(failure.count for failure in refusals):
-        last = f"the last of {refusals[0].peer}: {refusals[0].reason}"
-        text = f"the DICOM port refused {count} connections or messages, {last}"
+        who = f"the last of {refusals[0].peer}: {refusals[0].reason}"
+        text = f"the DICOM port refused {count} connections or messages, {who}"
         yield AlertCondition(_REFUSALS, AlertSeverity.WARNING, text)
     for owner, failures in by_owner.items():
         count = sum(failure.count for failure in failures)

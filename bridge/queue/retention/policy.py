@@ -32,7 +32,7 @@ from bridge.queue.statements import (
 )
 from bridge.store.database import Database
 from bridge.store.postgresql.partitions import Partition
-from bridge.store.records import exceptions
+from bridge.store.records import exceptions, waiting_messages
 from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.tables import DELIVERY_EDITS
 
@@ -121,6 +121,7 @@ def _row_by_row(
 
 def _delete_related(connection: Connection, ids: Sequence[int]) -> None:
     exceptions.forget(connection, ExceptionSubject.MESSAGE, ids)
+    waiting_messages.forget(connection, ids)
     for table in (MESSAGE_NUMBER, MESSAGE_ENTRY, MESSAGE_EDIT):
         connection.execute(delete(table).where(table.c.message_id.in_(ids)))
 
