@@ -39,8 +39,18 @@ test("TLS without files still enables TLS", () =>
     tls: {},
   }));
 
+test("an inner table survives the round trip", () => {
+  const fields = [...FIELDS, field("dicom.forms", "several", ["pdf", "sr"])];
+  const table = { name: "a", dicom: { forms: ["sr"] } };
+  expect(tableOf(fields, valuesOf(fields, table), false)).toEqual(table);
+  expect(tableOf(fields, valuesOf(fields, { name: "a", dicom: {} }), false)).toEqual({ name: "a" });
+});
+
 test("an address is typed in the form of its transport", () => {
-  for (const address of ["10.0.0.1:2575", "https://a.test/hl7", "folder:out/ris"])
+  for (const address of [
+    ...["10.0.0.1:2575", "https://a.test/hl7", "folder:out/ris"],
+    ...["dicom://PACS@10.0.0.1:104", "dicomweb+https://a.test/dicom"],
+  ])
     expect(addressOf(transportOf(address), typed(address))).toBe(address);
   expect(addressOf("web", "a.test/hl7")).toBe("http://a.test/hl7");
   expect(addressOf("folder", " ")).toBe("");

@@ -1,7 +1,7 @@
 // Converts between the values of the connection form and the settings table of bridge.toml.
 
 export interface FieldSpec {
-  /** The key in bridge.toml; keys of the table `tls` start with "tls.". */
+  /** The key in bridge.toml; keys of an inner table start with its name: "tls.key". */
   name: string;
   kind: "text" | "number" | "seconds" | "yes" | "choice" | "several" | "words" | "pairs" | "file";
   choices: string[];
@@ -15,7 +15,6 @@ export type Value = string | boolean | string[];
 export type Values = Record<string, Value>;
 export type Transport = "mllp" | "web" | "folder";
 
-const TLS = "tls.";
 const FOLDER = "folder:";
 
 /** Returns the transport of an address. */
@@ -37,12 +36,9 @@ export function addressOf(transport: Transport, text: string): string {
 
 /** Returns the form values of a settings table; missing settings have their defaults. */
 export function valuesOf(fields: readonly FieldSpec[], table: Table): Values {
-  const inner = (table["tls"] ?? {}) as Table;
   return Object.fromEntries(
     fields.map((field) => {
-      const own = field.name.startsWith(TLS)
-        ? inner[field.name.slice(TLS.length)]
-        : table[field.name];
+      const own = field.name.split(".").reduce<unknown>(part, table);
       return [field.name, shown(field, own ?? field.default)];
     }),
   );
@@ -50,15 +46,16 @@ export function valuesOf(fields: readonly FieldSpec[], table: Table): Values {
 
 /** Returns the settings table of a form without defaults. `secure`: it has a table for TLS. */
 export function tableOf(fields: readonly FieldSpec[], values: Values, secure: boolean): Table {
-  const table: Table = {};
-  const inner: Table = {};
+  const table: Table = { tls: {} };
   for (const field of fields) {
     const value = values[field.name] ?? "";
     if (isDefault(field, value) && !field.required) continue;
-    if (field.name.startsWith(TLS)) inner[field.name.slice(TLS.length)] = plain(field, value);
-    else table[field.name] = plain(field, value);
+    const [key, ...outer] = field.name.split(".").reverse() as [string, string?];
+    const own = outer[0] ? ((table[outer[0]] ??= {}) as Table) : table;
+    own[key] = plain(field, value);
   }
-  return secure ? { ...table, tls: inner } : table;
+  if (!secure) delete table["tls"];
+  return table;
 }
 
 /** The form value of a field that is not set. */
@@ -94,6 +91,8 @@ function plain(field: FieldSpec, value: Value): unknown {
   const number = /^\d+(\.\d+)?$/.test(text) && ["number", "seconds"].includes(field.kind);
   return number ? Number(text) : text;
 }
+
+const part = (table: unknown, key: string): unknown => (table as Table | undefined)?.[key];
 
 function pair(line: string): [string, string][] {
   const at = line.lastIndexOf("=");

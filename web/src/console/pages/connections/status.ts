@@ -73,7 +73,6 @@ export function stateDetail(connection: ConnectionStatus, now: number, zone: str
   }
 }
 
-export function transportOf(address: string): "mllp" | "web" | "folder" {
-  if (address.startsWith("folder:")) return "folder";
-  return /^https?:/.test(address) ? "web" : "mllp";
-}
+/** Returns the last part of the key of its label. */
+export const transportOf = (address: string): string =>
+  /^(folder|dicom|http)/.exec(address)?.[0] ?? "mllp";
