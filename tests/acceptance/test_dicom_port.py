@@ -99,6 +99,22 @@ def test_a_running_installation(dicom_house: tuple[House, int]) -> None:
     assert "dicom-query" in house.bridge("audit", "list", "--json", expect=None)
 
 
+def test_an_order_becomes_a_step(dicom_house: tuple[House, int]) -> None:
+    """An order that arrives in HL7 is on the worklist when it is applied, until it is cancelled."""
+    house, port = dicom_house
+    house.start()
+    query = dump("(0008,0050) SH [A7]", ID, "(0010,0010) PN", "(0020,000d) UI")
+    assert findscu(port, query)[0] == []
+    house.send(order(7, name="YAMADA^TAROU"))
+    (answer,), _ = findscu(port, query)
+    assert (answer.PatientID, answer.AccessionNumber) == ("M7", "A7")
+    assert str(answer.PatientName) == "YAMADA^TAROU"
+    assert answer.StudyInstanceUID == "1.2.826.0.1.3680043.10.8"
+    assert answer.ScheduledProcedureStepSequence[0].Modality == "CT"
+    house.send(order(7, name="YAMADA^TAROU", control="CA", msh10="C7-CA"))
+    assert findscu(port, query)[0] == []
+
+
 def test_the_end_of_the_process(dicom_house: tuple[House, int]) -> None:
     """After kill -9 the DICOM process starts again; the rest of the service does not notice."""
     house, port = dicom_house
