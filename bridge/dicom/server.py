@@ -216,8 +216,10 @@ class DicomServer:
             peer = self._known.get(event.assoc)
             is_own = event.context.abstract_syntax in syntaxes
             if peer is None or service.name not in peer.settings.may or not is_own:
+                if event.event is evt.EVT_C_STORE:
+                    return NOT_AUTHORIZED
                 refused = (NOT_AUTHORIZED, None)
-                return iter([refused]) if event.event is evt.EVT_C_FIND else NOT_AUTHORIZED
+                return iter([refused]) if event.event is evt.EVT_C_FIND else refused
             return function(event, peer)
 
         return handle
