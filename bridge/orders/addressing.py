@@ -96,8 +96,13 @@ def redirected_to_survivor(event: OrderEvent, survivors: Mapping[Patient, str]) 
         event = replace(event, prior_mrn=prior)
     mrn = survivors.get((event.site, event.mrn))
     if mrn is not None and event.action is OrderAction.PATIENT_MERGE and mrn != event.prior_mrn:
-        info = {"PatientMRN": mrn}
-        return replace(event, mrn=mrn, merged_into=event.mrn, clinical_info=info)
+        return replace(
+            event,
+            mrn=mrn,
+            clinical_info={"PatientMRN": mrn},
+            merged_into=event.mrn,
+            merged_into_info=event.clinical_info,
+        )
     if mrn is None or event.action not in SINGLE_PATIENT_ACTIONS:
         return event
     info = {**event.clinical_info, "PatientMRN": mrn}

@@ -88,8 +88,9 @@ def returning_order(
     Return what an order of the survivor becomes; None if its former state is not known.
 
     `through` are the numbers that lead to the freed one again, `former` is what the order was under
-    the numbers that it left, and `known` are the demographics of the freed number. They complete
-    an order that was never known under this number, unless its message names another person.
+    the numbers that it left, and `known` are the demographics of the freed number. An order that
+    was never known under this number gets them, completed by those in its message, unless this
+    names another person.
     """
     left = [number for number in (prior_mrn, *sorted(through)) if number in former]
     if not left:
@@ -98,7 +99,8 @@ def returning_order(
     if left[0] != prior_mrn or not before.was_moved:
         if not known or (not before.was_moved and contradicts(before.demographics, [known])):
             return None
-        before = replace(before, demographics={**_unnamed(before.demographics), **known})
+        own = {} if before.was_moved else _unnamed(before.demographics)
+        before = replace(before, demographics={**own, **known})
     others = {tag: value for tag, value in order.tags.items() if tag not in DEMOGRAPHICS}
     after = replace(
         order,

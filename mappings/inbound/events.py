@@ -113,7 +113,9 @@ class OrderEvent:
     echo: tuple[str, ...] = ()
     prior_mrn: str = ""
     merged_into: str = ""
-    """The number that a merge names, if it leads to `mrn`."""
+    """The number that a merge names, if it leads to `mrn`; `clinical_info` is not about it."""
+    merged_into_info: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What the merge says of the patient with that number."""
     other_mrns: tuple[str, ...] = ()
     """Other numbers in PID-3 with the type and authority of `mrn`."""
     prior_name: str = ""

@@ -126,6 +126,11 @@ class WorklistClient:
 async def record_merge(worklist: WorklistClient, context: JobContext, event: OrderEvent) -> None:
     identity = {tag: value for tag, value in demographics_of(event).items() if value}
     survivor = event.merged_into or event.mrn
+    named = demographics_of(replace(event, clinical_info=event.merged_into_info))
+    if named:  # it is known by them again if its merge is undone
+        at, clock = context.sent
+        update = DemographicsUpdate(event.site, survivor, at, named, clock)
+        context.demographics.append(update)
     context.merges.append(Merge(event.site, event.prior_mrn, survivor, identity))
     context.demographics += former_identity(
         event, context.sent, context.job.demographics, context.index.values()
