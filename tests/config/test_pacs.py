@@ -27,6 +27,7 @@ def test_addresses(tmp_path: Path) -> None:
     assert web.address.url == "https://pacs.example.org/dicom-web"
     assert (web.address.port, web.address.secure) == (443, True)
     (plain,) = read(tmp_path, 'address = "dicomweb+http://127.0.0.1:8042/d"').destination
+    assert isinstance(plain.address, DicomWebAddress)
     assert (plain.address.port, plain.is_pacs) == (8042, True)
 
 
