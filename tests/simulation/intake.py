@@ -158,6 +158,18 @@ class QueueLog(LogTables):
     def add_edit(self, cursor: Any, message_id: int, edit: MessageEdit) -> None:
         raise AssertionError("no operator edits a message in the simulation")
 
+    @override
+    def serialize(self, cursor: Any, key: int) -> None:
+        raise AssertionError("no modality sends in the simulation")
+
+    @override
+    def announce(self, cursor: Any) -> None:
+        raise AssertionError("no modality sends in the simulation")
+
+    @override
+    def lanes_of(self, cursor: Any, message_id: int) -> tuple[int, ...]:
+        raise AssertionError("no modality sends in the simulation")
+
 
 class IntakeParts:
     def __init__(

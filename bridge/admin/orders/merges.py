@@ -337,7 +337,13 @@ def undo(
         ):
             client = opened.engine.client
             moved, kept = opened.run(
-                undo_pointer(settings, database, client, pointer, include_signed=include_signed)
+                undo_pointer(
+                    database,
+                    client,
+                    pointer,
+                    step_writer(settings, database),
+                    include_signed=include_signed,
+                )
             )
     return UndoneMerge(pointer.site, reference, moved, kept)
 
@@ -365,11 +371,16 @@ _WAIT_SECONDS = 30.0
 _POLL_SECONDS = 0.05
 
 
+def step_writer(settings: Settings, database: Database) -> StepWriter:
+    """Return what stores the steps of orders that return. Blocking."""
+    return StepWriter(active_step_rules(settings, database))
+
+
 async def undo_pointer(
-    settings: Settings,
     database: Database,
     client: EngineClient,
     pointer: MergePointer,
+    steps: StepWriter,
     *,
     include_signed: bool = False,
 ) -> tuple[int, int]:
@@ -388,7 +399,7 @@ async def undo_pointer(
         await CONSOLE_THREADS.run(_end, database, pointer)
         raise
     undone = await undo_in_engine(client, pointer, returning, include_signed=include_signed)
-    return await CONSOLE_THREADS.run(_undo_in_bridge, settings, database, pointer, undone)
+    return await CONSOLE_THREADS.run(_undo_in_bridge, database, pointer, undone, steps)
 
 
 def _begin(database: Database, pointer: MergePointer) -> set[Patient]:
@@ -423,13 +434,12 @@ def _returning(database: Database, pointer: MergePointer) -> list[ReturningOrder
 
 
 def _undo_in_bridge(
-    settings: Settings,
     database: Database,
     pointer: MergePointer,
     undone: undone_merges.UndoneMerge,
+    steps: StepWriter,
 ) -> tuple[int, int]:
     now = time.time_ns() // 1_000_000
-    steps = StepWriter(active_step_rules(settings, database))
     with database.write() as connection:
         orders = undo_merge(connection, undone, now, steps)
         waiting = {(pointer.site, pointer.prior_mrn), (pointer.site, pointer.mrn)}

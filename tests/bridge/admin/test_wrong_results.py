@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bridge.admin.orders import merges
+from bridge.intake.process.scheduled_steps import StepWriter
 from bridge.store.database import Database
 from bridge.store.records import patient_records
 from mappings.hl7.message import Message
@@ -40,7 +41,7 @@ async def undo(hospital: Hospital, *, include_signed: bool) -> tuple[int, int]:
     with hospital.database.read() as connection:
         (pointer,) = patient_records.merge_pointers(connection, [(SITE, IDA.mrn)]).values()
     return await merges.undo_pointer(
-        hospital.database, hospital.client, pointer, include_signed=include_signed
+        hospital.database, hospital.client, pointer, StepWriter(), include_signed=include_signed
     )
 
 

@@ -71,6 +71,7 @@ def addresses(hospital: Hospital, shadow_run: int) -> Mapping[str, Sequence[str]
         "orders": ["orders", "orders?list=unread"],
         "order": [f"orders/{order['id']}"],
         "steps": ["modality-worklist", "modality-worklist?day=today"],
+        "merges": ["merges"],
         "attention": ["attention"],
         "connections": ["connections"],
         "new_connection": ["connections/new?kind=destination", "connections/new?kind=listener"],

@@ -75,8 +75,9 @@ async def undo(body: UndoneMergeBody, call: CallDep) -> dict[str, Any]:
     async def work() -> tuple[int, int]:
         found = await _existing(CONSOLE_THREADS.run(merges.find, database, body.number, body.site))
         try:
+            steps = await CONSOLE_THREADS.run(merges.step_writer, call.context.settings, database)
             return await merges.undo_pointer(
-                call.context.settings, database, client, found, include_signed=body.include_signed
+                database, client, found, steps, include_signed=body.include_signed
             )
         except merges.MergeBusy as busy:
             raise InvalidState(str(busy)) from None

@@ -22,6 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from typing_extensions import override
 
 from bridge.admin.orders.merges import undo_pointer
+from bridge.intake.process.scheduled_steps import StepWriter
 from bridge.store.database import Database
 from bridge.store.records import patient_records
 from tests.bridge.delivery.fixtures import SITE
@@ -270,7 +271,7 @@ class Identifiers(RuleBasedStateMachine):
         patient = (SITE, prior)
         with self.database.read() as connection:
             pointer = patient_records.merge_pointers(connection, [patient])[patient]
-        await undo_pointer(self.database, self.hospital.client, pointer)
+        await undo_pointer(self.database, self.hospital.client, pointer, StepWriter())
         self.hospital.worker.notify()
         await self.hospital.applied()
 

@@ -11,6 +11,7 @@ from bridge.contract.requests import ReturnedOrder
 from bridge.contract.responses import UndoneMergeBody
 from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
+from bridge.intake.process.scheduled_steps import StepWriter
 from bridge.store.records import identifier_changes, patient_records
 from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import Hospital
@@ -119,7 +120,7 @@ async def undo(hospital: Hospital, number: str = IDA.mrn) -> tuple[int, int]:
     patient = (SITE, number)
     with hospital.database.read() as connection:
         pointer = patient_records.merge_pointers(connection, [patient])[patient]
-    done = await merges.undo_pointer(hospital.database, hospital.client, pointer)
+    done = await merges.undo_pointer(hospital.database, hospital.client, pointer, StepWriter())
     hospital.worker.notify()
     await hospital.applied()
     return done

@@ -198,6 +198,38 @@ export interface StepRow {
   step_id: string;
   changed_at: number;
 }
+export interface MergeRow {
+  site: string;
+  prior_mrn: string;
+  mrn: string;
+  merged_at: number | null;
+  undone_at?: number | null;
+}
+export interface MergedOrder {
+  accession: string;
+  state: string;
+  report_id: string;
+  status: string | null;
+  sent_since: boolean;
+  /** Why it stays with the survivor: unknown, signed, shared; "" if it returns. */
+  stays: string;
+}
+export interface MergeDetails extends MergeRow {
+  undone_at: number | null;
+  /** That of the merged number, and the survivor. */
+  patients: { mrn: string; name: string; birth_date: string; sex: string }[];
+  orders: MergedOrder[];
+  reports: number;
+  priors: number;
+  linked: number;
+  results: {
+    delivery_id: number;
+    destination: string;
+    accession: string;
+    event: string;
+    is_corrected: boolean;
+  }[];
+}
 export interface AuditRow {
   id: number;
   at: number;

@@ -1,8 +1,10 @@
-// The modality worklist: one chunk.
+// The modality worklist, and merged patients: one chunk.
 import { addTexts } from "../texts";
 import lists from "../texts/lists.json";
+import merges from "../texts/merges.json";
 import steps from "../texts/steps.json";
 
-for (const catalogue of [lists, steps]) addTexts(catalogue);
+for (const catalogue of [lists, merges, steps]) addTexts(catalogue);
 
 export { default as Steps } from "./worklist/Steps.svelte";
+export { default as Merges } from "./worklist/Merges.svelte";

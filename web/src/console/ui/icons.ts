@@ -6,6 +6,7 @@ export const ICONS = {
   delivery: "M2 8h9M7.5 3.8 11.7 8l-4.2 4.2M14 3v10",
   order: "M3.5 2h9v12h-9zM6 5.5h4M6 8h4M6 10.5h2.5",
   worklist: "M2.5 3.5h2v2h-2zM2.5 10.5h2v2h-2zM7 4.5h6.5M7 8h6.5M7 11.5h6.5",
+  merge: "M3 2.5v3.5a4 4 0 0 0 4 4h6M3 13.5v-3M10 7l3 3-3 3",
   attention: "M8 2.2 14.3 13.3H1.7zM8 6.4v3.2M8 11.4v.2",
   connection: "M2 5.5h9.5M9 2.8l2.7 2.7L9 8.2M14 10.5H4.5M7 7.8l-2.7 2.7L7 13.2",
   listener: "M2 8h7.8M6.6 4.8 9.8 8l-3.2 3.2M9 2.5h4.5v11H9",

@@ -1,0 +1,78 @@
+"""Scheduled steps, and merged patients with the repair of a wrong merge, in a browser."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from bridge.contract import OrderKey
+from bridge.store.databases import bridge_database
+from bridge.store.records.scheduled_steps import ScheduledStep, StepStatus, replace_steps
+from tests.acceptance.orders import adt, order
+from tests.acceptance.wire import Sender
+from tests.browser.axe import violations
+from tests.browser.console.conftest import OPERATOR, ServiceHarness
+from tests.browser.console_client import enter
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+SIZES = [(1440, 900), (390, 844)]
+
+
+def fits(page: Page) -> bool:
+    """True if nothing is wider than the window, and axe finds nothing."""
+    wide = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    return bool(wide) and violations(page) == []
+
+
+def test_the_steps_that_modalities_see(service: ServiceHarness, page: Page) -> None:
+    """With status, stations and accession; one press opens the order."""
+    with Sender(service.house.mllp_port) as sender:
+        sender.ask(order(7031))
+    service.house.settle()
+    key = OrderKey("SITE1", "M7031", "A7031")
+    step = ScheduledStep(
+        key, 0, "SPS7", "1.2.3", StepStatus.ARRIVED, "CT", ("CT1", "CT2"), "Room 1",
+        20261130, "143000", "{}", 1,
+    )  # fmt: skip
+    with bridge_database(service.house.home) as database, database.write() as connection:
+        replace_steps(connection, key, [step])
+    enter(page, service, OPERATOR, "modality-worklist")
+    grid = page.get_by_role("grid", name="Modality worklist")
+    row = grid.get_by_role("row").filter(has_text="A7031")
+    for text in ("2026-11-30 14:30", "arrived", "CT1, CT2", "Room 1", "SPS7"):
+        expect(row).to_contain_text(text)
+    assert "A7031" not in page.url
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        assert fits(page)
+    page.set_viewport_size({"width": 1440, "height": 900})
+    row.get_by_role("link").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Order A7031")
+
+
+def test_a_wrong_merge_is_undone(service: ServiceHarness, page: Page) -> None:
+    """Both patients side by side, what returns, and the undo with a reason."""
+    with Sender(service.house.mllp_port) as sender:
+        sender.ask(order(7041, name="FREED^IDA"))
+        sender.ask(order(7042, name="SURVIVOR^EVA"))
+        sender.ask(adt("A40", 7043, "M7042", "SURVIVOR^EVA", "M7041"))
+    service.house.settle()
+    enter(page, service, OPERATOR, "merges")
+    grid = page.get_by_role("grid", name="Merged patients")
+    grid.get_by_role("row").filter(has_text="M7041").click()
+    merge = page.get_by_role("dialog", name="Merge of two patient numbers")
+    for text in ("FREED", "SURVIVOR", "A7041", "returns"):
+        expect(merge).to_contain_text(text)
+    assert "M7041" not in page.url
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        assert fits(page)
+    page.set_viewport_size({"width": 1440, "height": 900})
+    merge.get_by_role("button", name="Undo the merge").click()
+    question = page.get_by_role("alertdialog")
+    expect(question).to_contain_text("1 order returns")
+    question.get_by_label("Reason").fill("two persons")
+    question.get_by_role("button", name="Undo the merge").click()
+    expect(page.get_by_role("status").filter(has_text="1 order returned")).to_be_visible()
+    page.get_by_role("tab", name="Undone").click()
+    expect(grid.get_by_role("row").filter(has_text="M7041")).to_be_visible()
+    tags = [tags for row in service.house.worklist(Accession="A7041") for tags in row["orders"]]
+    assert [(own["PatientMRN"], own["PatientName"]) for own in tags] == [("M7041", "FREED^IDA")]
