@@ -115,7 +115,9 @@ class DicomSettings(Section):
         64 * 2**20, ge=2**16, le=2**30, description="largest object, and data set of a step"
     )
     object_memory: Bytes = Field(
-        256 * 2**20, ge=2**20, description="all objects that arrive at a time; more get A700"
+        256 * 2**20,
+        ge=2**20,
+        description="all data sets that arrive at a time; more end their association",
     )
     peer: list[DicomPeer] = Field(default_factory=list, description="applications, by AE title")
 

@@ -165,6 +165,17 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _dicom_is_no_listener(self) -> "Settings":
+        """Messages of modalities are stored under this name of a listener."""
+        if self.dicom.bind is None:
+            return self
+        for at, listener in enumerate(self.listener):
+            if listener.name == "dicom":
+                text = "dicom is the name of the DICOM port: give the listener another one"
+                raise PydanticCustomError("name", text, {"loc": ("listener", at, "name")})
+        return self
+
+    @model_validator(mode="after")
     def _shared_port_needs_postgresql(self) -> "Settings":
         shared = [at for at, listener in enumerate(self.listener) if listener.share_port]
         if shared and self.database.url.startswith("sqlite:"):

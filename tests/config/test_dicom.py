@@ -42,6 +42,11 @@ WRONG = {
     "title: control": ('[dicom]\nae_title = "CT\\u0007"', "2:1", "dicom.ae_title: write 1 to 16"),
     "title: not ASCII": ('[dicom]\nae_title = "RÖ"', "2:1", "dicom.ae_title: write 1 to 16"),
     "twice": (PEER + PEER, "5:1", "dicom.peer.2.ae_title: CT1 is used more than once"),
+    "a listener of this name": (
+        '[dicom]\nbind = "127.0.0.1:11112"\n[[listener]]\nname = "dicom"\nbind = "127.0.0.1:1"\nsite = "S"',  # noqa: E501
+        "4:1",
+        "listener.1.name: dicom is the name of the DICOM port",
+    ),
     "network": (
         '[[dicom.peer]]\nae_title = "CT1"\naddresses = ["::1", "10.1.0.0/8"]',
         "3:21",
