@@ -15,7 +15,7 @@ from typing import Any, Final
 import structlog
 from sqlalchemy import Connection, bindparam, select, update
 
-from bridge.contract import OrderKey, split_cursor
+from bridge.contract import SIGNED, OrderKey, split_cursor
 from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import ChangeBody, ChangesResponse
 from bridge.delivery.destinations import (
@@ -35,9 +35,10 @@ from bridge.queue.states import RetryPolicy
 from bridge.redaction import describe, stack_frames
 from bridge.store.columns import one_of
 from bridge.store.database import Database
-from bridge.store.records import exceptions, order_index, report_events
+from bridge.store.records import exceptions, order_index, report_events, scheduled_steps
 from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.records.report_events import ReportEventRow
+from bridge.store.records.scheduled_steps import StepStatus
 from bridge.store.statements import execute_bound
 from bridge.store.tables import FEED_CURSORS, KNOWN_REPORTS, upsert
 from mappings.outbound.results import ResultEvent
@@ -137,9 +138,17 @@ class ChangeProcessor:
         outbox: Outbox,
         destinations: Sequence[CompiledDestination],
         clock: Callable[[], int],
+        *,
+        ends_steps: bool = False,
     ) -> None:
-        """Use the bridge's database; `clock` is in milliseconds."""
+        """
+        Use the bridge's database; `clock` is in milliseconds.
+
+        `ends_steps`: a signed report ends the scheduled steps of its orders, which otherwise stay
+        on the worklist if no modality and no message says that they are done.
+        """
         self.database = database
+        self._ends_steps = ends_steps
         self.clock = clock
         self._outbox = outbox
         self._destinations = tuple(destinations)
@@ -200,11 +209,23 @@ class ChangeProcessor:
             queued = self._outbox.enqueue(connection, requests, self.clock())
             save(connection, reports)
             report_events.add(connection, map(_stored_event, changes))
+            if self._ends_steps:
+                self._end_steps(connection, changes)
             if (position := split_cursor(page.cursor)[0]) > read_to or stored is None:
                 marked = None if position == page.cursor else page.cursor
                 cursor = {"feed": feed, "cursor": position, "marked": marked}
                 connection.execute(_SET_CURSOR, cursor)
         return queued
+
+    def _end_steps(self, connection: Connection, changes: Sequence[ChangeBody]) -> None:
+        signed = {
+            key
+            for change in changes
+            if change.record.status in SIGNED
+            for key in change.record.orders
+        }
+        for key in sorted(signed):
+            scheduled_steps.set_status(connection, key, (), StepStatus.COMPLETED, self.clock())
 
     def _lock_feed(
         self, connection: Connection, feed: str, changes: Sequence[ChangeBody]

@@ -208,7 +208,13 @@ class Delivery:
         by_name, kind = self._couriers.by_name, ChannelKind.DESTINATION
         self._control = ChannelControl(database, kind, by_name, metrics, now_ms, process.schedule)
         self._circuits = CircuitRecorder(database, by_name, now_ms)
-        self._processor = ChangeProcessor(database, self._outbox, found.compiled, now_ms)
+        self._processor = ChangeProcessor(
+            database,
+            self._outbox,
+            found.compiled,
+            now_ms,
+            ends_steps=settings.dicom.bind is not None,
+        )
         self._step_statuses = StepStatuses(self._processor)
         self._readers = [
             ChangeFeedReader(

@@ -272,7 +272,9 @@ async def open_hospital(
             order_processor.use({"ris": changed})
 
         counter = Notifier(couriers)
-        processor = ChangeProcessor(database, outbox, destinations, time)
+        processor = ChangeProcessor(
+            database, outbox, destinations, time, ends_steps=steps is not None
+        )
         feed_reader = ChangeFeedReader(client, processor, metrics, counter.notify, random=Random(1))
         poller = StatusPoller(client, processor, counter.notify, every=0.01)
         try:

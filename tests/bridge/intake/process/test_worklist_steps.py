@@ -207,6 +207,17 @@ async def test_a_later_uid_does_not_replace_a_generated_one(hospital: Hospital) 
     assert [step.study_uid for step in on_worklist(hospital)] == [made.study_uid]
 
 
+async def test_a_signed_report_ends_the_steps(hospital: Hospital) -> None:
+    """Nobody else may ever say that the examination is done; a change does not return it."""
+    await hospital.send(orm())
+    await hospital.send(orm(number=2))
+    await hospital.read_and_sign("A1", "Normal.")
+    await hospital.follow()
+    assert {step.key.accession for step in on_worklist(hospital)} == {"A2"}
+    await hospital.send(orm("XO"))
+    assert {step.key.accession for step in on_worklist(hospital)} == {"A2"}
+
+
 async def test_steps_move_with_a_merge(hospital: Hospital) -> None:
     """They keep their UID and what modalities said; the items name the survivor."""
     await hospital.send(orm())
