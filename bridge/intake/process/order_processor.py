@@ -316,6 +316,17 @@ class OrderProcessor:
         self._log_error(claimed, error)
         return outcome_of_error(claimed, error)
 
+    def _plan(self, context: JobContext) -> list[OrderTask]:
+        tasks = plan(
+            context.job.events,
+            context.index,
+            context.job.source,
+            has_early_rows=context.job.has_early_rows,
+        )
+        tasks = [_with_former_number(context, task) for task in tasks]
+        steps = self._repository.steps
+        return tasks if steps.rules is None else steps.with_study_uids(tasks)
+
     async def _apply_events(self, worklist: WorklistClient, context: JobContext) -> None:
         """
         Apply the events of a message: patient events first, because orders refer to their
@@ -325,16 +336,8 @@ class OrderProcessor:
         lease.require()
         await apply_patient_events(worklist, context)
         await reassign_orders(worklist, context)
-        await store_outside_reports(worklist.client, context)
-        await apply_received(worklist.client, context)
-        tasks = plan(
-            context.job.events,
-            context.index,
-            context.job.source,
-            has_early_rows=context.job.has_early_rows,
-        )
-        tasks = [_with_former_number(context, task) for task in tasks]
-        tasks = self._repository.steps.with_study_uids(tasks)
+        await _store_documents(worklist.client, context)
+        tasks = self._plan(context)
         context.discontinued += [
             task.after.key for task in tasks if task.event.action is OrderAction.DISCONTINUE
         ]
@@ -497,6 +500,14 @@ def _record_launch(context: JobContext, task: OrderTask, launched: LaunchRespons
     if launched.report_id and task.after.key in context.link_groups:
         context.report_ids[task.after.key] = launched.report_id
     context.put(replace(task.after, report_id=launched.report_id or task.after.report_id))
+
+
+async def _store_documents(client: EngineClient, context: JobContext) -> None:
+    """Store the reports of other systems, and what a modality sent."""
+    if any(event.outside is not None for event in context.job.events):
+        await store_outside_reports(client, context)
+    if context.job.received is not None:
+        await apply_received(client, context, context.job.received)
 
 
 def _sender_of(claimed: ClaimedMessage) -> str:

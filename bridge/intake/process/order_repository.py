@@ -51,7 +51,7 @@ from bridge.orders.patients import (
     with_known_name,
 )
 from bridge.orders.plans import SEVERAL_ORDERS, merge_events
-from bridge.orders.received_objects import is_received_object, order_keys
+from bridge.orders.received_objects import DICOM_LISTENER, is_received_object, order_keys
 from bridge.orders.rules import (
     ADDRESSED_ACTIONS,
     CASCADING_ACTIONS,
@@ -464,7 +464,8 @@ class OrderRepository:
         )
 
     def _read(self, message: ClaimedMessage, listeners: Mapping[str, ListenerPolicy]) -> MessageJob:
-        if not is_received_object(message.listener, message.message_type):
+        is_dicom = message.listener == DICOM_LISTENER
+        if not is_dicom or not is_received_object(message.listener, message.message_type):
             return read(message, listeners)
         with self._database.read_committed() as connection:
             return read_received(connection, message, self._peer_sites)
@@ -481,7 +482,7 @@ class OrderRepository:
     def _look_up(self, connection: Connection, jobs: Sequence[MessageJob]) -> PreparedBatch:
         """Redirect the jobs to the current patients, and read the known orders."""
         requeued: list[MessageOutcome] = []
-        if freed := identifier_changes.patients_of_undos(connection, self.now()):
+        if freed := patient_records.patients_of_undos(connection, self.now()):
             busy = [job for job in jobs if not freed.isdisjoint(_named_patients(job))]
             requeued += [self._postponed(job, MERGE_BEING_UNDONE) for job in busy]
             jobs = [job for job in jobs if job not in busy]
@@ -592,18 +593,18 @@ class OrderRepository:
         orders = list(_moved_to_survivors(connection, orders))
         order_index.save(connection, orders)
         messages = {change.message_id for change in changes}
-        identifier_changes.add_sent_orders(
-            connection,
-            [order for order in orders if order.merged_from and order.first_message in messages],
-        )
+        sent = [order for order in orders if order.merged_from and order.first_message in messages]
+        if sent:
+            identifier_changes.add_sent_orders(connection, sent)
         freed = [(row_id, MERGE_UNDONE) for row_id in _of_freed_numbers(connection, orders)]
         exceptions.add(connection, ExceptionSubject.ORDER, freed, self.now())
-        self.steps.remove(connection, removed)
-        discontinued = {key for change in changes for key in change.discontinued}
-        moved |= _patients_of_moved(orders)
-        others = [order for order in orders if order.patient not in moved]
-        self.steps.write(connection, others, self.now(), discontinued=discontinued)
-        self.steps.move(connection, moved, self.now())
+        if self.steps.rules is not None:
+            self.steps.remove(connection, removed)
+            discontinued = {key for change in changes for key in change.discontinued}
+            moved |= _patients_of_moved(orders)
+            others = [order for order in orders if order.patient not in moved]
+            self.steps.write(connection, others, self.now(), discontinued=discontinued)
+            self.steps.move(connection, moved, self.now())
         reports = {key: value for change in changes for key, value in change.reports.items()}
         order_index.set_reports(connection, reports)
         renamed = {patient for change in changes for patient in change.renamed_patients}
@@ -627,7 +628,8 @@ class OrderRepository:
                 step_events.add(connection, said)
             waiting_messages.forget(connection, [change.message_id])
             waiting_messages.add(connection, {change.message_id: change.waits_for})
-        if any(change.orders for change in changes) and waiting_messages.exist(connection):
+        has_orders = any(change.orders for change in changes)
+        if self._peer_sites and has_orders and waiting_messages.exist(connection):
             for change in changes:
                 resume_waiting(self._database, connection, change)
 

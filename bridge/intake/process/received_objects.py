@@ -167,15 +167,12 @@ def status_events(message_id: int, found: ReceivedMatch, received_at: int) -> li
     return [StepEventRow(message_id, order.key, status, received_at) for order in found.orders]
 
 
-async def apply_received(client: EngineClient, context: JobContext) -> None:
+async def apply_received(client: EngineClient, context: JobContext, found: ReceivedMatch) -> None:
     """
     Add an object to the reports of its orders; note what it, or a performed step, did.
 
     Raises EngineFailure. Repeated calls add nothing.
     """
-    found = context.job.received
-    if found is None:
-        return
     if found.fault is not None:
         context.notes.append(found.fault.value)
         context.waits_for |= found.missing_keys

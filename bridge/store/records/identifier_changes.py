@@ -254,10 +254,6 @@ def returning_orders(connection: Connection, pointer: MergePointer) -> list[Retu
     return found
 
 
-UNDO_ENDS_AFTER_MS: Final = 120_000
-"""Milliseconds after which an undo by an operator has failed: messages wait for it no longer."""
-
-
 def begin_undo(connection: Connection, pointer: MergePointer, now: int) -> set[Patient]:
     """
     Let messages wait that are about the patients of a merge; return these patients.
@@ -272,17 +268,6 @@ def begin_undo(connection: Connection, pointer: MergePointer, now: int) -> set[P
 def end_undo(connection: Connection, pointer: MergePointer) -> None:
     own = (_UNDO.site == pointer.site, _UNDO.prior_mrn == pointer.prior_mrn)
     connection.execute(delete(MERGE_UNDOS).where(*own))
-
-
-def patients_of_undos(connection: Connection, now: int) -> set[Patient]:
-    """Return the patients of the merges that operators are undoing."""
-    begun = select(MERGE_UNDOS).where(_UNDO.begun_at > now - UNDO_ENDS_AFTER_MS)
-    freed = {(row.site, row.prior_mrn) for row in connection.execute(begun)}
-    if not freed:
-        return set()
-    current = patient_records.current_identifiers(connection, freed)
-    survivors = {(site, mrn) for (site, _), mrn in current.items()}
-    return patient_records.identifiers(connection, freed | survivors)
 
 
 def numbers_left(connection: Connection, pointer: MergePointer) -> dict[str, FormerOrder]:

@@ -43,7 +43,14 @@ from bridge.orders.visits import VisitReference, VisitTransfer
 from bridge.store.columns import one_of
 from bridge.store.database import Database
 from bridge.store.merge_chains import merged_through
-from bridge.store.tables import DEMOGRAPHICS, MERGED_PATIENTS, ORDERS, VISIT_TRANSFERS, upsert
+from bridge.store.tables import (
+    DEMOGRAPHICS,
+    MERGE_UNDOS,
+    MERGED_PATIENTS,
+    ORDERS,
+    VISIT_TRANSFERS,
+    upsert,
+)
 
 _BATCH: Final = 1000
 _MERGED, _MOVED = MERGED_PATIENTS.c, VISIT_TRANSFERS.c
@@ -356,3 +363,18 @@ def delete_old(database: Database, before: int) -> None:
             with database.delete_without_sync() as connection:
                 statement = delete(table).where(key.in_(some), row.sent_at < before)
                 deleted = connection.execute(statement).rowcount
+
+
+UNDO_ENDS_AFTER_MS: Final = 120_000
+"""Milliseconds after which an undo by an operator has failed: messages wait for it no longer."""
+
+
+def patients_of_undos(connection: Connection, now: int) -> set[Patient]:
+    """Return the patients of the merges that operators are undoing."""
+    begun = select(MERGE_UNDOS).where(MERGE_UNDOS.c.begun_at > now - UNDO_ENDS_AFTER_MS)
+    freed = {(row.site, row.prior_mrn) for row in connection.execute(begun)}
+    if not freed:
+        return set()
+    current = current_identifiers(connection, freed)
+    survivors = {(site, mrn) for (site, _), mrn in current.items()}
+    return identifiers(connection, freed | survivors)

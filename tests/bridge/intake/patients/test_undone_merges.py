@@ -315,6 +315,6 @@ async def test_an_undo_that_ends_halfway_holds_messages_for_some_time(hospital: 
     await hospital.hand_over(order(EVA, "2"))
     waiting = "SELECT count(*) FROM message WHERE state = 'queued' AND code = 'merge_being_undone'"
     await eventually_async(lambda: hospital.rows(waiting) == [(1,)])
-    hospital.time.leap += identifier_changes.UNDO_ENDS_AFTER_MS
+    hospital.time.leap += patient_records.UNDO_ENDS_AFTER_MS
     await hospital.applied()
     assert hospital.last_message() == ("done", "")
