@@ -151,7 +151,9 @@ def _refused(refusal: MessageRefusal) -> Trial:
 
 def _as_json(event: OrderEvent) -> dict[str, Any]:
     values = asdict(event)
-    del values["lists"]  # a part of the definition, not of the message
+    # A part of the definition, and what the known merges say: not of the message.
+    for name in ("lists", "merged_into", "merged_into_info"):
+        del values[name]
     for name in ("result_status", "other_mrns", "is_mutual"):  # of few messages
         if not values[name]:
             del values[name]
