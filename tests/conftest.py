@@ -7,6 +7,7 @@ workers of a run.
 
 import gc
 import os
+import sys
 import tempfile
 import time
 import uuid
@@ -79,6 +80,20 @@ _EMPTY = """
     END $$
 """
 _cleaners: dict[str, psycopg.Connection] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collected_connections() -> Iterator[None]:
+    """
+    Collect what the DICOM clients of a module leave open, which pynetdicom leaves to the collector.
+
+    Otherwise its warning would fail a test of another module.
+    """
+    yield
+    if "pynetdicom" in sys.modules:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
 
 @pytest.fixture(scope="session")

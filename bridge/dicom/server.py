@@ -12,6 +12,7 @@ import logging
 import socket
 import ssl
 import threading
+import time
 import uuid
 import warnings
 from collections import Counter
@@ -52,6 +53,8 @@ IMPLEMENTATION_UID: Final = f"2.25.{uuid.UUID('7c0c5a4e-6d5b-5a0e-9b0e-1f6f3c1d2
 _REFUSALS: Final = 16
 """Connections that are refused at a time, with the reason; more are closed at once."""
 _POLL_SECONDS: Final = 0.2
+_END_SECONDS: Final = 2.0
+"""How long a stop waits for the threads of associations."""
 
 _PERMANENT, _TRANSIENT = 1, 2
 _USER, _PRESENTATION = 1, 3
@@ -148,8 +151,13 @@ class DicomServer:
             return
         self._server.shutdown()
         self._thread.join()
-        for association in self._live():
+        ending = self._live()
+        for association in ending:
             association.abort()
+        end = time.monotonic() + _END_SECONDS
+        for association in ending:
+            association.join(max(0.0, end - time.monotonic()))
+            _close_connection(association)
 
     def admit(self, address: str) -> bool:
         """True if a new connection may be read; it may still be refused, with a reason."""
@@ -178,6 +186,7 @@ class DicomServer:
                 if has_started and not association.is_alive() and not association.dul.is_alive():
                     del self._sources[association]
                     self._known.pop(association, None)
+                    _close_connection(association)
             return [*self._sources]
 
     def _fits(self, address: str) -> str | None:
@@ -304,6 +313,13 @@ class DicomServer:
             settings.message_timeout,
             self._memory,
         )
+
+
+def _close_connection(association: Association) -> None:
+    """Close the socket of an association that has ended: pynetdicom keeps that of a refused one."""
+    connection = association.dul.socket
+    if connection is not None and connection.socket is not None:
+        connection.socket.close()
 
 
 class _Server(ThreadedAssociationServer):
