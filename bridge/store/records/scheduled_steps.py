@@ -4,11 +4,11 @@ The scheduled procedure steps of orders: what the modality worklist answers from
 A step is one row, stored in the transaction that stores the change of its order, so that a query
 sees an order as soon as it is applied. Queries read the rows each time; nothing is cached.
 
-The item of a row has no status: `find` adds that of the row, so that a status changes alone.
+The item of a row has no status: `find_page` adds that of the row, so that a status changes alone.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from operator import attrgetter
@@ -34,7 +34,6 @@ from bridge.store.columns import one_of
 from bridge.store.tables import SCHEDULED_STEPS, STEP_COMPUTATIONS, upsert
 
 _STEP: Final = SCHEDULED_STEPS.c
-_BATCH: Final = 200
 _NO_STATION: Final = "|"
 NO_STATUS: Final = '"00400020":{"vr":"CS"}'
 """Scheduled Procedure Step Status in the item of a row."""
@@ -114,11 +113,6 @@ class StepFilter:
 
 Place = tuple[int, str, int]
 """The place of a step in the order of steps: day, time, id."""
-
-
-def replace_steps(connection: Connection, key: OrderKey, steps: Sequence[ScheduledStep]) -> None:
-    """Store the steps of an order in place of those that it had."""
-    replace_all(connection, {key: steps})
 
 
 _DELETE: Final = (
@@ -252,12 +246,6 @@ def orders_of_study(connection: Connection, study_uid: str) -> list[OrderKey]:
     """Return the orders with a step of a study."""
     orders = select(_STEP.site, _STEP.mrn, _STEP.accession).where(_STEP.study_uid == study_uid)
     return [OrderKey(*row) for row in connection.execute(orders.distinct())]
-
-
-def find(connection: Connection, chosen: StepFilter) -> Iterator[ScheduledStep]:
-    """Yield the steps that meet the conditions, by start; read in batches as they are needed."""
-    rows = connection.execution_options(yield_per=_BATCH).execute(_statement(chosen))
-    yield from map(_read, rows)
 
 
 def find_page(

@@ -6,7 +6,7 @@ from typing import Any
 
 from bridge.contract import OrderKey
 from bridge.store.database import Database
-from bridge.store.records.scheduled_steps import ScheduledStep, StepStatus, replace_steps
+from bridge.store.records.scheduled_steps import ScheduledStep, StepStatus, replace_all
 
 YAMADA = {"Alphabetic": "Yamada^Tarou", "Ideographic": "山田^太郎", "Phonetic": "やまだ^たろう"}
 HONG = {"Alphabetic": "Hong^Gildong", "Ideographic": "洪^吉洞", "Phonetic": "홍^길동"}
@@ -73,7 +73,7 @@ def insert(
         for at, item in enumerate(items):
             (mrn,), (accession,) = item["00100020"]["Value"], item["00080050"]["Value"]
             key = OrderKey(sites[at % len(sites)], mrn, accession)
-            replace_steps(connection, key, [row_of(key, item, status)])
+            replace_all(connection, {key: [row_of(key, item, status)]})
 
 
 def row_of(key: OrderKey, item: dict[str, Any], status: StepStatus | None = None) -> ScheduledStep:

@@ -5,7 +5,7 @@ from playwright.sync_api import Page, expect
 
 from bridge.contract import OrderKey
 from bridge.store.databases import bridge_database
-from bridge.store.records.scheduled_steps import ScheduledStep, StepStatus, replace_steps
+from bridge.store.records.scheduled_steps import ScheduledStep, StepStatus, replace_all
 from tests.acceptance.orders import adt, order
 from tests.acceptance.wire import Sender
 from tests.browser.axe import violations
@@ -33,7 +33,7 @@ def test_the_steps_that_modalities_see(service: ServiceHarness, page: Page) -> N
         20261130, "143000", "{}", 1,
     )  # fmt: skip
     with bridge_database(service.house.home) as database, database.write() as connection:
-        replace_steps(connection, key, [step])
+        replace_all(connection, {key: [step]})
     enter(page, service, OPERATOR, "modality-worklist")
     grid = page.get_by_role("grid", name="Modality worklist")
     row = grid.get_by_role("row").filter(has_text="A7031")

@@ -9,7 +9,7 @@ from bridge.contract import OrderKey
 from bridge.orders.order import Order, OrderState
 from bridge.store.database import Database
 from bridge.store.records import order_index
-from bridge.store.records.scheduled_steps import ScheduledStep, StepStatus, replace_steps
+from bridge.store.records.scheduled_steps import ScheduledStep, StepStatus, replace_all
 
 KEYS = [OrderKey("S1", "M1", "A1"), OrderKey("S1", "M2", "A2"), OrderKey("S2", "M3", "A3")]
 STEPS = (
@@ -33,7 +33,7 @@ def filled(database: Database) -> Database:
                 for owner, position, status, modality, stations, day, time in STEPS
                 if owner == key
             ]  # fmt: skip
-            replace_steps(connection, key, own)
+            replace_all(connection, {key: own})
     return database
 
 

@@ -24,7 +24,7 @@ from bridge.console.http.models.lists import (
 from bridge.contract import OrderKey
 from bridge.store.records import exceptions
 from bridge.store.records.exceptions import ExceptionSubject
-from bridge.store.records.scheduled_steps import ScheduledStep, StepStatus, replace_steps
+from bridge.store.records.scheduled_steps import ScheduledStep, StepStatus, replace_all
 from tests.bridge.console.http.running_console import RunningConsole
 
 STEP = ScheduledStep(
@@ -202,7 +202,7 @@ def test_responses_have_the_described_members(console: RunningConsole) -> None:
     """The types of the pages are generated from the description."""
     with console.database.write() as connection:
         exceptions.add(connection, ExceptionSubject.ORDER, [(1, "kept")], 1)
-        replace_steps(connection, STEP.key, [STEP])
+        replace_all(connection, {STEP.key: [STEP]})
     rows: dict[str, type[BaseModel]] = {
         "messages": MessageRowBody,
         "deliveries": DeliveryRowBody,

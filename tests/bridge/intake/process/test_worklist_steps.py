@@ -67,7 +67,7 @@ def adt(event: str, *lines: str) -> bytes:
 
 def on_worklist(hospital: Hospital, **conditions: Any) -> list[ScheduledStep]:
     with hospital.database.read() as connection:
-        return list(scheduled_steps.find(connection, StepFilter(**conditions)))
+        return scheduled_steps.find_page(connection, StepFilter(**conditions), None, 100)[0]
 
 
 def all_of(hospital: Hospital, accession: str = "A1", mrn: str = "M1") -> list[ScheduledStep]:
@@ -283,8 +283,7 @@ async def test_an_undone_merge_returns_steps_without_anything_of_the_survivor(
     """Number, name, birth date and all else are those of the order again; its status is kept."""
     await hospital.send(orm(number=1, mrn="M1", name="FREED^IDA"))
     await hospital.send(orm(number=2, mrn="M2", name="SURVIVOR^EVA"))
-    with hospital.database.read() as connection:
-        (before,) = scheduled_steps.find(connection, StepFilter(mrn="M1"))
+    (before,) = on_worklist(hospital, mrn="M1")
     survivor = "PID|1||M2^^^MAIN^MR||SURVIVOR^EVA||19800202|M|||^^TOWN"
     await hospital.send(adt("A40", survivor, "MRG|M1^^^MAIN^MR"))
     assert {step.key.accession for step in on_worklist(hospital, mrn="M2")} == {"A1", "A2"}
