@@ -112,9 +112,9 @@ class ReceivedObject:
         )
 
 
-def is_received_object(listener: str, message_type: str) -> bool:
-    """True for messages that a modality sent by DICOM."""
-    return listener == DICOM_LISTENER and message_type in _KINDS
+def is_message_kind(message_type: str) -> bool:
+    """True for the types of messages that modalities send."""
+    return message_type in _KINDS
 
 
 def read_object(payload: bytes, limits: DicomLimits | None = None) -> ReceivedObject:

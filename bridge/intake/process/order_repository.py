@@ -51,7 +51,7 @@ from bridge.orders.patients import (
     with_known_name,
 )
 from bridge.orders.plans import SEVERAL_ORDERS, merge_events
-from bridge.orders.received_objects import DICOM_LISTENER, is_received_object, order_keys
+from bridge.orders.received_objects import DICOM_LISTENER, is_message_kind, order_keys
 from bridge.orders.rules import (
     ADDRESSED_ACTIONS,
     CASCADING_ACTIONS,
@@ -464,8 +464,7 @@ class OrderRepository:
         )
 
     def _read(self, message: ClaimedMessage, listeners: Mapping[str, ListenerPolicy]) -> MessageJob:
-        is_dicom = message.listener == DICOM_LISTENER
-        if not is_dicom or not is_received_object(message.listener, message.message_type):
+        if message.listener != DICOM_LISTENER or not is_message_kind(message.message_type):
             return read(message, listeners)
         with self._database.read_committed() as connection:
             return read_received(connection, message, self._peer_sites)
