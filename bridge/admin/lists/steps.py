@@ -66,9 +66,7 @@ def page(connection: Connection, request: ListRequest, access: Access) -> ListPa
     if offset > SORTABLE:
         raise InvalidContent(f"only the latest {SORTABLE} steps are listed")
     order = (_STEP.day.desc(), _STEP.time.desc(), _STEP.id.desc())
-    of_step = and_(
-        *(ORDERS.c[name] == _STEP[name] for name in ("site", "accession", "mrn")),
-    )
+    of_step = and_(*(ORDERS.c[name] == _STEP[name] for name in ("site", "accession", "mrn")))
     statement = (
         select(SCHEDULED_STEPS, ORDERS.c.id.label("order_id"))
         .select_from(SCHEDULED_STEPS.outerjoin(ORDERS, of_step))

@@ -163,7 +163,7 @@ async def describe(
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
-    """A merge in force, or one that was undone, and its orders."""
+    """An active merge, or one that was undone, and its orders."""
 
     pointer: MergePointer
     undone: UndoneChange | None

@@ -37,7 +37,7 @@ _CHANGE = (Permission.FIND, Permission.OPERATE)
 
 @router.post("")
 async def list_merges(body: MergesBody, call: CallDep) -> dict[str, Any]:
-    """List the merges of a site, newest first: those in force, or those that were undone."""
+    """List the merges of a site, newest first: the active ones, or those that were undone."""
     action = AuditedAction(_READ, "read", "merges", lambda: [body.site], is_reading=True)
     found = merges.undone_merges_of if body.undone else merges.merges_of
     database = call.context.database
