@@ -206,7 +206,8 @@ class FileMeta:
 
 
 IMPLEMENTATION_CLASS: Final = "2.25.275415404173804545037515546567209834443"
-"""The Implementation Class UID of files that we write (PS3.7 D.3.3.2)."""
+IMPLEMENTATION_VERSION: Final = "REPORT_BRIDGE"
+"""Implementation Class UID and Version Name, of files and associations (PS3.7 D.3.3.2)."""
 
 
 def read_meta(data: bytes) -> tuple[FileMeta, bytes]:
@@ -233,6 +234,7 @@ def write_file(meta: FileMeta, body: bytes) -> bytes:
     group.MediaStorageSOPInstanceUID = UID(meta.sop_instance)
     group.TransferSyntaxUID = UID(meta.transfer_syntax)
     group.ImplementationClassUID = UID(IMPLEMENTATION_CLASS)
+    group.ImplementationVersionName = IMPLEMENTATION_VERSION
     if meta.sender:
         group.SourceApplicationEntityTitle = meta.sender
     stream = DicomBytesIO()

@@ -46,6 +46,7 @@ from mappings.outbound.results import (
 )
 from mappings.outbound.style import REPORT, WHOLE, Code, ReportSection, TextLayout
 from mappings.outbound.variables import person
+from parsers.dicom_file import IMPLEMENTATION_CLASS, IMPLEMENTATION_VERSION
 
 
 class DocumentForm(StrEnum):
@@ -80,8 +81,6 @@ class SentDocument:
     series: str
 
 
-IMPLEMENTATION_CLASS: Final = "2.25.90116766644662587160448517202922098072"
-IMPLEMENTATION_VERSION: Final = "REPORT_BRIDGE"
 _NAMESPACE: Final = uuid.UUID("c12d4274-1b53-4fd2-8181-4fb05d2497dd")
 
 _SR_SECTION_TEXTS: Final[Mapping[str, Code]] = {

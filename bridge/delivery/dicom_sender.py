@@ -43,6 +43,7 @@ from bridge.queue.deliveries import ClaimedDelivery, current_delivery
 from bridge.store.errors import StoreError
 from mllp.errors import LossReason, NotConnected, ReplyLost
 from mllp.tls import describe_handshake
+from parsers.dicom_file import IMPLEMENTATION_CLASS, IMPLEMENTATION_VERSION
 
 PACS: Final = ThreadLimit(Threads.EXTERNAL, "PACS", 4, 100)
 
@@ -86,6 +87,8 @@ def associate(
 ) -> Association:
     """Open an association. Blocking. Raises NotConnected."""
     entity = AE(ae_title=receiver.calling)
+    entity.implementation_class_uid = IMPLEMENTATION_CLASS
+    entity.implementation_version_name = IMPLEMENTATION_VERSION
     entity.connection_timeout = receiver.connect_timeout
     entity.acse_timeout = entity.dimse_timeout = receiver.reply_timeout
     entity.network_timeout = receiver.reply_timeout + ANSWER_SECONDS

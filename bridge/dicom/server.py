@@ -13,7 +13,6 @@ import socket
 import ssl
 import threading
 import time
-import uuid
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +33,6 @@ from pynetdicom.sop_class import (  # type: ignore[attr-defined]
 from pynetdicom.transport import RequestHandler, ThreadedAssociationServer
 from typing_extensions import override
 
-from bridge import __version__
 from bridge.dicom.connections import (
     MemoryBudget,
     PduLimits,
@@ -48,8 +46,8 @@ from bridge.metrics import Metrics
 from bridge.network_source import parse_address, source_of
 from config.dicom import DicomPeer, DicomSettings
 from mllp.tls import HandshakeFailure, ReloadingOptions, describe_handshake
+from parsers.dicom_file import IMPLEMENTATION_CLASS, IMPLEMENTATION_VERSION
 
-IMPLEMENTATION_UID: Final = f"2.25.{uuid.UUID('7c0c5a4e-6d5b-5a0e-9b0e-1f6f3c1d2b90').int}"
 _REFUSALS: Final = 16
 """Connections that are refused at a time, with the reason; more are closed at once."""
 _POLL_SECONDS: Final = 0.2
@@ -127,8 +125,8 @@ class DicomServer:
         if settings.bind is None:
             raise ValueError("dicom.bind is not set")
         entity = AE(settings.ae_title)
-        entity.implementation_class_uid = IMPLEMENTATION_UID
-        entity.implementation_version_name = f"RPTBRIDGE {__version__}"[:16]
+        entity.implementation_class_uid = IMPLEMENTATION_CLASS
+        entity.implementation_version_name = IMPLEMENTATION_VERSION
         entity.maximum_pdu_size = settings.max_pdu
         entity.maximum_associations = settings.max_associations + _REFUSALS + 1
         entity.acse_timeout = settings.request_timeout

@@ -118,7 +118,8 @@ class WorklistService:
                 return _failure(OUT_OF_RESOURCES, f"more than {limit} steps match")
             found = iter(kept)
         for count, (_, item) in enumerate(itertools.islice(found, limit)):
-            if count % _BATCH == 0 and (not sender.wait() or event.is_cancelled):
+            is_batch = count == 1 or count % _BATCH == 0  # the first answer leaves at once
+            if is_batch and (not sender.wait() or event.is_cancelled):
                 return CANCEL
             unknown = matching.has_unknown_keys(query, item)
             status = PENDING_UNSUPPORTED_KEYS if unknown else PENDING
