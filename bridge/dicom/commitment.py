@@ -15,22 +15,27 @@ from pynetdicom.sop_class import (  # type: ignore[attr-defined]  # the module m
     StorageCommitmentPushModel,
 )
 
+from bridge.dicom.encoding import SYNTAXES
 from bridge.dicom.server import Peer
 from bridge.metrics import Metrics
 from bridge.queue.commitments import Commitments
+
+
+def _build_context() -> PresentationContext:
+    context = build_context(StorageCommitmentPushModel, [*SYNTAXES])
+    context.scu_role = context.scp_role = True  # the roles that the PACS may have
+    return context
 
 
 class CommitmentService:
     """Takes N-EVENT-REPORTs, as a service of the DICOM port."""
 
     name: Final = "commitment"
+    contexts: Sequence[PresentationContext] = (_build_context(),)
 
     def __init__(self, commitments: Commitments, metrics: Metrics) -> None:
         self._commitments = commitments
         self._metrics = metrics
-        context = build_context(StorageCommitmentPushModel)
-        context.scu_role = context.scp_role = True  # the roles that the PACS may have
-        self.contexts: Sequence[PresentationContext] = (context,)
         self.handle: Mapping[Any, Callable[[Event, Peer], Any]] = {
             evt.EVT_N_EVENT_REPORT: self.take
         }

@@ -14,10 +14,13 @@ from pydicom.datadict import dictionary_VR
 from pydicom.dataelem import RawDataElement
 from pydicom.dataset import Dataset
 from pydicom.multival import MultiValue
+from pydicom.uid import ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
 from bridge.dicom.character_sets import decode, encode, read_charset
 from bridge.dicom.matching import BadKey, Item, Key
 
+SYNTAXES: Final = (ExplicitVRLittleEndian, ImplicitVRLittleEndian, ExplicitVRBigEndian)
+"""The transfer syntaxes of all services. A deflated data set has no limit until it is inflated."""
 CHARSET: Final = "00080005"
 _MAX_DEPTH: Final = 8
 _IN_CHARSET: Final = frozenset({"LO", "LT", "PN", "SH", "ST", "UC", "UT"})

@@ -8,6 +8,7 @@ is stored once.
 from collections.abc import Collection
 from typing import Final
 
+from bridge.dicom.encoding import SYNTAXES
 from bridge.dicom.received_log import Admission, ReceivedLog, read_message
 from bridge.dicom.refusals import Refused
 from bridge.dicom.statuses import (
@@ -41,9 +42,6 @@ CLASSES: Final = (
     f"{_SR}.76",  # Enhanced X-Ray Radiation Dose SR
 )
 """The storage SOP classes that are accepted (PS3.4 table B.5-1)."""
-
-SYNTAXES: Final = ("1.2.840.10008.1.2.1", "1.2.840.10008.1.2", "1.2.840.10008.1.2.2")
-"""Explicit and implicit VR little endian, explicit VR big endian. Nothing is compressed."""
 
 _FAULTS: Final = {
     DicomFault.NOT_DICOM: CANNOT_UNDERSTAND,

@@ -17,6 +17,7 @@ from pynetdicom.events import Event
 from pynetdicom.presentation import PresentationContext, build_context
 
 from bridge.dicom.answers import AnswerCounter
+from bridge.dicom.encoding import SYNTAXES
 from bridge.dicom.received_log import Admission, ReceivedLog, ReceivedMessage, read_message
 from bridge.dicom.refusals import Refused
 from bridge.dicom.server import Peer
@@ -39,9 +40,6 @@ from bridge.orders.received_objects import (
 )
 from bridge.redaction import describe
 from parsers.dicom_file import DicomRefused, FileMeta
-
-SYNTAXES: Final = ("1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.2")
-"""Implicit VR little endian, explicit VR little endian, explicit VR big endian."""
 
 REQUIRED: Final = (
     "ScheduledStepAttributesSequence",

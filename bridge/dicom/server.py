@@ -41,6 +41,7 @@ from bridge.dicom.connections import (
     plain_connection,
     set_limits,
 )
+from bridge.dicom.encoding import SYNTAXES
 from bridge.dicom.statuses import NOT_AUTHORIZED, SUCCESS
 from bridge.metrics import Metrics
 from bridge.network_source import parse_address, source_of
@@ -48,6 +49,8 @@ from config.dicom import DicomPeer, DicomSettings
 from mllp.tls import HandshakeFailure, ReloadingOptions, describe_handshake
 from parsers.dicom_file import IMPLEMENTATION_CLASS, IMPLEMENTATION_VERSION
 
+VERIFICATION: Final = (build_context(Verification, [*SYNTAXES]),)
+"""What each peer may use."""
 _REFUSALS: Final = 16
 """Connections that are refused at a time, with the reason; more are closed at once."""
 _POLL_SECONDS: Final = 0.2
@@ -252,7 +255,7 @@ class DicomServer:
         peer = Peer(title, address, self._peers[title])
         services = [service for service in self._services if service.name in peer.settings.may]
         offered = [context for service in services for context in service.contexts]
-        association.acceptor.supported_contexts = [build_context(Verification), *offered]
+        association.acceptor.supported_contexts = [*VERIFICATION, *offered]
         self._allow_data_sets(association, request)
         with self._lock:
             self._known[association] = peer
@@ -331,7 +334,7 @@ class _Server(ThreadedAssociationServer):
             entity,
             address,
             entity.ae_title,
-            [build_context(Verification)],
+            [*VERIFICATION],
             request_handler=_Handler,
         )
 

@@ -11,7 +11,8 @@ from pynetdicom.events import Event
 from pynetdicom.presentation import PresentationContext, build_context
 
 from bridge.dicom.answers import AnswerCounter
-from bridge.dicom.objects import CLASSES, SYNTAXES, ObjectStore
+from bridge.dicom.encoding import SYNTAXES
+from bridge.dicom.objects import CLASSES, ObjectStore
 from bridge.dicom.refusals import Refused
 from bridge.dicom.server import Peer
 from bridge.dicom.statuses import (

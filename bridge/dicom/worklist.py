@@ -13,7 +13,6 @@ from typing import Any, Final
 import structlog
 from pydicom.dataset import Dataset
 from pydicom.tag import Tag
-from pydicom.uid import ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian
 from pynetdicom import build_context, evt
 from pynetdicom.events import Event
 from pynetdicom.pdu_primitives import P_DATA
@@ -55,12 +54,7 @@ class WorklistService:
     """Answers C-FIND requests of the modality worklist."""
 
     name: Final = "worklist"
-    contexts: Final = (
-        build_context(
-            ModalityWorklistInformationFind,
-            [ExplicitVRLittleEndian, ImplicitVRLittleEndian, ExplicitVRBigEndian],
-        ),
-    )
+    contexts: Final = (build_context(ModalityWorklistInformationFind, [*encoding.SYNTAXES]),)
 
     def __init__(
         self,

@@ -14,9 +14,16 @@ from typing import Any, Union, get_args, get_origin
 import pytest
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from pydicom.uid import UID
 from typer.main import get_command
 
 from bridge.cli.application import application
+from bridge.dicom.commitment import CommitmentService
+from bridge.dicom.encoding import SYNTAXES
+from bridge.dicom.performed import PerformedSteps
+from bridge.dicom.server import VERIFICATION
+from bridge.dicom.storage import StorageService
+from bridge.dicom.worklist import WorklistService
 from bridge.engine.http.engine_application import ROUTERS
 from config.example import _ARRAYS, _TABLES, example_value, is_array
 
@@ -119,6 +126,24 @@ def routes() -> str:
     return "\n".join(rows) + "\n"
 
 
+def sop_classes() -> str:
+    services = [
+        ("each peer", "SCP", VERIFICATION),
+        ("worklist", "SCP", WorklistService.contexts),
+        ("performed", "SCP", PerformedSteps.contexts),
+        ("store", "SCP", StorageService.contexts),
+        ("commitment", "SCU", CommitmentService.contexts),
+    ]
+    rows = ["| `may` | role | SOP class | UID |", "|---|---|---|---|"]
+    for service, role, contexts in services:
+        for context in contexts:
+            assert context.transfer_syntax == [*SYNTAXES]
+            uid = UID(context.abstract_syntax or "")
+            rows.append(f"| {service} | {role} | {uid.name} | {uid} |")
+    syntaxes = "; ".join(f"{syntax.name} ({syntax})" for syntax in SYNTAXES)
+    return "\n".join([*rows, "", f"Transfer syntaxes of all: {syntaxes}.", ""])
+
+
 def _is_public(route: APIRoute) -> bool:
     return not route.path.startswith("/reporting/")
 
@@ -130,10 +155,15 @@ FIRST, LAST = "<!-- generated -->\n", "<!-- end -->\n"
 
 @pytest.mark.parametrize(
     ("name", "generate"),
-    [("settings.md", settings), ("cli.md", commands), ("http-api.md", routes)],
+    [
+        ("settings.md", settings),
+        ("cli.md", commands),
+        ("http-api.md", routes),
+        ("dicom-conformance.md", sop_classes),
+    ],
 )
 def test_the_page_is_up_to_date(name: str, generate: Callable[[], str]) -> None:
-    """`settings.md`, `cli.md` and the routes of `http-api.md` are up to date."""
+    """Settings, commands, routes and SOP classes of the pages are those of the code."""
     page = REFERENCE / name
     before, first, rest = page.read_text("utf-8").partition(FIRST)
     _, last, after = rest.partition(LAST)

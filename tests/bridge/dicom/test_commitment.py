@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from pydicom import Dataset
+from pydicom.uid import DeflatedExplicitVRLittleEndian
 from pynetdicom import AE
 from pynetdicom.sop_class import (  # type: ignore[attr-defined]  # the module makes its names
     StorageCommitmentPushModel,
+    Verification,
 )
 from sqlalchemy import text
 
@@ -112,6 +114,18 @@ def test_a_pacs_that_negotiates_no_roles(database: Database) -> None:
         finally:
             association.release()
     assert [stored.code for stored in of_deliveries(database, [7])[7]] == ["committed"]
+
+
+def test_a_deflated_answer(database: Database) -> None:
+    """A deflated data set of a few bytes may be endless: the transfer syntax is not accepted."""
+    number = free_port()
+    with port(database, number):
+        entity = AE("PACS")
+        for sop_class in (StorageCommitmentPushModel, Verification):
+            entity.add_requested_context(sop_class, DeflatedExplicitVRLittleEndian)
+        association = entity.associate("127.0.0.1", number, ae_title="REPORT_BRIDGE")
+        assert association.is_aborted or not association.accepted_contexts
+        assert [context.result for context in association.rejected_contexts] == [4, 4]
 
 
 def test_a_peer_without_the_right(database: Database) -> None:
