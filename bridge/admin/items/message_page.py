@@ -93,10 +93,13 @@ def message_content(detail: MessageDetail, charset: str) -> dict[str, Any]:
     Return text, tree, acknowledgment, calls and notes of a message.
 
     `charset` is the codec of its listener, for a message without MSH-18. `calls` are those to the
-    report engine, with what it answered; `notes` are codes of what happened.
+    report engine, with what it answered; `notes` are codes of what happened. The acknowledgment of
+    a DICOM message is its status.
     """
+    status = f"Status {detail.row.ack_code}".encode()
+    reply = status if is_dicom(detail.payload) else detail.ack
     return {
-        **content_of(detail.payload, charset, detail.ack),
+        **content_of(detail.payload, charset, reply),
         "calls": [call._asdict() for call in detail.notes.calls],
         "notes": list(detail.notes.codes),
         "damaged": detail.is_damaged,

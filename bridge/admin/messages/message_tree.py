@@ -10,6 +10,7 @@ from typing import Any
 
 from bridge.admin.messages import dicom_content
 from bridge.admin.messages.message_content import message_text, reply_errors
+from bridge.delivery.dicom_objects import boundary_of
 from mappings.hl7.acknowledgment import read_ack
 from mappings.hl7.message import Message
 from mappings.hl7.path import InvalidPath, Path
@@ -22,29 +23,38 @@ def content_of(
     payload: bytes, charset: str = "utf-8", reply: bytes | None = None
 ) -> dict[str, Any]:
     """
-    Return `raw`, `charset`, `tree`, `more` and `ack` of a message; without a tree if it is not HL7.
+    Return `raw`, `charset`, `tree`, `more`, `is_dicom` and `ack` of a message; `tree` for HL7 only.
 
     `charset` is the codec of the listener, for messages without MSH-18. `start` and `end` of a node
-    are positions in `raw`, in UTF-16 units. `more`: the message has more than is shown. A DICOM
-    file is shown by its attributes. `ack` is the reply that was sent or received, None without one;
+    are positions in `raw`, in UTF-16 units. `more`: the message has more than is shown. DICOM
+    objects are shown by their attributes. `ack` is the reply that was sent or received, if any;
     `places` of its errors are those of nodes.
     """
     if is_dicom(payload):
         text, more = dicom_content.text_of(payload)
-        return {"raw": text, "charset": "", "tree": [], "more": more, "ack": None}
+        ack = _reply(reply, None, charset)
+        return _without_tree(text, more=more, is_object=True, ack=ack)
     try:
         message = Message.parse(payload, fallback=charset)
     except MessageRefusal:
         text, ack = message_text(payload, charset), _reply(reply, None, charset)
-        return {"raw": text, "charset": "", "tree": [], "more": False, "ack": ack}
+        return _without_tree(text, is_object=bool(boundary_of(payload)), ack=ack)
     found = message_tree(message)
     return {
         "raw": found.text,
         "charset": message.encoding,
         "tree": [_json(segment) for segment in found.segments],
         "more": found.more,
+        "is_dicom": False,
         "ack": _reply(reply, found, charset),
     }
+
+
+def _without_tree(
+    text: str, *, is_object: bool, more: bool = False, ack: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    found = {"raw": text, "charset": "", "tree": [], "more": more}
+    return {**found, "is_dicom": is_object, "ack": ack}
 
 
 def _reply(reply: bytes | None, tree: MessageTree | None, charset: str) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, func, select, text, update
+from sqlalchemy import Connection, func, or_, select, text, update
 
 from bridge.admin.access.permissions import Permission
 from bridge.admin.causes import Cause, ProposedAction, cause_of
@@ -28,6 +28,7 @@ from bridge.monitoring.conditions import KEEP_POLICY, AlertSeverity
 from bridge.monitoring.statistics import DESTINATION, LISTENER, read_backlogs, was_checked
 from bridge.queue.log_tables import pull_new
 from bridge.queue.sites import visible_sites_hashes
+from bridge.queue.statements import MESSAGE
 from bridge.store.database import Database
 from bridge.store.databases import bridge_database
 from bridge.store.records.exceptions import ExceptionSubject
@@ -313,8 +314,19 @@ _SUBJECTS: Final = {
 }
 
 
+_MESSAGE: Final = MESSAGE.alias("m")
+_IS_NOT_PARKED: Final = or_(
+    _ITEM.kind != ExceptionSubject.MESSAGE.value,
+    _ITEM.row_id.not_in(select(_MESSAGE.c.id).where(text(_PARKED))),
+)
+
+
 def _items(connection: Connection, access: Access) -> Iterable[AttentionGroup]:
-    """Yield the groups of open attention items: processed, and a person must check the result."""
+    """
+    Yield the groups of open attention items: processed, and a person must check the result.
+
+    The items of parked messages are left out: their messages are groups already.
+    """
     statement = (
         select(
             _ITEM.kind,
@@ -324,7 +336,7 @@ def _items(connection: Connection, access: Access) -> Iterable[AttentionGroup]:
             func.max(_ITEM.noted_at).label("last_at"),
             func.max(_ITEM.row_id).label("row_id"),
         )
-        .where(*items.conditions({"seen": "no"}, access))
+        .where(*items.conditions({"seen": "no"}, access), _IS_NOT_PARKED)
         .group_by(_ITEM.kind, _ITEM.code)
         .order_by(func.max(_ITEM.noted_at).desc())
         .limit(MAX_GROUPS)

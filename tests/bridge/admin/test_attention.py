@@ -13,6 +13,8 @@ from bridge.monitoring.baseline import MINUTE
 from bridge.monitoring.conditions import AlertCondition, AlertSeverity
 from bridge.monitoring.statistics import store_check
 from bridge.store.database import Database
+from bridge.store.records import exceptions
+from bridge.store.records.exceptions import ExceptionSubject
 from config import Settings
 from config.listeners import ListenerSettings
 from config.sections import DestinationSettings
@@ -83,6 +85,9 @@ def test_alerts_are_groups(database: Database) -> None:
 def test_nothing_is_listed_twice(database: Database) -> None:
     """Parked rows are grouped by cause, in place of the alert that counts them."""
     MessageStore(database).fill(1, 4, state="parked")
+    with database.write() as connection:
+        items = [(1, "patient_conflict"), (4, "patient_conflict")]
+        exceptions.add(connection, ExceptionSubject.MESSAGE, items, START)
     raise_alerts(database, "parked:listener odd", "concern:message 1", "differs:no_report")
     found = groups(database)
     assert [(group.subject, group.kind, group.channel, group.count) for group in found] == [

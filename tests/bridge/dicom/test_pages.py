@@ -113,7 +113,8 @@ async def test_the_content_of_a_message(
     assert "(0010,0020) LO Patient ID: M1" in lines
     assert "(0009,1010) OB Private: 256 bytes" in lines
     assert any(line.strip() == "(0040,A160) UT Text Value: Nodule 8 mm" for line in lines)
-    assert (content["tree"], content["ack"]) == ([], None)
+    assert (content["tree"], content["is_dicom"]) == ([], True)
+    assert content["ack"] == {"raw": "Status 0000", "code": "", "errors": []}
     assert [call["call"] for call in content["calls"]] == ["update-dicomsr"]
     subjects_of = MessageSubjects(settings, hospital.database)
     page = message_page(hospital.database, detail, subjects_of(origin_of(detail)), EVERYTHING)

@@ -135,6 +135,7 @@ class _Content(BaseModel):
     charset: str
     tree: list[TreeNode]
     more: bool
+    is_dicom: bool
     ack: Reply | None
     damaged: bool
 

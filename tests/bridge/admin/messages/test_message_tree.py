@@ -27,6 +27,7 @@ def test_something_that_is_not_hl7_has_a_text_only() -> None:
         "charset": "",
         "tree": [],
         "more": False,
+        "is_dicom": False,
         "ack": None,
     }
 

@@ -379,7 +379,8 @@ export interface Content {
   /** Empty: the bytes are no HL7 message. */
   tree: Node[];
   more: boolean;
-  /** The acknowledgment that was sent, or the last reply of a receiver. */
+  is_dicom: boolean;
+  /** The acknowledgment that was sent, or the last reply of a receiver. Code: '' if it is not HL7. */
   ack: { raw: string; code: string; errors: ReplyError[] } | null;
   damaged: boolean;
 }
