@@ -239,9 +239,9 @@ class _DocumentWriter:
         data.StudyInstanceUID = study
         data.StudyDate = _matching(_DAY, tags.get("StudyDate", ""))
         data.StudyTime = _matching(_TIME, tags.get("StudyTime", ""))
-        data.ReferringPhysicianName = self._name(
-            "ReferringPhysician", tags.get("ReferringPhysician", "")
-        )
+        # The tag is for readers: "HANNA WEBER; PETER HAHN". The attribute has one name.
+        referring = tags.get("ReferringPhysician", "").partition(";")[0]
+        data.ReferringPhysicianName = self._written_name("ReferringPhysician", referring)
         data.StudyID = ""
         data.AccessionNumber = self._short("Accession", tags.get("Accession", ""))
         data.StudyDescription = self._short("StudyDescription", tags.get("StudyDescription", ""))
@@ -328,8 +328,13 @@ class _DocumentWriter:
         return item
 
     def _signer_name(self, signer: Signer) -> str:
-        parts = person(_named(signer))
-        return self._name("name of a signer", f"{parts.family}^{parts.given}".rstrip("^"))
+        return self._written_name("name of a signer", _named(signer))
+
+    def _written_name(self, place: str, name: str) -> str:
+        """Return a name that is written for readers, such as "Ann Roe", as a person name."""
+        parts = person(name)
+        text = name if "^" in name else f"{parts.family}^{parts.given}".rstrip("^")
+        return self._name(place, text)
 
     def _observer_context(self) -> Iterator[Dataset]:
         """Return the language (TID 1204) and the observers (TID 1001, 1003) of the document."""

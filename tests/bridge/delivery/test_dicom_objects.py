@@ -313,6 +313,14 @@ def test_an_order_without_a_study(study: str) -> None:
         written(replace(CONTEXT, orders=(ORDER, order)))
 
 
+@pytest.mark.parametrize("name", ["Hanna Weber", "Weber, Hanna", "Hanna Weber; Peter Hahn"])
+def test_a_physician_as_readers_see_him(name: str) -> None:
+    """The tag of an order is a text; the attribute has components, and one name."""
+    order = replace(ORDER, tags={**ORDER.tags, "ReferringPhysician": name})
+    for found in read_documents(written(replace(CONTEXT, orders=(order,)))):
+        assert str(found.ReferringPhysicianName) == "Weber^Hanna"
+
+
 def test_a_character_set_without_a_letter() -> None:
     """No letter of a report is replaced by a question mark."""
     with pytest.raises(NotInCharacterSet, match="ISO_IR 100"):
