@@ -188,6 +188,16 @@ MESSAGE_CAUSES: Final[Mapping[str, Cause]] = {
         ProposedAction.REPLAY,
         "It is matched by itself when the order arrives. Check the number at the modality.",
     ),
+    "dicom_sr_other_patient": Cause(
+        "Name or birth date of the object are not those of the order's patient; it is not used",
+        ProposedAction.COMPARE_PATIENTS,
+        "Compare the patients. The reader sees a notice on the page of the report.",
+    ),
+    "dicom_sr_second_version": Cause(
+        "The report has an object with this SOP Instance UID and another content; it is not used",
+        ProposedAction.ACKNOWLEDGE,
+        "A changed object needs a new SOP Instance UID: ask the vendor of the modality.",
+    ),
 }
 
 DELIVERY_CAUSES: Final[Mapping[str, Cause]] = {

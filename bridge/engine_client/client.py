@@ -108,6 +108,7 @@ _ELSEWHERE: Final = "/api/report/elsewhere"
 _PROFILE: Final = "/reporting/api/account"
 
 _ANYTHING: Final = TypeAdapter[Any](Any)
+_WARNINGS: Final = "x-warnings"
 _RECORDS: Final = TypeAdapter(tuple[StatusRecordBody, ...])
 _ANSWERS: Final = TypeAdapter(tuple[StatusAnswerBody, ...])
 _CHANGES: Final = TypeAdapter(ChangesResponse)
@@ -367,7 +368,8 @@ class EngineClient:
             addenda=addenda,
             prelimUntil=prelim_until,
         )
-        return await self._succeed("POST", "/api/report/export/rtf", order.site, body=body)
+        answer = await self._succeed("POST", "/api/report/export/rtf", order.site, body=body)
+        return answer.content
 
     async def export_pdf(
         self,
@@ -384,7 +386,8 @@ class EngineClient:
             addenda=addenda,
             prelimUntil=prelim_until,
         )
-        return await self._succeed("POST", "/api/report/export/pdf", order.site, body=body)
+        answer = await self._succeed("POST", "/api/report/export/pdf", order.site, body=body)
+        return answer.content
 
     async def delete(
         self, order: OrderKey, *, only_ordered: bool = False, set_aside: bool = False
@@ -421,15 +424,21 @@ class EngineClient:
         """Store a version of a report that was not made here; idempotent. Only our engine can."""
         await self._call("POST", "/api/report/outside", body.SiteID, _ANYTHING, body=body)
 
-    async def add_structured_report(self, order: OrderKey, content: str) -> None:
-        """Add a DICOM SR file, in base64, to an unsigned report; idempotent."""
+    async def add_structured_report(self, order: OrderKey, content: str) -> frozenset[str]:
+        """
+        Add a DICOM SR file, in base64, to an unsigned report; idempotent.
+
+        Return the codes of the warnings: a file that is not the patient's is set aside.
+        """
         body = UpdateStructuredReports.model_construct(
             clinicalInfo=_identity(order),
             dicomSR=[StructuredReportFile.model_construct(fileData=content)],
             mode=UpdateMode.APPEND,
         )
         path = "/api/report/update-dicomsr"
-        await self._call("POST", path, order.site, _ANYTHING, body=body)
+        _, answer = await self._ask("POST", path, order.site, _ANYTHING, body=body)
+        items = answer.headers.get(_WARNINGS, "").split(",")
+        return frozenset(item.partition(";")[0].strip() for item in items) - {""}
 
     async def unmark_reported(self, order: OrderKey) -> tuple[StatusRecordBody, ...]:
         """Remove the mark of an order that is reported elsewhere; idempotent."""
@@ -608,11 +617,26 @@ class EngineClient:
         wait: float = 0.0,
     ) -> T:
         """Send JSON and read the JSON of a successful response; `wait` extends the deadline."""
+        found, _ = await self._ask(method, path, site, reader, body=body, query=query, wait=wait)
+        return found
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        site: str,
+        reader: TypeAdapter[T],
+        *,
+        body: object = None,
+        query: Mapping[str, Any] | None = None,
+        wait: float = 0.0,
+    ) -> tuple[T, Answer]:
+        """Return what `_call` returns, and the response."""
         report, begun = self._on_call, perf_counter()
         try:
-            content = await self._succeed(method, path, site, body=body, query=query, wait=wait)
+            answer = await self._succeed(method, path, site, body=body, query=query, wait=wait)
             try:
-                found = read_json(reader, content)
+                found = read_json(reader, answer.content)
             except (ValueError, RecursionError):  # without their text, which may quote the body
                 raise EngineFailure(path, FailureKind.AMBIGUOUS, "unreadable", 200) from None
         except EngineFailure as failure:
@@ -621,7 +645,7 @@ class EngineClient:
             raise
         if report is not None:
             report(path, 200, "", perf_counter() - begun)
-        return found
+        return found, answer
 
     async def _succeed(
         self,
@@ -632,13 +656,13 @@ class EngineClient:
         body: object = None,
         query: Mapping[str, Any] | None = None,
         wait: float = 0.0,
-    ) -> bytes:
+    ) -> Answer:
         answer = await self._send(
             method, path, self._headers(site), body=body, query=query, wait=wait
         )
         if not answer.is_success:
             raise _failure_of(path, answer)
-        return answer.content
+        return answer
 
     async def _forward(
         self, method: str, path: str, site: str, body: object, query: Mapping[str, Any] | None

@@ -204,6 +204,19 @@ class MatchFault(StrEnum):
     SEVERAL = "several_orders"
 
 
+class SetAside(StrEnum):
+    """
+    Why the report service does not use an object that it got; the codes of its message.
+
+    They are warnings of `update-dicomsr`.
+    """
+
+    OTHER_PATIENT = "dicom_sr_other_patient"
+    """Name or birth date contradict the patient of the order, although the numbers fit."""
+    SECOND_VERSION = "dicom_sr_second_version"
+    """The report has another content with this SOP Instance UID."""
+
+
 @dataclass(frozen=True, slots=True)
 class Match:
     """The order that a reference names, or why there is none."""

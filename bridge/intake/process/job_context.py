@@ -17,7 +17,7 @@ from bridge.orders.hierarchy import PARENT_REPLACED
 from bridge.orders.order import Order, Patient
 from bridge.orders.patients import DemographicsUpdate
 from bridge.orders.plans import ORDER_CANCELLED, ORDER_UNKNOWN, SUPERSEDED
-from bridge.orders.received_objects import MatchFault
+from bridge.orders.received_objects import MatchFault, SetAside
 from bridge.orders.times import UNKNOWN, MessageTime
 from bridge.orders.undone_merges import UndoneMerge
 from bridge.orders.visits import OTHER_PATIENT, VisitReference, VisitTransfer
@@ -45,6 +45,8 @@ EXCEPTION_NOTES = (
     OTHER_PATIENT,
     PATIENT_CONFLICT,
     MatchFault.NO_ORDER,
+    SetAside.OTHER_PATIENT,
+    SetAside.SECOND_VERSION,
     ORDER_MOVED,
     OUTSIDE_NOT_SUPPORTED,
     "examined_after_cancel",

@@ -25,6 +25,7 @@ from bridge.orders.received_objects import (
     MessageKind,
     OrderReference,
     ReceivedObject,
+    SetAside,
     StepEvent,
     ignored_event,
     match,
@@ -186,5 +187,5 @@ async def apply_received(client: EngineClient, context: JobContext, found: Recei
             context.waits_for |= order_keys(order)
             context.notes.append(AWAITS_ORDER)
         else:
-            await client.add_structured_report(order.key, content)
-            context.notes.append(STORED)
+            warnings = await client.add_structured_report(order.key, content)
+            context.notes += [why.value for why in SetAside if why in warnings] or [STORED]

@@ -120,6 +120,39 @@ async def test_an_object_of_another_patient(hospital: Hospital, modality: Modali
     assert files(hospital) == []
 
 
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        (
+            {"PatientName": "OTHER^PERSON", "PatientBirthDate": "19500101"},
+            "dicom_sr_other_patient",
+        ),
+        ({}, "dicom_sr_second_version"),
+    ],
+    ids=["other patient", "second version"],
+)
+async def test_an_object_that_is_set_aside(
+    hospital: Hospital, modality: Modality, changes: dict[str, str], code: str
+) -> None:
+    """Its numbers fit and its patient or its UID does not: it is not used, and an exception."""
+    await hospital.send(new_order())
+    first, second = report(), report(text="Nodule 9 mm")
+    for keyword, value in changes.items():
+        setattr(second, keyword, value)
+    if not changes:
+        second.SOPInstanceUID = first.SOPInstanceUID
+    for made in (first, second):
+        await modality.store(made)
+        await applied(hospital)
+    assert received_messages(hospital) == [STORED, ("C-STORE SR", "done", code)]
+    assert exceptions(hospital) == [code]
+    assert files(hospital) == [
+        ("dicomSR", first.SOPInstanceUID),
+        ("setAside", second.SOPInstanceUID),
+    ]
+    assert await text_of(hospital) == "Finding: Nodule 8 mm"
+
+
 async def test_an_object_of_an_awaited_order(hospital: Hospital, modality: Modality) -> None:
     """A dose report arrives before the step is completed: it is attached then."""
     await_examinations(hospital)

@@ -282,14 +282,20 @@ def _unit(measured: Dataset) -> str:
 
 
 _LONG_FRACTION = re.compile(r"[-+]?\d+\.\d{5,}")
-_DECIMALS = 4
+_DIGITS = 4
 
 
 def _printed_number(value: str) -> str:
-    """Return a number with at most four decimals, `8.2` for `8.199999809`, unless that is zero."""
+    """
+    Return a number with four decimals or four significant digits, whichever are more.
+
+    `8.199999809` is `8.2`, and a dose of `0.000163412` Gy·m² is `0.0001634`.
+    """
     if not _LONG_FRACTION.fullmatch(value):
         return value
-    rounded = f"{Decimal(value):.{_DECIMALS}f}".rstrip("0").rstrip(".")
+    number = Decimal(value)
+    decimals = max(_DIGITS, _DIGITS - 1 - number.adjusted())
+    rounded = f"{number:.{decimals}f}".rstrip("0").rstrip(".")
     return rounded if rounded.strip("-+0.") else value
 
 

@@ -117,6 +117,21 @@ class TestContent:
         assert (length.tracking, ratio.tracking) == ("lesion 1", "lesion 1")
         assert got.text == "lesion 1 (Liver), Length 12.5 mm; Ratio 2."
 
+    @pytest.mark.parametrize(
+        ("sent", "printed"),
+        [
+            ("8.199999809", "8.2"),
+            ("430.51239", "430.5124"),
+            ("0.000163412", "0.0001634"),
+            ("-0.0000123", "-0.0000123"),
+            ("0.00000", "0.00000"),
+        ],
+    )
+    def test_long_fractions(self, sent: str, printed: str) -> None:
+        """They are rounded, but a small value, such as a dose, keeps four significant digits."""
+        got = read(file_of(report(number("Dose Area Product Total", sent, "Gy.m2"))))
+        assert got.measurements[0].value == printed
+
     def test_every_value_type(self) -> None:
         """CODE, PNAME, DATE, TIME and DATETIME become text; references are left out."""
         made = report(
