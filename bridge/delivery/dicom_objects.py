@@ -196,8 +196,12 @@ class _DocumentWriter:
         title = self._code(self._title)
         if self._is_withdrawal:
             data.SeriesDescription = _WITHDRAWN_TITLE
-        self._root(data, title)
-        data.ContentSequence = [*self._observer_context(), *map(self._section, self._sections())]
+        self._root(data, title, _DIAGNOSTIC_REPORT)
+        data.ContentSequence = [
+            self._language(),
+            *self._observers(),
+            *map(self._section, self._sections()),
+        ]
         return data
 
     def _rejection_notes(self) -> Iterator[Dataset]:
@@ -211,10 +215,7 @@ class _DocumentWriter:
             data.ReferencedPerformedProcedureStepSequence = []
             data.ReferencedRequestSequence = [self._request(study, order) for order in orders]
             data.CurrentRequestedProcedureEvidenceSequence = _by_study(rejected)
-            self._root(data, self._code(_REJECTED))
-            template = Dataset()
-            template.MappingResource, template.TemplateIdentifier = "DCMR", "2010"
-            data.ContentTemplateSequence = [template]
+            self._root(data, self._code(_REJECTED), _KEY_OBJECT_SELECTION)
             data.ContentSequence = [self._reference(document) for document in rejected]
             yield data
 
@@ -240,8 +241,8 @@ class _DocumentWriter:
         data.StudyDate = _matching(_DAY, tags.get("StudyDate", ""))
         data.StudyTime = _matching(_TIME, tags.get("StudyTime", ""))
         # The tag is for readers: "HANNA WEBER; PETER HAHN". The attribute has one name.
-        referring = tags.get("ReferringPhysician", "").partition(";")[0]
-        data.ReferringPhysicianName = self._written_name("ReferringPhysician", referring)
+        referring, _, _ = tags.get("ReferringPhysician", "").partition(";")
+        data.ReferringPhysicianName = self._person("ReferringPhysician", referring)
         data.StudyID = ""
         data.AccessionNumber = self._short("Accession", tags.get("Accession", ""))
         data.StudyDescription = self._short("StudyDescription", tags.get("StudyDescription", ""))
@@ -323,32 +324,33 @@ class _DocumentWriter:
         item = Dataset()
         item.VerifyingOrganization = self._short("organization", self._organization)
         item.VerificationDateTime = self._moment(moment)
-        item.VerifyingObserverName = self._signer_name(signer)
+        item.VerifyingObserverName = self._person("name of a signer", _named(signer))
         item.VerifyingObserverIdentificationCodeSequence = []
         return item
 
-    def _signer_name(self, signer: Signer) -> str:
-        return self._written_name("name of a signer", _named(signer))
-
-    def _written_name(self, place: str, name: str) -> str:
-        """Return a name that is written for readers, such as "Ann Roe", as a person name."""
+    def _person(self, what: str, name: str) -> str:
+        """Return the name of a person as PN, from PN or as it is written in a text."""
+        if "^" in name:
+            return self._name(what, name)
         parts = person(name)
-        text = name if "^" in name else f"{parts.family}^{parts.given}".rstrip("^")
-        return self._name(place, text)
+        return self._name(what, f"{parts.family}^{parts.given}".rstrip("^"))
 
-    def _observer_context(self) -> Iterator[Dataset]:
-        """Return the language (TID 1204) and the observers (TID 1001, 1003) of the document."""
-        if self._documents.language:
-            language = self._documents.language
-            item = self._content("HAS CONCEPT MOD", "CODE", _LANGUAGE)
-            item.ConceptCodeSequence = [self._code((language, language, "RFC5646"))]
-            yield item
+    def _language(self) -> Dataset:
+        """Return the language of the document (TID 1204), which TID 2000 requires."""
+        language = self._documents.language
+        item = self._content("HAS CONCEPT MOD", "CODE", _LANGUAGE)
+        code = (language, language, _LANGUAGES) if language else _UNDETERMINED
+        item.ConceptCodeSequence = [self._code(code)]
+        return item
+
+    def _observers(self) -> Iterator[Dataset]:
+        """Return the signers (TID 1001, 1003)."""
         for signer, _ in [] if self._is_withdrawal else self._signers():
             kind = self._content("HAS OBS CONTEXT", "CODE", _OBSERVER_TYPE)
             kind.ConceptCodeSequence = [self._code(_PERSON)]
             yield kind
             name = self._content("HAS OBS CONTEXT", "PNAME", _OBSERVER_NAME)
-            name.PersonName = self._signer_name(signer)
+            name.PersonName = self._person("name of a signer", _named(signer))
             yield name
 
     def _sections(self) -> list[ReportSection]:
@@ -358,14 +360,16 @@ class _DocumentWriter:
         return self._layout.cut(self._context)
 
     def _section(self, section: ReportSection) -> Dataset:
-        """Return a heading with its text; text without a heading stands below the title."""
+        """
+        Return a heading with its text (TID 2000, row 8, and TID 2002).
+
+        The heading of text that has none is the title of the document.
+        """
         text = self._content(
             "CONTAINS", "TEXT", _SR_SECTION_TEXTS.get(section.code[0], section.code)
         )
         written = _CONTROLS.sub("", "\r\n".join(section.lines))
         text.TextValue = self._encodable("text of the report", written or " ")
-        if section.code == self._title:
-            return text
         heading = self._content("CONTAINS", "CONTAINER", section.code)
         heading.ContinuityOfContent = "SEPARATE"
         heading.ContentSequence = [text]
@@ -377,8 +381,11 @@ class _DocumentWriter:
         item.ReferencedSOPSequence = [_sop(document)]
         return item
 
-    def _root(self, data: Dataset, title: Dataset) -> None:
+    def _root(self, data: Dataset, title: Dataset, template: str) -> None:
         data.ValueType = "CONTAINER"
+        used = Dataset()
+        used.MappingResource, used.TemplateIdentifier = "DCMR", template
+        data.ContentTemplateSequence = [used]
         data.ConceptNameCodeSequence = [title]
         data.ContinuityOfContent = "SEPARATE"
 
@@ -436,6 +443,11 @@ class _DocumentWriter:
 
 _SERIES: Final = {"DOC": 0, "SR": 1, "KO": 2}
 """Added to the number of the series, by modality."""
+_DIAGNOSTIC_REPORT: Final = "2000"
+_KEY_OBJECT_SELECTION: Final = "2010"
+"""Templates of PS3.16."""
+_LANGUAGES: Final = "RFC5646"
+_UNDETERMINED: Final[Code] = ("und", "Undetermined", _LANGUAGES)
 _LANGUAGE: Final[Code] = ("121049", "Language of Content Item and Descendants", "DCM")
 _OBSERVER_TYPE: Final[Code] = ("121005", "Observer Type", "DCM")
 _PERSON: Final[Code] = ("121006", "Person", "DCM")

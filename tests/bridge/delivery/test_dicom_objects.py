@@ -178,8 +178,7 @@ def test_patient_study_and_requests() -> None:
 def test_the_text_is_complete() -> None:
     """The sections of the SR are the lines of the report, in order, headings included."""
     (report,) = objects(written(), "SR")
-    texts = [section.ContentSequence[0].TextValue for section in _sections(report)]
-    lines = [line for text in texts for line in text.split("\r\n") if line.strip()]
+    lines = [line for text in _texts(report) for line in text.split("\r\n") if line.strip()]
     assert lines == [line for line in TEXT.split("\n") if line.strip()]
     assert [section.ConceptNameCodeSequence[0].CodeValue for section in _sections(report)] == [
         "121060",
@@ -190,6 +189,46 @@ def test_the_text_is_complete() -> None:
 
 def _sections(report: Dataset) -> list[Dataset]:
     return [item for item in report.ContentSequence if item.ValueType == "CONTAINER"]
+
+
+def _texts(report: Dataset) -> list[str]:
+    return [section.ContentSequence[0].TextValue for section in _sections(report)]
+
+
+@pytest.mark.parametrize("text", [TEXT, "Without a heading."])
+@pytest.mark.parametrize("language", ["", "de-CH"])
+def test_the_template(text: str, language: str) -> None:
+    """The SR is a Basic Diagnostic Imaging Report: the rows of TID 2000 and no others, in order."""
+    context = replace(CONTEXT, report_text=text, addenda=(ADDENDUM,))
+    (report,) = objects(written(context, DicomDocuments(language=language)), "SR")
+    (template,) = report.ContentTemplateSequence
+    assert (template.MappingResource, template.TemplateIdentifier) == ("DCMR", "2000")
+    found, *others = report.ContentSequence
+    assert (found.RelationshipType, _concept(found)) == ("HAS CONCEPT MOD", "121049")
+    assert found.ConceptCodeSequence[0].CodeValue == (language or "und")
+    context_items = others[: -len(_sections(report))]
+    assert [_concept(item) for item in context_items] == ["121005", "121008"] * 2
+    assert {item.RelationshipType for item in context_items} == {"HAS OBS CONTEXT"}
+    for section in _sections(report):
+        assert (section.RelationshipType, section.ContinuityOfContent) == ("CONTAINS", "SEPARATE")
+        (item,) = section.ContentSequence
+        assert (item.RelationshipType, item.ValueType) == ("CONTAINS", "TEXT")
+
+
+def _concept(item: Dataset) -> str:
+    return str(item.ConceptNameCodeSequence[0].CodeValue)
+
+
+def test_a_referring_physician_as_it_is_written() -> None:
+    """An order from HL7 has the name as a person writes it; in DICOM its parts are divided."""
+    for written_name, expected in (
+        ("Richard Roe", "Roe^Richard"),
+        ("Roe, Richard; Doe, Ann", "Roe^Richard"),
+        ("", ""),
+    ):
+        order = replace(ORDER, tags={**ORDER.tags, "ReferringPhysician": written_name})
+        for found in read_documents(written(replace(CONTEXT, orders=(order,)))):
+            assert str(found.ReferringPhysicianName) == expected
 
 
 def test_highdicom_reads_the_content() -> None:
@@ -301,7 +340,7 @@ def test_a_withdrawn_report_is_rejected() -> None:
     assert note.CurrentRequestedProcedureEvidenceSequence[0].StudyInstanceUID == STUDY
     (report,) = objects(payload, "SR")
     assert report.VerificationFlag == "UNVERIFIED"
-    assert [item.TextValue for item in report.ContentSequence] == [context.report_text]
+    assert _texts(report) == [context.report_text]
     assert not objects(payload, "DOC")
 
 
@@ -332,7 +371,7 @@ def test_a_character_set_without_a_letter() -> None:
     )
     (report,) = objects(written(plain, DicomDocuments(charset="ISO_IR 100")), "SR")
     assert str(report.PatientName) == "Müller^Jürgen"
-    assert report.ContentSequence[-1].TextValue == "Größe: normal"
+    assert _texts(report) == ["Größe: normal"]
 
 
 def test_nothing_for_the_forms() -> None:
@@ -351,7 +390,7 @@ def test_a_very_long_report() -> None:
     text = "Ä long line of a report.\n" * 80_000
     context = replace(CONTEXT, report_text=text)
     (report,) = objects(written(context), "SR")
-    assert report.ContentSequence[-1].TextValue.count("\r\n") == 79_999
+    assert _texts(report)[0].count("\r\n") == 79_999
 
 
 @pytest.mark.parametrize("payload", [b"", b"MSH|^~\\&|", b"--", b"--x\r\n\r\n--x--"])
