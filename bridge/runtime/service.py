@@ -148,7 +148,7 @@ def run(settings: Settings, roles: frozenset[Role]) -> int:
         if Role.INTAKE in roles:
             service = ServiceProcess(slot, partial(_samples, metrics, children))
             children.append(service)
-        dicom = ChildProcess(DICOM, slot) if has_dicom else None
+        dicom = ChildProcess(DICOM, slot.name) if has_dicom else None
         children += [] if dicom is None else [dicom]
         if not _migrate(settings, roles):
             return 0

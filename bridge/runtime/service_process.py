@@ -13,8 +13,9 @@ JSON arrays, whose first element is the kind:
 
 The child creates its parts after `go`, starts them after `start`, and is ready after `listening`.
 If it ends, it is started again. At the end of the channel without `stop` the parent was killed, and
-the child ends at once. Until then it holds the slot of the node, so that no other process claims
-messages under its name.
+the child ends at once. Until then the service holds the slot of the node, so that no other process
+claims messages under its name. Other children claim nothing and do not hold it: if one is slow to
+end, the node that starts next still gets the name, and with it the claims of the killed one.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ from bridge.runtime.node_slot import NodeSlot
 from bridge.runtime.schedule import ServicePart
 
 CHANNEL: Final = "BRIDGE_CHANNEL"
-"""The environment variable with the descriptors of channel and slot, and the child's name."""
+"""The environment variable with the descriptors of the channel and the slot, and the name."""
 SERVICE: Final = "service"
 DICOM: Final = "DICOM"
 
@@ -134,10 +135,12 @@ class Channel:
 class ChildProcess:
     """A supervised child, and the parent's end of the channel."""
 
-    def __init__(self, name: str, slot: NodeSlot) -> None:
-        """Start the child, which loads its modules and waits."""
+    def __init__(self, name: str, node: str, *held: int) -> None:
+        """Start the child, which loads its modules and waits; it holds the descriptors `held`."""
         self._log = structlog.get_logger("service")
-        self._name, self._slot = name, slot
+        self._name, self._held = name, held
+        self.node = node
+        """The name of this node."""
         self._pause = _FIRST_PAUSE
         self._ready_once = self._listening = self._stopping = False
         self._answered = True
@@ -146,14 +149,9 @@ class ChildProcess:
         """The metrics that the child has sent last."""
         self._spawn()
 
-    @property
-    def node(self) -> str:
-        """The name of this node."""
-        return self._slot.name
-
     def _spawn(self) -> None:
         self._end, theirs = socket.socketpair()
-        inherited = (theirs.fileno(), self._slot.descriptor)
+        inherited = (theirs.fileno(), *self._held)
         environment = {**os.environ, CHANNEL: " ".join(map(str, (*inherited, self._name)))}
         for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC"):
             environment.pop(name, None)
@@ -295,7 +293,7 @@ class ServiceProcess(ChildProcess):
         """`metrics` returns those of the intake, and of its other children."""
         self._metrics = metrics
         self._waits: dict[int, tuple[float, asyncio.Future[QueueState]]] = {}
-        super().__init__(SERVICE, slot)
+        super().__init__(SERVICE, slot.name, slot.descriptor)
 
     def more(self, acknowledged: Sequence[int]) -> None:
         """Report stored messages, and the ids of those whose acknowledgments were sent."""
@@ -338,9 +336,9 @@ class ParentChannel:
 
     def __init__(self, value: str) -> None:
         *descriptors, self.name = value.split()
-        end, slot = map(int, descriptors)
-        os.set_inheritable(end, False)
-        os.set_inheritable(slot, False)
+        end, *held = map(int, descriptors)
+        for descriptor in (end, *held):
+            os.set_inheritable(descriptor, False)
         self._end = socket.socket(fileno=end)
         self._actions: dict[str, Action] = {}
         self._channel = Channel(self._end, self._actions, self._ended)

@@ -38,14 +38,18 @@ class Serving:
 
     def child(self) -> int:
         """Return the id of the service process; 0 if there is none now."""
-        own = Path(f"/proc/{self.process.pid}/cmdline").read_bytes()
+        return next(iter(self.children()), 0)
+
+    def children(self) -> list[int]:
+        """Return the ids of the child processes: the service, then the DICOM port."""
+        own, found = Path(f"/proc/{self.process.pid}/cmdline").read_bytes(), []
         for threads in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
             for child in threads.read_text("ascii").split():
                 with suppress(OSError):
                     command = Path(f"/proc/{child}/cmdline").read_bytes()
                     if command == own or b"\0serve\0" in command:  # forked or executed
-                        return int(child)
-        return 0
+                        found.append(int(child))
+        return sorted(found)
 
     def log(self) -> str:
         return self.file.read_text("utf-8", "replace")

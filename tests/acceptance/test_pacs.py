@@ -1,5 +1,7 @@
 """A hospital with a PACS: kill -9 at every point loses no report, and none is stored twice."""
 
+import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -118,6 +120,43 @@ def test_kill_during_a_request_for_commitment(
             house.kill()
     assert len(archive.stored) >= 2
     assert len(set(archive.instances())) == 1
+
+
+def test_a_dicom_process_that_outlives_the_kill(tmp_path: Path) -> None:
+    """
+    The DICOM port is a process that may be slow to end on a busy machine.
+
+    The next node has the name of the killed one, and so its claims: they need not expire.
+    """
+
+    def hold_first(data: Dataset, event: evt.Event) -> int:
+        if not killed.reached.is_set():
+            killed.hold()
+        return 0x0000
+
+    with pacs(status=hold_first) as archive:
+        killed = KilledHouse(tmp_path / "home", "", archive)
+        house = killed.house
+        house.settings = f'[dicom]\nbind = "127.0.0.1:{free_port()}"\n'
+        house.make()
+        service = house.start()
+        _, dicom = service.children()
+        try:
+            house.send(order(1))
+            house.draft("M1", "A1", "Normal.")
+            house.sign("M1", "A1", ignoreSignDelay=True)
+            assert killed.reached.wait(120)
+            os.kill(dicom, signal.SIGSTOP)
+            house.kill()
+            killed.released.set()
+            house.settings = f'[dicom]\nbind = "127.0.0.1:{free_port()}"\n'  # the other is in use
+            house.configure()
+            house.start()
+            assert [slot.name for slot in (house.home / "run").glob("node-*")] == ["node-0"]
+            eventually(lambda: _delivered(house) == 1)
+        finally:
+            os.kill(dicom, signal.SIGKILL)
+            house.kill()
 
 
 def _delivered(house: House) -> float:
