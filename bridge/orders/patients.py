@@ -13,7 +13,7 @@ applied to the second one.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from bridge.orders.order import Order, Patient
 from bridge.orders.rules import ADDRESSED_ACTIONS
@@ -66,8 +66,9 @@ class MergePointer:
     A merged identifier and its survivor.
 
     `merged_into` is what the merge named; it differs from `mrn` if that one was merged later.
-    `identity` are the demographics that the merge named for the survivor. Pointers that were
-    stored by an earlier version have no `merged_at` (ms) and no identity.
+    `identity` are the demographics that the merge named for the survivor. `sent` is when the last
+    message about this merge was sent. Pointers that were stored by an earlier version have no
+    `merged_at` (ms), no identity and no `sent`.
     """
 
     site: str
@@ -76,6 +77,20 @@ class MergePointer:
     merged_into: str
     merged_at: int | None = None
     identity: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    sent: MessageTime | None = None
+
+
+class Separation(NamedTuple):
+    """
+    A number that does not lead to another one, by a message that was sent at this time.
+
+    Of a merge and an undo of two numbers, the one that was sent later takes precedence.
+    """
+
+    site: str
+    prior_mrn: str
+    mrn: str
+    sent: MessageTime
 
 
 KnownDemographics = Mapping[Patient, DemographicsUpdate]

@@ -8,13 +8,15 @@ the merge changed whose the order is, not what is to be examined.
 What an order had before is stored for each number that it left (`FormerOrder`).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bridge.orders.order import Order, OrderState, merged_hash
-from bridge.orders.patients import DEMOGRAPHICS, contradicts
+from bridge.orders.patients import DEMOGRAPHICS, MergePointer, Separation, contradicts
+from bridge.orders.times import MessageTime, is_earlier
 from mappings.hl7.path import Path
+from mappings.inbound.events import OrderEvent
 from mappings.inbound.procedures import replace_identifiers
 from mappings.outbound.echo import Echo
 
@@ -75,6 +77,33 @@ class UndoneMerge:
         if accession in self.kept or order.before.state in _ON_WORKLIST:
             return None
         return order.after
+
+
+def is_undone_by_later(
+    event: OrderEvent, sent_at: MessageTime | None, separations: Iterable[Separation]
+) -> bool:
+    """True if a merge was undone by a message that was sent after it and arrived before it."""
+    named = {event.mrn, event.merged_into}
+    return any(
+        (found.site, found.prior_mrn) == (event.site, event.prior_mrn)
+        and found.mrn in named
+        and is_earlier(sent_at, found.sent)
+        for found in separations
+    )
+
+
+def separations_of(
+    event: OrderEvent, sent_at: MessageTime | None, pointer: MergePointer | None
+) -> list[Separation]:
+    """Return the pairs of numbers that an undo separates; none if its time is not reliable."""
+    if sent_at is None:
+        return []
+    pairs = {(event.mrn, event.prior_mrn)}
+    if event.is_mutual:
+        pairs.add((event.prior_mrn, event.mrn))
+    if pointer is not None:
+        pairs |= {(pointer.prior_mrn, number) for number in (pointer.mrn, pointer.merged_into)}
+    return [Separation(event.site, *pair, sent_at) for pair in sorted(pairs)]
 
 
 def returning_order(

@@ -121,6 +121,24 @@ class MergedPatient(Record, table=True):
     merged_into: str | None = None
     merged_at: int | None = moment_or_none()
     identity: str | None = None
+    sent_at: int | None = moment_or_none()
+    clock: int | None = moment_or_none()
+
+
+class SeparatedPatient(Record, table=True):
+    """
+    When a message said last that a number does not lead to another one.
+
+    A merge of the two that was sent before has no effect when it arrives.
+    """
+
+    __tablename__ = "separated_patient"
+
+    site: str = Field(primary_key=True)
+    prior_mrn: str = Field(primary_key=True)
+    mrn: str = Field(primary_key=True)
+    sent_at: int = moment()
+    clock: int = big_number()
 
 
 class IdentifierChange(Record, table=True):
@@ -713,6 +731,7 @@ MERGED_PATIENTS: Final = metadata.tables["merged_patient"]
 IDENTIFIER_CHANGES: Final = metadata.tables["identifier_change"]
 IDENTIFIER_CHANGE_ITEMS: Final = metadata.tables["identifier_change_item"]
 MERGE_UNDOS: Final = metadata.tables["merge_undo"]
+SEPARATED_PATIENTS: Final = metadata.tables["separated_patient"]
 DEMOGRAPHICS: Final = metadata.tables["patient_demographics"]
 VISIT_TRANSFERS: Final = metadata.tables["visit_transfer"]
 EXCEPTIONS: Final = metadata.tables["exception"]

@@ -15,7 +15,7 @@ from bridge.intake.process.worklist import REPORTED_ELSEWHERE_BEGUN, ReportIds
 from bridge.orders.addressing import PATIENT_CONFLICT
 from bridge.orders.hierarchy import PARENT_REPLACED
 from bridge.orders.order import Order, Patient
-from bridge.orders.patients import DemographicsUpdate
+from bridge.orders.patients import DemographicsUpdate, Separation
 from bridge.orders.plans import ORDER_CANCELLED, ORDER_UNKNOWN, SUPERSEDED
 from bridge.orders.received_objects import MatchFault, SetAside
 from bridge.orders.times import UNKNOWN, MessageTime
@@ -60,12 +60,17 @@ EXCEPTION_NOTES = (
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A merge to store; `identity` are the survivor's demographics in the message."""
+    """
+    A merge to store, and when it was sent.
+
+    `identity` are the survivor's demographics in the message.
+    """
 
     site: str
     prior_mrn: str
     mrn: str
     identity: Mapping[str, str] = field(default_factory=dict, repr=False)
+    sent: MessageTime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,7 @@ class MessageChanges:
     reports: Mapping[OrderKey, str] = field(default_factory=dict)
     merges: Sequence[Merge] = ()
     undone_merges: Sequence[UndoneMerge] = ()
+    separations: Sequence[Separation] = ()
     moves: Sequence[tuple[VisitReference, VisitTransfer]] = ()
     exception_code: str = ""
     """The code of the exception that the message leaves, or ''."""
@@ -108,6 +114,7 @@ class JobContext:
     changed: dict[OrderKey, Order] = field(default_factory=dict)
     merges: list[Merge] = field(default_factory=list)
     undone_merges: list[UndoneMerge] = field(default_factory=list)
+    separations: list[Separation] = field(default_factory=list)
     moves: list[tuple[VisitReference, VisitTransfer]] = field(default_factory=list)
     demographics: list[DemographicsUpdate] = field(default_factory=list)
     renamed_patients: list[Patient] = field(default_factory=list)
@@ -178,6 +185,7 @@ class JobContext:
             others,
             self.merges,
             self.undone_merges,
+            self.separations,
             self.moves,
             self.exception_code,
             self.demographics,

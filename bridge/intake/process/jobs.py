@@ -15,7 +15,7 @@ from bridge.index_key import signed64
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.verdict import parts_of
 from bridge.orders.order import Order, Patient
-from bridge.orders.patients import KnownDemographics, MergePointer
+from bridge.orders.patients import KnownDemographics, MergePointer, Separation
 from bridge.orders.received_objects import Match, MatchFault, MessageKind, ReceivedObject
 from bridge.orders.rules import SourceMessage
 from bridge.orders.times import MessageTime, Resolution, clock
@@ -133,6 +133,8 @@ class MessageJob:
     """Visits of its patients that moved."""
     pointers: Mapping[Patient, MergePointer] = field(default_factory=dict)
     """The merges of its patients, if it undoes one."""
+    separations: Sequence[Separation] = ()
+    """The undos of merges of its patients, if it merges some."""
     returning: Mapping[Patient, Sequence[ReturningOrder]] = field(default_factory=dict)
     """The orders that return to each merged patient if it undoes the merge."""
     redirected: Collection[Patient] = ()

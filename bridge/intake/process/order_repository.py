@@ -192,8 +192,15 @@ def look_up_orders(
 
 
 def _with_pointers(connection: Connection, job: MessageJob) -> MessageJob:
-    """Add the merges of its patients, and what they moved, to a job that undoes one."""
-    if all(event.action is not OrderAction.PATIENT_UNMERGE for event in job.events):
+    """
+    Add the merges of its patients, and what they moved, to a job that undoes one.
+
+    A job that merges patients gets the undos that were sent.
+    """
+    actions = {event.action for event in job.events}
+    if OrderAction.PATIENT_MERGE in actions:
+        return replace(job, separations=patient_records.separations(connection, job.patients))
+    if OrderAction.PATIENT_UNMERGE not in actions:
         return job
     pointers = patient_records.merge_pointers(connection, job.patients)
     returning = {
@@ -574,12 +581,14 @@ class OrderRepository:
                     connection, site, prior_mrn, survivor, self.now(), change.message_id
                 )
                 patient_records.merge(
-                    connection, site, prior_mrn, merge.mrn, merge.identity, self.now()
+                    connection, site, prior_mrn, merge.mrn, merge.identity, self.now(), merge.sent
                 )
                 order_index.move_patient(connection, site, prior_mrn, survivor)
                 moved |= {(site, prior_mrn), (site, survivor)}
             for undone in change.undone_merges:
                 undo_merge(connection, undone, self.now(), self.steps, change.message_id)
+            for separation in change.separations:
+                patient_records.add_separation(connection, separation)
             for prior, move in change.moves:
                 patient_records.add_transfer(connection, prior, move)
         for correction in (
@@ -633,7 +642,14 @@ class OrderRepository:
                 resume_waiting(self._database, connection, change)
 
 
-_RESUMED = (PATIENT_NAME_MISMATCH, PATIENT_CONFLICT, MERGE_CONTRADICTED, SEVERAL_PATIENTS)
+_RESUMED = (
+    PATIENT_NAME_MISMATCH,
+    PATIENT_CONFLICT,
+    MERGE_CONTRADICTED,
+    SEVERAL_PATIENTS,
+    ErrorCode.MERGED_ELSEWHERE.value,
+    ErrorCode.MERGE_CYCLE.value,
+)
 """The codes of messages that wait until it is known who their patient is."""
 
 

@@ -52,7 +52,12 @@ from bridge.orders.patients import (
 )
 from bridge.orders.plans import SUPERSEDED
 from bridge.orders.times import is_earlier
-from bridge.orders.undone_merges import ReturningOrder, UndoneMerge
+from bridge.orders.undone_merges import (
+    ReturningOrder,
+    UndoneMerge,
+    is_undone_by_later,
+    separations_of,
+)
 from bridge.orders.values import as_moved_away, as_moved_by_merge
 from bridge.orders.visits import (
     VisitChange,
@@ -131,7 +136,8 @@ async def record_merge(worklist: WorklistClient, context: JobContext, event: Ord
         at, clock = context.sent
         update = DemographicsUpdate(event.site, survivor, at, named, clock)
         context.demographics.append(update)
-    context.merges.append(Merge(event.site, event.prior_mrn, survivor, identity))
+    sent_at = context.job.source.sent_at
+    context.merges.append(Merge(event.site, event.prior_mrn, survivor, identity, sent_at))
     context.demographics += former_identity(
         event, context.sent, context.job.demographics, context.index.values()
     )
@@ -223,7 +229,8 @@ async def apply_visit_change(
 
 async def apply_patient_events(worklist: WorklistClient, context: JobContext) -> None:
     """Apply the patient events of a message, in their order."""
-    for event in context.job.events:
+    for given in context.job.events:
+        event = _without_undone_merge(context, given)
         if event.action in {OrderAction.PATIENT_UPDATE, OrderAction.PATIENT_MERGE}:
             await _apply_patient_event(worklist, context, event)
         if event.action is OrderAction.PATIENT_UNMERGE:
@@ -236,13 +243,29 @@ async def apply_patient_events(worklist: WorklistClient, context: JobContext) ->
             await apply_early_rows(worklist, context, event)
 
 
+def _without_undone_merge(context: JobContext, event: OrderEvent) -> OrderEvent:
+    """Return an update of the survivor if a merge was undone by a message that overtook it."""
+    sent_at = context.job.source.sent_at
+    is_merge = event.action is OrderAction.PATIENT_MERGE
+    if not is_merge or not is_undone_by_later(event, sent_at, context.job.separations):
+        return event
+    _note_once(context, SUPERSEDED)
+    return replace(event, action=OrderAction.PATIENT_UPDATE, prior_mrn="", renumbers=False)
+
+
 async def _undo_merge(worklist: WorklistClient, context: JobContext, event: OrderEvent) -> None:
     freed = merge_to_undo(event, context.job.pointers)
+    sent_at = context.job.source.sent_at
+    if freed is not None and is_earlier(sent_at, freed.sent):  # they were merged again
+        _note_once(context, SUPERSEDED)
+        return
+    context.separations += separations_of(event, sent_at, freed)
     if freed is None:
         named = {(event.site, event.mrn), (event.site, event.prior_mrn)}
         has_orders = any(order.patient in named for order in context.index.values())
         is_affected = bool(context.job.pointers) or (has_orders and not event.is_mutual)
         context.notes.append(IDENTIFIER_MOVED if is_affected else "no_merge_to_undo")
+        context.renamed_patients += sorted(named)  # a parked merge of the two has no effect now
         return
     returning = context.job.returning[freed.site, freed.prior_mrn]
     context.undone_merges.append(await undo_in_engine(worklist.client, freed, returning))

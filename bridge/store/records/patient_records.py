@@ -38,7 +38,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 
 from bridge.orders.order import Patient
-from bridge.orders.patients import DemographicsUpdate, MergePointer
+from bridge.orders.patients import DemographicsUpdate, MergePointer, Separation
+from bridge.orders.times import MessageTime, comparable_time
 from bridge.orders.visits import VisitReference, VisitTransfer
 from bridge.store.columns import one_of
 from bridge.store.database import Database
@@ -48,6 +49,7 @@ from bridge.store.tables import (
     MERGE_UNDOS,
     MERGED_PATIENTS,
     ORDERS,
+    SEPARATED_PATIENTS,
     VISIT_TRANSFERS,
     upsert,
 )
@@ -71,6 +73,7 @@ _KNOWN: Final = [
 _SURVIVORS: Final = _of_patients(MERGED_PATIENTS, "prior_mrn", "prior_mrn", "mrn")
 _MERGED_INTO: Final = _of_patients(MERGED_PATIENTS, "mrn", "prior_mrn")
 _POINTERS: Final = _of_patients(MERGED_PATIENTS, "prior_mrn")
+_SEPARATIONS: Final = _of_patients(SEPARATED_PATIENTS, "prior_mrn")
 _DEMOGRAPHICS: Final = _of_patients(DEMOGRAPHICS, "mrn")
 _TRANSFERS: Final = _of_patients(VISIT_TRANSFERS, "prior_mrn")
 
@@ -133,6 +136,7 @@ def merge(
     mrn: str,
     identity: Mapping[str, Any] | None = None,
     now: int | None = None,
+    sent: MessageTime | None = None,
 ) -> str:
     """
     Merge a prior identifier, and all that were merged into it; return the surviving MRN.
@@ -143,23 +147,62 @@ def merge(
     survivor's demographics in the merge; `now` in ms.
     """
     target = survivors(connection, [(site, mrn)]).get((site, mrn), mrn)
-    if (
-        target == prior_mrn
-        or survivors(connection, [(site, prior_mrn)]).get((site, prior_mrn)) == target
-    ):
+    if target == prior_mrn:
+        return target
+    if survivors(connection, [(site, prior_mrn)]).get((site, prior_mrn)) == target:
+        _repeat_merge(connection, site, prior_mrn, sent)
         return target
     for table in (MERGED_PATIENTS, VISIT_TRANSFERS):
         own = (table.c.site == site, table.c.mrn == prior_mrn)
         connection.execute(update(table).where(*own).values(mrn=target))
     pointer = {"site": site, "prior_mrn": prior_mrn, "mrn": target, "merged_into": mrn}
     named = json.dumps(dict(identity or {}))
-    connection.execute(upsert(MERGED_PATIENTS), {**pointer, "merged_at": now, "identity": named})
+    at, clock = sent or (None, None)
+    values = {"merged_at": now, "identity": named, "sent_at": at, "clock": clock}
+    connection.execute(upsert(MERGED_PATIENTS), {**pointer, **values})
     copied = [literal(target) if column.name == "prior_mrn" else column for column in _MOVED]
     rows = select(*copied).where(_MOVED.site == site, _MOVED.prior_mrn == prior_mrn)
     names = [column.name for column in _MOVED]
     connection.execute(insert(VISIT_TRANSFERS).from_select(names, rows).on_conflict_do_nothing())
     _delete_self_pointers(connection, site, target)
     return target
+
+
+def _repeat_merge(
+    connection: Connection, site: str, prior_mrn: str, sent: MessageTime | None
+) -> None:
+    """A repetition may have been sent after an undo that arrives later."""
+    if sent is not None:
+        own = (_MERGED.site == site, _MERGED.prior_mrn == prior_mrn)
+        is_newer = or_(
+            _MERGED.clock.is_(None), _is_not_newer(MERGED_PATIENTS, sent.at, literal(sent.clock))
+        )
+        statement = update(MERGED_PATIENTS).where(*own, is_newer)
+        connection.execute(statement.values(sent_at=sent.at, clock=sent.clock))
+
+
+def add_separation(connection: Connection, separation: Separation) -> None:
+    """Store a separation unless one is stored that was sent later by the same clock."""
+    at, clock = separation.sent
+    key = separation._asdict()
+    del key["sent"]
+    statement = insert(SEPARATED_PATIENTS).values(**key, sent_at=at, clock=clock)
+    given = statement.excluded
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=list(key),
+            set_={"sent_at": given.sent_at, "clock": given.clock},
+            where=_is_not_newer(SEPARATED_PATIENTS, given.sent_at, given.clock),
+        )
+    )
+
+
+def separations(connection: Connection, patients: Iterable[Patient]) -> list[Separation]:
+    """Return when these numbers were last separated from others."""
+    return [
+        Separation(site, row.prior_mrn, row.mrn, MessageTime(row.sent_at, row.clock))
+        for site, row in _rows(connection, _SEPARATIONS, patients)
+    ]
 
 
 def merge_pointers(
@@ -221,6 +264,7 @@ def _merge_pointer(row: Any) -> MergePointer:
         row.merged_into or row.mrn,
         row.merged_at,
         json.loads(row.identity or "{}"),
+        comparable_time(row.sent_at, row.clock),
     )
 
 
@@ -351,7 +395,10 @@ def _delete_self_pointers(connection: Connection, site: str, mrn: str) -> None:
 
 
 def delete_old(database: Database, before: int) -> None:
-    """Delete demographics and transfers before a time (ms) of patients without orders."""
+    """
+    Delete demographics and transfers before a time (ms) of patients without orders, and undos of
+    merges: a merge that was sent before them arrives no more.
+    """
     for table in (DEMOGRAPHICS, VISIT_TRANSFERS):
         row, order = table.c, ORDERS.c
         has_orders = exists().where(order.site == row.site, order.mrn == row.mrn)
@@ -363,6 +410,9 @@ def delete_old(database: Database, before: int) -> None:
             with database.delete_without_sync() as connection:
                 statement = delete(table).where(key.in_(some), row.sent_at < before)
                 deleted = connection.execute(statement).rowcount
+    with database.delete_without_sync() as connection:
+        old_undo = SEPARATED_PATIENTS.c.sent_at < before
+        connection.execute(delete(SEPARATED_PATIENTS).where(old_undo))
 
 
 UNDO_ENDS_AFTER_MS: Final = 120_000

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -98,6 +99,39 @@ async def test_the_freed_number_is_her_own(hospital: Hospital, repair: str, late
     assert hospital.states() <= {"done", "ignored"}
     checked = "SELECT o.accession FROM exception e JOIN bridge_order o ON o.id = e.row_id"
     assert hospital.rows(f"{checked} WHERE e.kind = 'order'") == [("A0201",)]
+
+
+THIRD_PID = "PID|1||N7022^^^NORTH^MR||THIRD^TEA||19700101|F"
+MERGE_INTO_THIRD = registered("A40", "ADT_A39", 930, THIRD_PID, "MRG|N7021^^^NORTH^MR")
+MERGE_AGAIN = registered("A40", "ADT_A39", 940, SURVIVOR_PID, "MRG|N7021^^^NORTH^MR")
+(UNDO_BY_A43,), (UNDO_BY_A37,) = REPAIR_MESSAGES["A43"], REPAIR_MESSAGES["A37"]
+SEQUENCES = {
+    "A40, A43": (MERGE, UNDO_BY_A43),
+    "A40, A37": (MERGE, UNDO_BY_A37),
+    "A40, A43, A40": (MERGE, UNDO_BY_A43, MERGE_AGAIN),
+    "A40, A43, A40 into a third patient": (MERGE, UNDO_BY_A43, MERGE_INTO_THIRD),
+}
+ARRIVALS = [
+    pytest.param(arriving, sent[-1], id=f"{name}: {places}")
+    for name, sent in SEQUENCES.items()
+    for places in permutations(range(len(sent)))
+    for arriving in [[sent[place] for place in places]]
+]
+
+
+@pytest.mark.parametrize(("arriving", "last"), ARRIVALS)
+async def test_what_was_sent_last_takes_precedence(
+    hospital: Hospital, arriving: list[str], last: str
+) -> None:
+    """Of merges and undos, the time at which they were sent decides (MSH-7), in any order."""
+    await hospital.send(ordered(1, 800).encode())
+    for message in arriving:
+        await hospital.send(message.encode())
+        await hospital.send(message.replace("|C02-", "|REPEATED", 1).encode())
+    await hospital.applied()
+    owner = {MERGE_AGAIN: SURVIVOR, MERGE_INTO_THIRD: ("N7022", "THIRD^TEA")}.get(last, FREED)
+    assert await patients(hospital) == {"A0201": owner}
+    assert hospital.states() == {"done"}
 
 
 @pytest.mark.parametrize("trigger", ["A28", "A31", "A08"])
