@@ -4,21 +4,30 @@ No order is shown under a patient who is not its own, whatever happens to the pa
 Hypothesis drives a model in plain Python, and a whole bridge with a real engine. An order belongs
 to the number with which it was sent, and this number leads to its survivor until the merge is
 undone. An order whose visit moves belongs to the visit's new patient. Undoing the last merge
-restores the state before it.
+restores the state before it. Of a merge and its undo, the one that was sent later takes precedence,
+whichever arrives first.
 """
 
 import asyncio
 import json
 import tempfile
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import count, permutations
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from typing_extensions import override
 
 from bridge.admin.orders.merges import undo_pointer
@@ -28,6 +37,7 @@ from bridge.store.records import patient_records
 from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import open_hospital
 from tests.bridge.intake.messages import IDS
+from tests.conftest import empty
 from tests.databases import fresh_file
 
 T = TypeVar("T")
@@ -71,6 +81,10 @@ def pv1_of(visit: str) -> str:
     return "PV1|1|O" + "|" * 17 + f"{visit}\r"
 
 
+def mrg_of(prior: str) -> str:
+    return f"MRG|{prior}^^^NORTH^MR||||||{PEOPLE[prior].name}\r"
+
+
 @dataclass
 class ModelOrder:
     number: str
@@ -90,19 +104,43 @@ class ModelOrder:
 class Pointer:
     into: str
     at: int
+    sent: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """A merge or an undo as it was sent, and when."""
+
+    trigger: str
+    segments: tuple[str, ...]
+    prior: str
+    named: str
+    """The survivor that the message named."""
+    sent: int
+
+    @property
+    def merges(self) -> bool:
+        return self.trigger not in {"A43", "A37"}
 
 
 class Identifiers(RuleBasedStateMachine):
+    address = ""
+    """The address of a PostgreSQL database; without one, each example has a new SQLite file."""
+
     @initialize()
     def begin(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
         folder = Path(self.folder.name)
-        self.database = Database(fresh_file(folder / "bridge.db"))
+        if self.address:
+            empty(self.address)
+        self.database = Database(self.address or fresh_file(folder / "bridge.db"))
         self.runner = asyncio.Runner()
         self.open = open_hospital(folder, self.database)
         self.hospital = self.runner.run(self.open.__aenter__())
         self.orders: dict[str, ModelOrder] = {}
         self.pointers: dict[str, Pointer] = {}
+        self.changes: list[Change] = []
+        self.separated: dict[tuple[str, str], int] = {}
         self.sent: list[bytes] = []
         self.is_burst = False
         self.visits: dict[str, str] = {}
@@ -128,11 +166,25 @@ class Identifiers(RuleBasedStateMachine):
         assert ack.code == "AA", (ack, self.hospital.rows("SELECT state, code FROM message"))
         self.hospital.time.leap += 1000
 
-    def _event(self, trigger: str, *segments: str) -> None:
-        head = (
-            f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|||ADT^{trigger}|S{next(IDS)}|P|2.5.1\rEVN|{trigger}\r"
-        )
+    def _event(self, trigger: str, *segments: str, sent: int = 0) -> int:
+        """Send an event now, or one that was sent at another time (ms); return this time."""
+        sent = sent or self.hospital.time()
+        head = self._head(f"ADT^{trigger}", sent) + f"EVN|{trigger}\r"
         self._send((head + "".join(segments)).encode())
+        return sent
+
+    def _head(self, message_type: str, sent: int) -> str:
+        at = datetime.fromtimestamp(sent // 1000, UTC)
+        return (
+            f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|{at:%Y%m%d%H%M%S}+0000||{message_type}"
+            f"|S{next(IDS)}|P|2.5.1\r"
+        )
+
+    def _change(self, trigger: str, prior: str, named: str, *segments: str, sent: int = 0) -> int:
+        """Send a merge or an undo."""
+        sent = self._event(trigger, *segments, sent=sent)
+        self.changes.append(Change(trigger, segments, prior, named, sent))
+        return sent
 
     def _survivor(self, number: str) -> str:
         while number in self.pointers:
@@ -149,10 +201,10 @@ class Identifiers(RuleBasedStateMachine):
             number = self.pointers[number].into
         return frozenset(found)
 
-    @rule(data=st.data(), study=STUDIES, of_visit=st.booleans())
-    def order(self, data: st.DataObject, study: str, of_visit: bool) -> None:
-        """A new order. It waits if its number leads to another person."""
-        self._order(data.draw(self._numbers()), study, of_visit=of_visit)
+    @rule(data=st.data(), study=STUDIES, of_visit=st.booleans(), late=st.sampled_from([0, 0, 9]))
+    def order(self, data: st.DataObject, study: str, of_visit: bool, late: int) -> None:
+        """A new order, or one that arrives late. It waits if its number leads to another person."""
+        self._order(data.draw(self._numbers()), study, of_visit=of_visit, late=late * 1000)
 
     def _numbers(self) -> st.SearchStrategy[str]:
         return st.sampled_from([*sorted(self.pointers), *sorted(PEOPLE)])
@@ -174,9 +226,9 @@ class Identifiers(RuleBasedStateMachine):
         self.is_burst = False
         self._run(self.hospital.applied)
 
-    def _order(self, number: str, study: str, *, of_visit: bool = False) -> None:
+    def _order(self, number: str, study: str, *, of_visit: bool = False, late: int = 0) -> None:
         accession = f"F{next(self.numbers)}"
-        head = f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|||ORM^O01|S{next(IDS)}|P|2.5.1\r"
+        head = self._head("ORM^O01", self.hospital.time() - late)
         group = (
             f"ORC|NW|P{accession}|{accession}\rOBR|1|P{accession}|{accession}|X^CT Head^L"
             f"||||||||||||||{accession}||||||CT\r"
@@ -196,10 +248,23 @@ class Identifiers(RuleBasedStateMachine):
         return sorted(PEOPLE.keys() - self.pointers.keys())
 
     @precondition(lambda self: len(self._free()) > 1)
-    @rule(trigger=st.sampled_from(["A40", "A34", "A18"]), data=st.data())
+    @rule(trigger=st.sampled_from(["A40", "A34", "A18", "A30"]), data=st.data())
     def merge(self, trigger: str, data: st.DataObject) -> None:
         """A merge of two numbers that lead nowhere yet."""
         self._merge(trigger, *data.draw(pairs(self._free())))
+
+    @precondition(lambda self: self._renumbered())
+    @rule(data=st.data(), trigger=st.sampled_from(["A46", "A47"]))
+    def renumber(self, data: st.DataObject, trigger: str) -> None:
+        """A person gets another number."""
+        self._merge(trigger, *data.draw(st.sampled_from(self._renumbered())))
+
+    def _renumbered(self) -> list[tuple[str, str]]:
+        return [
+            (now, prior)
+            for now, prior in permutations(self._free(), 2)
+            if PEOPLE[now].identity == PEOPLE[prior].identity
+        ]
 
     @precondition(lambda self: self._same_person())
     @rule(data=st.data())
@@ -218,8 +283,9 @@ class Identifiers(RuleBasedStateMachine):
     def merge_again(self, data: st.DataObject) -> None:
         """The merge is sent once more, as another message."""
         prior = data.draw(st.sampled_from(sorted(self.pointers)))
-        mrg = f"MRG|{prior}^^^NORTH^MR||||||{PEOPLE[prior].name}\r"
-        self._event("A40", PEOPLE[self._survivor(prior)].pid, mrg)
+        survivor = self._survivor(prior)
+        sent = self._change("A40", prior, survivor, PEOPLE[survivor].pid, mrg_of(prior))
+        self.pointers[prior] = replace(self.pointers[prior], sent=sent)
 
     @rule(data=st.data())
     def link(self, data: st.DataObject) -> None:
@@ -227,19 +293,25 @@ class Identifiers(RuleBasedStateMachine):
         one, other = data.draw(pairs(sorted(PEOPLE)))
         if self._survivor(one) != self._survivor(other):
             self._event("A24", PEOPLE[one].pid, "PV1|1|O\r", PEOPLE[other].pid)
-            self._event("A37", PEOPLE[one].pid, PEOPLE[other].pid)
+            sent = self._event("A37", PEOPLE[one].pid, PEOPLE[other].pid)
+            self._separate(sent, (one, other), (other, one))
 
     @precondition(lambda self: len(self._free()) > 1)
-    @rule(data=st.data())
-    def move_visit(self, data: st.DataObject) -> None:
-        """A visit belongs to another patient (A45). Texts that were begun stay."""
+    @rule(data=st.data(), trigger=st.sampled_from(["A45", "A44"]))
+    def move_visit(self, data: st.DataObject, trigger: str) -> None:
+        """A visit or account belongs to another patient, or again. Texts that were begun stay."""
         patient, prior = data.draw(pairs(self._free()))
-        visit = f"V{prior}"
-        if visit in self.visits:
+        visits = [f"V{number}" for number in PEOPLE]
+        own = [visit for visit in visits if self.visits.get(visit, visit[1:]) == prior]
+        if not own:
             return
-        self._event(
-            "A45", PEOPLE[patient].pid, f"MRG|{prior}^^^NORTH^MR||||{visit}\r", pv1_of(visit)
-        )
+        visit = data.draw(st.sampled_from(own))
+        if trigger == "A45":
+            mrg = f"MRG|{prior}^^^NORTH^MR||||{visit}\r"
+            self._event("A45", PEOPLE[patient].pid, mrg, pv1_of(visit))
+        else:
+            pid = PEOPLE[patient].pid.strip() + "|" * 10 + f"{visit}\r"
+            self._event("A44", pid, f"MRG|{prior}^^^NORTH^MR||{visit}\r")
         self.visits[visit] = patient
         for order in self.orders.values():
             is_own = order.visit == visit and self._survivor(order.number) == prior
@@ -247,9 +319,44 @@ class Identifiers(RuleBasedStateMachine):
                 order.number, order.path = patient, frozenset()
 
     def _merge(self, trigger: str, survivor: str, prior: str) -> None:
-        mrg = f"MRG|{prior}^^^NORTH^MR||||||{PEOPLE[prior].name}\r"
-        self._event(trigger, PEOPLE[survivor].pid, mrg)
-        self.pointers[prior] = Pointer(survivor, next(self.times))
+        sent = self._change(trigger, prior, survivor, PEOPLE[survivor].pid, mrg_of(prior))
+        self.pointers[prior] = Pointer(survivor, next(self.times), sent)
+
+    def _separate(self, sent: int, *pairs: tuple[str, str]) -> None:
+        for pair in pairs:
+            self.separated[pair] = max(sent, self.separated.get(pair, 0))
+
+    @precondition(lambda self: len(self._free()) > 1)
+    @rule(data=st.data(), way=st.sampled_from(["A43", "A37"]))
+    def undo_overtakes_merge(self, data: st.DataObject, way: str) -> None:
+        """The merge was sent first and arrives last. It has no effect."""
+        survivor, prior = data.draw(pairs(self._free()))
+        merged = self.hospital.time()
+        self.hospital.time.leap += 1000
+        self._send_undo(prior, survivor, way)
+        self._change("A40", prior, survivor, PEOPLE[survivor].pid, mrg_of(prior), sent=merged)
+
+    @precondition(lambda self: self._overtaken())
+    @rule(data=st.data())
+    def arrives_late(self, data: st.DataObject) -> None:
+        """A merge or undo arrives once more, as another message, after later ones of the two."""
+        change = data.draw(st.sampled_from(self._overtaken()))
+        self._event(change.trigger, *change.segments, sent=change.sent)
+
+    def _overtaken(self) -> list[Change]:
+        return [change for change in self.changes if self._is_overtaken(change)]
+
+    def _is_overtaken(self, change: Change) -> bool:
+        if not change.merges:
+            both = (change.prior, change.named) if change.trigger == "A37" else (change.prior,)
+            own = [self.pointers[number] for number in both if number in self.pointers]
+            return all(pointer.sent > change.sent for pointer in own)
+        if self._contradicts(change.named) or self._survivor(change.named) == change.prior:
+            return False  # it waits, or is refused
+        pointer = self.pointers.get(change.prior)
+        if pointer is not None and pointer.into == change.named:
+            return True
+        return self.separated.get((change.prior, change.named), 0) > change.sent
 
     @precondition(lambda self: self.pointers)
     @rule(data=st.data(), way=UNDOING)
@@ -261,11 +368,21 @@ class Identifiers(RuleBasedStateMachine):
         survivor = self._survivor(prior)
         if way == "operator":
             self._run(lambda: self._undo_as_operator(prior))
-        elif way == "A43":
-            self._event("A43", PEOPLE[prior].pid, f"MRG|{survivor}^^^NORTH^MR\r")
         else:
-            self._event("A37", PEOPLE[prior].pid, PEOPLE[survivor].pid)
+            sent = self._send_undo(prior, survivor, way)
+            self._separate(sent, (prior, self.pointers[prior].into))
         self._undone(prior, survivor)
+
+    def _send_undo(self, prior: str, survivor: str, way: str) -> int:
+        if way == "A43":
+            segments = (PEOPLE[prior].pid, f"MRG|{survivor}^^^NORTH^MR\r")
+        else:
+            segments = (PEOPLE[prior].pid, PEOPLE[survivor].pid)
+        sent = self._change(way, prior, survivor, *segments)
+        self._separate(sent, (prior, survivor))
+        if way == "A37":
+            self._separate(sent, (survivor, prior))
+        return sent
 
     async def _undo_as_operator(self, prior: str) -> None:
         patient = (SITE, prior)
@@ -392,11 +509,23 @@ class Identifiers(RuleBasedStateMachine):
         assert dict(index) == {accession: mrn for accession, (mrn, *_) in expected.items()}
 
 
-Identifiers.TestCase.settings = settings(
-    max_examples=25,
-    stateful_step_count=15,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    phases=(Phase.explicit, Phase.generate),
-)
-TestIdentifiers = Identifiers.TestCase
+EXAMPLES = {"sqlite": 20, "postgresql": 5}
+
+
+def test_identifiers(database_url: str) -> None:
+    """Any sequence of orders, merges, moves, undos, repetitions and late messages."""
+    dialect = database_url.partition(":")[0].partition("+")[0]
+
+    class OnDatabase(Identifiers):
+        address = database_url if dialect == "postgresql" else ""
+
+    run_state_machine_as_test(
+        OnDatabase,
+        settings=settings(
+            max_examples=EXAMPLES[dialect],
+            stateful_step_count=15,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+            phases=(Phase.explicit, Phase.generate),
+        ),
+    )
