@@ -15,9 +15,11 @@ def print_message(shown: "ShownItem", *, as_json: bool) -> None:
     content = shown.content
     row = {**with_times(shown.row), "notes": content["notes"]}
     if as_json:
-        _print_json({**row, **_contained(content), "calls": content["calls"], "trace": shown.trace})
+        found = {**_contained(content), "patients": content["patients"], "calls": content["calls"]}
+        _print_json({**row, **found, "trace": shown.trace})
         return
-    texts = {**_texts(content), "calls": "\n".join(map(_call, content["calls"]))}
+    texts = {**_texts(content), "patients": "\n".join(_patients(content["patients"]))}
+    texts |= {"calls": "\n".join(map(_call, content["calls"]))}
     if shown.trace is not None:
         texts["trace"] = "\n".join(_trace(shown.trace))
     print_record(row, texts, as_json=False)
@@ -40,6 +42,20 @@ def print_delivery(shown: "ShownItem", *, as_json: bool) -> None:
         "failed_attempts": "\n".join(map(_attempt, content["attempts"])),
     }
     print_record(row, texts, as_json=False)
+
+
+def _patients(patients: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what the message says of each patient, and what is known."""
+    facts = ("name", "birth_date", "sex")
+    for patient in patients:
+        merged = f", merged into {patient['merged_into']}" if patient["merged_into"] else ""
+        yield f"{patient['known']['mrn']} of site {patient['site']}{merged}"
+        for source in ("said", "known"):
+            if patient[source] is not None:
+                values = (patient[source][fact] or "-" for fact in facts)
+                known = f"known, {patient['orders']} orders"
+                name = known if source == "known" else "in the message"
+                yield f"    {name}: {' | '.join(values)}"
 
 
 def _print_json(found: Mapping[str, Any]) -> None:

@@ -133,7 +133,8 @@ def messages_show(
     """
     Show one message with the names of its fields, its acknowledgment, and the calls that it led to.
 
-    The output contains patient data.
+    `patients` are those whom it names, their survivors, and those who have its orders: what the
+    message says, and what is known. The output contains patient data.
     """
     from bridge.admin.items.queue_entries import show_message
     from bridge.cli.item_output import print_message

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from bridge.admin.access.permissions import Permission
+from bridge.admin.items.message_patients import MessagePatient
 from bridge.admin.lists.listing import Access
 from bridge.admin.lists.row_json import as_json
 from bridge.admin.messages.message_content import edits_of
@@ -88,9 +89,11 @@ def _reports(orders: Orders) -> set[str]:
     return {order["report_id"] for order in orders} - {""}
 
 
-def message_content(detail: MessageDetail, charset: str) -> dict[str, Any]:
+def message_content(
+    detail: MessageDetail, charset: str, patients: Sequence[MessagePatient]
+) -> dict[str, Any]:
     """
-    Return text, tree, acknowledgment, calls and notes of a message.
+    Return text, tree, acknowledgment, patients, calls and notes of a message.
 
     `charset` is the codec of its listener, for a message without MSH-18. `calls` are those to the
     report engine, with what it answered; `notes` are codes of what happened. The acknowledgment of
@@ -100,6 +103,7 @@ def message_content(detail: MessageDetail, charset: str) -> dict[str, Any]:
     reply = status if is_dicom(detail.payload) else detail.ack
     return {
         **content_of(detail.payload, charset, reply),
+        "patients": [asdict(patient) for patient in patients],
         "calls": [call._asdict() for call in detail.notes.calls],
         "notes": list(detail.notes.codes),
         "damaged": detail.is_damaged,

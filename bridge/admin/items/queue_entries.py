@@ -17,6 +17,7 @@ from bridge.admin.channel_operations import charset_of, require_channel, stopped
 from bridge.admin.find import find_orders_and_messages
 from bridge.admin.items.delivery_page import delivery_content
 from bridge.admin.items.message_page import message_content
+from bridge.admin.items.message_patients import message_patients
 from bridge.admin.items.message_trace import trace_message
 from bridge.admin.lists.definitions import DELIVERIES, MESSAGES
 from bridge.admin.lists.listing import MAX_VALUES, Filters, ids_in_order, iterate
@@ -164,12 +165,14 @@ def show_message(home: Path, message_id: int, *, with_trace: bool = False) -> Sh
     ):
         detail = queries.message(database, message_id)
         charset = charset_of(settings, database, detail.row.listener)
+        subjects = MessageSubjects(settings, database)
+        patients = message_patients(database, subjects, detail)
         trace = None
         if with_trace:
-            subjects = MessageSubjects(settings, database)
             mapping = subjects.definition(detail.row.mapping, detail.row.mapping_version)
             trace = trace_message(settings, database, mapping, detail)
-        return ShownItem(asdict(detail.row), message_content(detail, charset), trace)
+        content = message_content(detail, charset, patients)
+        return ShownItem(asdict(detail.row), content, trace)
 
 
 def select_messages(home: Path, ids: Sequence[int] | None, chosen: Selection) -> list[int]:

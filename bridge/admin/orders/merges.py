@@ -13,10 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection
-
 from bridge.admin.audit_events import audited
 from bridge.admin.orders import wrong_results
+from bridge.admin.orders.known_patients import KnownPatient, known_patient
 from bridge.admin.orders.reasons import required_reason
 from bridge.admin.orders.wrong_results import SentResult
 from bridge.admin.report_engine import report_engine
@@ -33,7 +32,7 @@ from bridge.intake.process.scheduled_steps import StepWriter, active_step_rules
 from bridge.intake.process.worklist import reports_of
 from bridge.orders import undone_merges
 from bridge.orders.order import Order, Patient
-from bridge.orders.patients import IDENTIFYING, MergePointer
+from bridge.orders.patients import MergePointer
 from bridge.orders.undone_merges import FormerOrder, ReturningOrder
 from bridge.queue.arrivals import lane
 from bridge.queue.queries import claimed_in_lanes
@@ -103,16 +102,6 @@ class MergedOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class MergedPatient:
-    """One of the two patients of a merge, as known before the merge or now; '' is unknown."""
-
-    mrn: str
-    name: str
-    birth_date: str
-    sex: str
-
-
-@dataclass(frozen=True, slots=True)
 class MergeDetails:
     """
     A merge and what it moved, or an undone merge and what returned; times in ms.
@@ -129,7 +118,7 @@ class MergeDetails:
     reference: str
     merged_at: int | None
     undone_at: int | None
-    patients: Sequence[MergedPatient]
+    patients: Sequence[KnownPatient]
     orders: Sequence[MergedOrder]
     reports: int
     priors: int
@@ -167,7 +156,7 @@ class _Merge:
 
     pointer: MergePointer
     undone: UndoneChange | None
-    patients: Sequence[MergedPatient]
+    patients: Sequence[KnownPatient]
     orders: Sequence[Order]
     former: Mapping[str, FormerOrder]
     returning: Collection[str]
@@ -204,20 +193,10 @@ def _merge_of(database: Database, number: str, site: str) -> _Merge:
         )
         released = report_events.released_since(connection, reports, since)
         patients = [
-            _patient(connection, pointer.site, mrn) for mrn in (pointer.prior_mrn, pointer.mrn)
+            known_patient(connection, (pointer.site, mrn))
+            for mrn in (pointer.prior_mrn, pointer.mrn)
         ]
     return _Merge(pointer, undone, patients, orders, former, back, released, results)
-
-
-def _patient(connection: Connection, site: str, mrn: str) -> MergedPatient:
-    patient = (site, mrn)
-    corrections = patient_records.demographics(connection, [patient])
-    orders = order_index.find_by_patient(connection, [patient])
-    orders.sort(key=lambda order: -order.last_message)
-    known = [update.tags for update in corrections.values()]
-    known += [order.tags for order in orders if not order.moved_away]
-    values = (next((str(tags[tag]) for tags in known if tags.get(tag)), "") for tag in IDENTIFYING)
-    return MergedPatient(mrn, *values)
 
 
 def _details(merge: _Merge, records: Mapping[OrderKey, StatusRecordBody] | None) -> MergeDetails:

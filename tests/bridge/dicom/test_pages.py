@@ -107,7 +107,7 @@ async def test_the_content_of_a_message(
     await applied(hospital)
     (number,) = ids(hospital)
     detail = queries.message(hospital.database, number)
-    content = message_content(detail, "utf-8")
+    content = message_content(detail, "utf-8", [])
     lines = content["raw"].splitlines()
     assert "From CT1" in lines
     assert "(0010,0020) LO Patient ID: M1" in lines

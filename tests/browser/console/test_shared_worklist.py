@@ -1,5 +1,7 @@
 """Scheduled steps, and merged patients with the repair of a wrong merge, in a browser."""
 
+import json
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -46,6 +48,32 @@ def test_the_steps_that_modalities_see(service: ServiceHarness, page: Page) -> N
     page.set_viewport_size({"width": 1440, "height": 900})
     row.get_by_role("link").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Order A7031")
+
+
+def test_a_message_that_contradicts_what_is_known(service: ServiceHarness, page: Page) -> None:
+    """The patients whom it names are side by side, on its page and by the command."""
+    moved = b"MSH|^~\\&|ADT|HOSP|BRIDGE|RAD|20260102030405||ADT^A43|C7053|P|2.5.1\r"
+    moved += b"EVN||20260102030405\rPID|1||M7051^^^HOSP^MR||FREED^ILSE||19610607|F\r"
+    with Sender(service.house.mllp_port) as sender:
+        sender.ask(order(7051, name="FREED^IDA"))
+        sender.ask(order(7052, name="SURVIVOR^EVA"))
+        sender.ask(moved + b"MRG|M7052^^^HOSP^MR\r")
+    service.house.settle()
+    (row,) = json.loads(service.house.bridge("messages", "list", "--limit", "1", "--json"))
+    assert row["code"] == "identifier_moved"
+    enter(page, service, OPERATOR, f"messages/{row['id']}")
+    table = page.get_by_role("region", name="Patients of this message").get_by_role("table")
+    names = table.get_by_role("row", name="Name")
+    expect(names.get_by_role("cell")).to_have_text(["FREED^ILSE", "FREED^IDA", "SURVIVOR^EVA"])
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        assert fits(page)
+    found = json.loads(service.house.bridge("messages", "show", str(row["id"]), "--json"))
+    known = [(entry["known"]["mrn"], entry["known"]["name"]) for entry in found["patients"]]
+    assert known == [("M7051", "FREED^IDA"), ("M7052", "SURVIVOR^EVA")]
+    assert [entry["orders"] for entry in found["patients"]] == [1, 1]
+    text = service.house.bridge("messages", "show", str(row["id"]))
+    assert "in the message: FREED^ILSE | 19610607 | F" in text
 
 
 def test_a_wrong_merge_is_undone(service: ServiceHarness, page: Page) -> None:

@@ -140,9 +140,33 @@ class _Content(BaseModel):
     damaged: bool
 
 
+class KnownPatientBody(BaseModel):
+    """A patient to be compared with others; "" is unknown."""
+
+    mrn: str
+    name: str
+    birth_date: str
+    sex: str
+
+
+class MessagePatientBody(BaseModel):
+    """
+    A patient of a message: what it says, and what is known.
+
+    `merged_into` is the survivor of a merged number; `orders` counts those under the number.
+    """
+
+    site: str
+    said: KnownPatientBody | None
+    known: KnownPatientBody
+    merged_into: str
+    orders: int
+
+
 class MessageContent(_Content):
     """The content of a received message."""
 
+    patients: list[MessagePatientBody]
     calls: list[EngineCallBody]
     notes: list[str]
 

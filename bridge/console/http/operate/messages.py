@@ -12,6 +12,7 @@ from bridge.admin.access.permissions import Permission
 from bridge.admin.channel_operations import charset_of
 from bridge.admin.errors import InvalidState, NoSuchItem
 from bridge.admin.items.message_page import message_content, message_page
+from bridge.admin.items.message_patients import message_patients
 from bridge.admin.items.neighbours import differences_of, neighbours, previous_of_order
 from bridge.admin.lists.listing import Access
 from bridge.admin.messages.message_index import origin_of
@@ -52,7 +53,11 @@ async def read(message_id: RowId, call: CallDep) -> dict[str, Any]:
 
 @router.get("/{message_id}/content", responses={200: {"model": MessageContent}})
 async def content(message_id: RowId, call: CallDep) -> dict[str, Any]:
-    """Return a message's text and tree, its acknowledgment, calls and notes."""
+    """
+    Return a message's text and tree, its acknowledgment, calls and notes.
+
+    `patients` are those whom it names, their survivors, and those who have its orders.
+    """
     work = partial(_content, call.context, message_id)
     return await run_audited(call, reading(call.context, message_id), work)
 
@@ -145,7 +150,8 @@ def _page(call: ConsoleCall, message_id: int) -> dict[str, Any]:
 
 def _content(context: ConsoleContext, message_id: int) -> dict[str, Any]:
     detail = _detail(context, message_id)
-    return message_content(detail, _charset(context, detail.row.listener))
+    patients = message_patients(context.database, context.subjects_of, detail)
+    return message_content(detail, _charset(context, detail.row.listener), patients)
 
 
 def _neighbours(call: ConsoleCall, message_id: int) -> dict[str, Any]:

@@ -198,6 +198,13 @@ export interface StepRow {
   step_id: string;
   changed_at: number;
 }
+/** A patient to be compared with others; "" is unknown. */
+export interface KnownPatient {
+  mrn: string;
+  name: string;
+  birth_date: string;
+  sex: string;
+}
 export interface MergeRow {
   site: string;
   prior_mrn: string;
@@ -217,7 +224,7 @@ export interface MergedOrder {
 export interface MergeDetails extends MergeRow {
   undone_at: number | null;
   /** That of the merged number, and the survivor. */
-  patients: { mrn: string; name: string; birth_date: string; sex: string }[];
+  patients: KnownPatient[];
   orders: MergedOrder[];
   reports: number;
   priors: number;
@@ -393,6 +400,14 @@ export interface EngineCall {
   took: number;
 }
 export interface MessageContent extends Content {
+  /** Those whom it names, their survivors, and those who have its orders. */
+  patients: {
+    site: string;
+    said: KnownPatient | null;
+    known: KnownPatient;
+    merged_into: string;
+    orders: number;
+  }[];
   calls: EngineCall[];
   notes: string[];
 }
