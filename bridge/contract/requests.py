@@ -565,7 +565,12 @@ class OutsideReportBody(Body):
     text: Annotated[Text, Field(max_length=MAX_OUTSIDE_TEXT, repr=False)] = Field(
         "", description="Plain text of the report"
     )
-    pdf: Text = Field("", repr=False, description="PDF of the report in base64, at most 16 MiB")
+    pdfs: list[Text] = Field(
+        [],
+        max_length=20,
+        repr=False,
+        description="PDF files of the report in base64, together at most 16 MiB",
+    )
     omitted: list[Tag] = Field(
         [], max_length=20, description="Types of the parts that are not shown, such as image JPEG"
     )

@@ -162,7 +162,7 @@ def _as_json(event: OrderEvent) -> dict[str, Any]:
     values["echo"] = list(event.echo)
     if event.outside is not None:
         values["outside"] |= {
-            "pdf": f"{len(event.outside.pdf)} bytes" if event.outside.pdf else "",
+            "pdfs": [f"{len(pdf)} bytes" for pdf in event.outside.pdfs],
             "omitted": list(event.outside.omitted),
         }
     for rare in ("visit", "renumbers", "outside"):

@@ -84,7 +84,7 @@ class OutsideReport:
     title: str
     author: str
     text: str = field(repr=False)
-    pdf: bytes = field(repr=False)
+    pdfs: tuple[bytes, ...] = field(repr=False)
     omitted: tuple[str, ...]
     """The types of the parts that are neither text, RTF nor PDF."""
 

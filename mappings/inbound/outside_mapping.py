@@ -1,10 +1,11 @@
 """
-Outside mapping: ORU^R01 and MDM^T02, T04 and T10 of other systems become outside reports.
+Outside mapping: ORU^R01 and MDM of other systems become outside reports.
 
 An outside report is a document of the patient that was not made here. `number` names the document,
 so that a correction is a version of it; `parent` names the document that this one replaces or
-completes. A group of an ORU without content, beside groups with content, adds no report: its order
-has the result too. Only the senders that the definition lists are accepted.
+completes. A group without content adds no report if other groups have content, because its order
+has their result too; nor does a final one, which would hide the text that came before. Only the
+senders that the definition lists are accepted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,6 +71,10 @@ class OutsideStatus(StrEnum):
     IGNORE = "ignore"
 
 
+_SHOWN_EMPTY: Final = frozenset({OutsideStatus.WITHDRAWN, OutsideStatus.PRELIMINARY})
+"""Statuses that say something without a text: it is withdrawn, or no longer final."""
+
+
 @dataclass(frozen=True, slots=True)
 class OutsideRules:
     """A compiled definition of outside reports."""
@@ -113,7 +118,7 @@ class OutsideRules:
         contents = [read_content(scope) for scope in scopes]
         has_content = any(contents)
         return [
-            self._event(scope, content, is_part=has_content and not content)
+            self._event(scope, content, has_content=has_content)
             for scope, content in zip(scopes, contents, strict=True)
         ]
 
@@ -170,12 +175,16 @@ class OutsideRules:
         valued = [path for path, value in sent if value]
         return scope.locate([*valued, *(path for path, _ in sent), *paths][0])
 
-    def _event(self, scope: MessageScope, content: ReportContent, *, is_part: bool) -> OrderEvent:
+    def _event(
+        self, scope: MessageScope, content: ReportContent, *, has_content: bool
+    ) -> OrderEvent:
+        """Map a group; `has_content`: any group of the message has content."""
         info = {**fill(self.tags, scope), "SiteID": self.site(scope)}
         status = self.status(scope) or OutsideStatus.UNKNOWN
         is_final = self.reported is not None and self.reported(scope)
         ignored = status is OutsideStatus.IGNORE
-        note = NO_RESULT_YET if ignored else NO_CONTENT if is_part else ""
+        is_empty = not content and (has_content or status not in _SHOWN_EMPTY)
+        note = NO_RESULT_YET if ignored else NO_CONTENT if is_empty else ""
         return OrderEvent(
             action=OrderAction.IGNORE if ignored else OrderAction.OUTSIDE_REPORT,
             site=info["SiteID"],
@@ -207,7 +216,7 @@ class OutsideRules:
             title=self._value("title", scope)[:MAX_VALUE_CHARACTERS],
             author=self._value("author", scope)[:MAX_VALUE_CHARACTERS],
             text=content.text,
-            pdf=content.pdf,
+            pdfs=content.pdfs,
             omitted=content.omitted,
         )
 

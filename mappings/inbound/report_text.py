@@ -1,7 +1,11 @@
 """
-The content of an outside report: its text and its PDF, from the OBX segments of a message.
+The content of an outside report: its text and its PDF files, from the OBX segments of a message.
 
-TX, FT and ST are lines of text, and so are other simple types; each repetition of OBX-5 is a line.
+TX, FT and ST are lines of text, and so are other simple types; each repetition of OBX-5 is a line,
+and so is a comment (NTE) below an OBX. Consecutive OBX with one OBX-3 are a section. If there are
+several sections, each has the name of its OBX-3, because the text itself may not say where the
+impression begins. OBX-11 O describes the order, and D deletes the OBX: neither is in the report.
+
 RTF is converted to text, in an ED or in the text itself. Of an ED, the first bytes decide what it
 is, because senders name types and subtypes differently. What is neither text, RTF nor PDF is
 named, and left out. Sizes are limited, before data is decoded.
@@ -13,7 +17,7 @@ with the same type. Base64 is divided before or after the encoding.
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,12 +33,15 @@ MAX_RTF_CHARACTERS: Final = 4_000_000
 """Limits of a report. RTF is longer than its text: it may contain pictures."""
 MAX_OMITTED: Final = 20
 """Parts that are named as left out."""
+MAX_PDF_FILES: Final = 20
+"""PDF files of a report; together they have at most MAX_PDF_BYTES."""
 
 _RTF: Final = "{\\rtf"
 _END_CHARACTERS: Final = 2048
 _END_TEXTS: Final = 200
 """The encoded end of a file: characters, and texts that may contain them."""
 _TEXTS: Final = frozenset({"", "TX", "FT", "ST", "NM", "DT", "TM", "TS", "DTM", "SI", "IS", "ID"})
+_PROSE: Final = frozenset({"TX", "FT", "ED"})
 _CODED: Final = frozenset({"CE", "CWE", "CNE", "CF"})
 _BLANKS: Final = re.compile(r"\s+")
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
@@ -43,14 +50,14 @@ _LINE_ENDS: Final = re.compile(r"\r\n?|\u2028|\u2029|\x0b|\x0c|\x85")
 
 @dataclass(frozen=True, slots=True)
 class ReportContent:
-    """The text and the PDF of a report; `omitted` names the parts that are left out."""
+    """The text and the PDF files of a report; `omitted` names the parts that are left out."""
 
     text: str = ""
-    pdf: bytes = b""
+    pdfs: tuple[bytes, ...] = ()
     omitted: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.text or self.pdf or self.omitted)
+        return bool(self.text or self.pdfs or self.omitted)
 
 
 def read_content(scope: MessageScope) -> ReportContent:
@@ -60,24 +67,99 @@ def read_content(scope: MessageScope) -> ReportContent:
     Raises WrongDataType for data that is not in its encoding, and for RTF that cannot be read.
     Raises ValueTooLong for text and data above the limits.
     """
-    lines: list[str] = []
-    pdf, omitted, characters = b"", list[str](), 0
-    for part in _joined(_parts_of_all(scope)):
+    sections: list[_Section] = []
+    pdfs, omitted, characters = list[bytes](), list[str](), 0
+    place = scope.locate("OBX-5")
+    for observation, part in _joined(_parts_of_all(scope)):
         found = part.content() if isinstance(part, _EncodedData) else part
         if isinstance(found, str):
-            lines.append(found)
+            if not sections or not sections[-1].continues_with(observation):
+                sections.append(_Section(observation))
+            sections[-1].lines.append(found)
             characters += len(found) + 1
             if characters > MAX_RTF_CHARACTERS:
-                raise ValueTooLong(scope.locate("OBX-5"))
-        elif isinstance(found, bytes) and not pdf:
-            pdf = found
+                raise ValueTooLong(place)
+        elif isinstance(found, bytes) and len(pdfs) < MAX_PDF_FILES:
+            pdfs.append(found)
+            if sum(map(len, pdfs)) > MAX_PDF_BYTES:
+                raise ValueTooLong(place)
         elif len(omitted) < MAX_OMITTED:
             omitted.append("PDF" if isinstance(found, bytes) else found.name)
-    place = scope.locate("OBX-5")
-    text = _as_text("\n".join(lines), place)
+    text = _text_of(sections, place)
     if len(text) > MAX_TEXT_CHARACTERS:
         raise ValueTooLong(place)
-    return ReportContent(text, pdf, tuple(dict.fromkeys(omitted)))
+    return ReportContent(text, tuple(pdfs), tuple(dict.fromkeys(omitted)))
+
+
+_SUFFIXES: Final = {
+    "IMP": "Impression",
+    "REC": "Recommendation",
+    "GDT": "Description",
+    "MDT": "Secondary description",
+    "ADT": "Addendum",
+    "CNP": "Confirming procedure",
+    "TCM": "Technician's comment",
+}
+"""Suffixes of OBX-3, its second subcomponent (HL7 v2.3.1 §7.1.3)."""
+_NO_RESULT: Final = frozenset({"O", "D"})
+"""OBX-11 (table 0085) of an OBX that describes the order, and of a deleted one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Observation:
+    """What an OBX is about: OBX-3, and whether its value is prose."""
+
+    code: str
+    name: str
+    is_prose: bool
+
+    @classmethod
+    def of(cls, segment: Segment, data_type: str) -> "_Observation":
+        identifier = segment.field(3).repetition()
+        code, suffix = (identifier.component(1).subcomponent(number).text() for number in (1, 2))
+        texts = (identifier.component(number).text().strip() for number in (2, 5))
+        name = next(filter(None, texts), "") or _SUFFIXES.get(suffix.strip().upper(), "")
+        return cls(f"{code}&{suffix}", name[:_MAX_NAME], data_type in _PROSE)
+
+
+_MAX_NAME: Final = 200
+
+
+class _Section:
+    """Consecutive lines about one observation."""
+
+    def __init__(self, observation: _Observation) -> None:
+        self.observation = observation
+        self.lines: list[str] = []
+
+    def continues_with(self, other: _Observation) -> bool:
+        own = self.observation
+        return (own.code, own.name) == (other.code, other.name)
+
+    def text(self, place: str) -> str:
+        return _as_text("\n".join(self.lines), place)
+
+    def begins_with_its_name(self, text: str) -> bool:
+        name, first = self.observation.name.casefold(), text.lstrip().partition("\n")[0].casefold()
+        words = first.partition(":")[0].strip()
+        return first.startswith(name) or (bool(words) and words in name)
+
+
+def _text_of(sections: Sequence[_Section], place: str) -> str:
+    """Return the text of all sections; several are named. Raises WrongDataType, ValueTooLong."""
+    texts = [(section, section.text(place)) for section in sections]
+    if len({section.observation.name for section, text in texts if text}) < 2:  # noqa: PLR2004
+        return "\n".join(text for _, text in texts).strip("\n")
+    blocks: list[str] = []
+    for section, text in texts:
+        name = section.observation.name
+        is_line = not section.observation.is_prose and "\n" not in text
+        if is_line and name:
+            blocks.append(f"{name}: {text}".rstrip())
+            continue
+        heading = "" if not name or section.begins_with_its_name(text) else f"{name}\n"
+        blocks += ["", heading + text, ""]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(blocks)).strip("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +230,24 @@ class _EncodedData:
 _Part = str | _EncodedData | _Omitted
 
 
-def _joined(parts: Iterable[_Part]) -> Iterator[_Part]:
+def _joined(
+    parts: Iterable[tuple[_Observation, _Part]],
+) -> Iterator[tuple[_Observation, _Part]]:
     """Join data that continues the data before it."""
-    last: _EncodedData | None = None
-    for part in parts:
-        if isinstance(part, _EncodedData) and last is not None and part.continues(last):
-            last.extend(part)
+    last: tuple[_Observation, _EncodedData] | None = None
+    for observation, part in parts:
+        if isinstance(part, _EncodedData):
+            if last is not None and part.continues(last[1]):
+                last[1].extend(part)
+                continue
+            if last is not None:
+                yield last
+            last = observation, part
             continue
         if last is not None:
             yield last
-        last = part if isinstance(part, _EncodedData) else None
-        if last is None:
-            yield part
+            last = None
+        yield observation, part
     if last is not None:
         yield last
 
@@ -169,14 +257,29 @@ def _place(scope: MessageScope, position: int) -> str:
     return f"OBX[{number}]-5" if number > 1 else "OBX-5"
 
 
-def _parts_of_all(scope: MessageScope) -> Iterator[_Part]:
-    for position in scope.own.by_name.get("OBX", ()):
-        yield from _parts(scope.message.segment(position), _place(scope, position))
+def _parts_of_all(scope: MessageScope) -> Iterator[tuple[_Observation, _Part]]:
+    """Yield the parts of each OBX, and the comments below it."""
+    own: _Observation | None = None
+    for position in scope.own.order:
+        name = scope.message.names[position]
+        if name == "OBX":
+            segment = scope.message.segment(position)
+            data_type = segment.value("2").strip().upper()
+            is_result = segment.value("11").strip().upper() not in _NO_RESULT
+            own = _Observation.of(segment, data_type) if is_result else None
+            if own is not None:
+                units = "" if own.is_prose else segment.value("6.1").strip()[:_MAX_NAME]
+                for part in _parts(segment, data_type, _place(scope, position)):
+                    yield own, f"{part} {units}" if units and isinstance(part, str) else part
+        elif name == "NTE" and own is not None:
+            for repetition in scope.message.segment(position).field(3).repetitions:
+                yield own, repetition.text()
+        elif name != "NTE":
+            own = None
 
 
-def _parts(segment: Segment, place: str) -> Iterator[_Part]:
+def _parts(segment: Segment, data_type: str, place: str) -> Iterator[_Part]:
     """Yield the lines of text, the data and the omitted parts of an OBX."""
-    data_type = segment.value("2").strip().upper()
     field = segment.field(5)
     if data_type == "ED":
         for repetition in field.repetitions:

@@ -75,7 +75,7 @@ def test_the_night_service_has_read_it(house: House) -> None:
     (version,) = prior["versions"]
     assert prior["outside"]["sender"] == "NIGHTREADS NORTH"
     assert version["document"]["content"][0]["content"][0]["text"] == "No acute finding."
-    assert version["pdf"]
+    assert version["pdfs"] == 1
     assert "Outside report, ORU^R01 from orders" in house.bridge("orders", "show", "A1")
     with Sender(house.mllp_port) as sender:
         assert verdict(sender.ask(result(2, sender="OTHER")))[0] == "AR"

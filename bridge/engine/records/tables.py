@@ -690,8 +690,21 @@ class OutsideVersion(Record, table=True):
     tags: dict[str, Any] = json_object()
     content_text: str = Field(default="", sa_type=Text)
     omitted: list[str] = json_list()  # the types of the parts that are not shown
-    pdf: bytes | None = binary_or_none()
-    pdf_bytes: int = Field(default=0, sa_type=BigInteger)
+    pdfs: int = 0  # its files
+
+
+class OutsideFile(Record, table=True):
+    """A PDF file of a version of an outside report; positions begin at 1."""
+
+    __tablename__ = "engine_outside_file"
+    __table_args__ = (UniqueConstraint("version_pk", "position"),)
+
+    pk: int | None = key()
+    version_pk: int = Field(
+        foreign_key="engine_outside_version.pk", sa_type=BIG_KEY, ondelete="CASCADE"
+    )
+    position: int
+    content: bytes = binary()
 
 
 class ReportRelease(Record, table=True):

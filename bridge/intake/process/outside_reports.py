@@ -63,6 +63,6 @@ def _body(event: OrderEvent, report: OutsideReport, sent_at: int | None) -> Outs
         title=report.title,
         author=report.author,
         text=report.text,
-        pdf=b64encode(report.pdf).decode(),
+        pdfs=[b64encode(pdf).decode() for pdf in report.pdfs],
         omitted=list(report.omitted),
     )

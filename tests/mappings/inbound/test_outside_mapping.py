@@ -71,12 +71,12 @@ def test_a_result() -> None:
         title="CT chest",
         author="",
         text="No acute finding.",
-        pdf=b"",
+        pdfs=(),
         omitted=(),
     )
 
 
-@pytest.mark.parametrize("kind", ["MDM^T02", "MDM^T04", "MDM^T10"])
+@pytest.mark.parametrize("kind", ["MDM^T02", "MDM^T04", "MDM^T08", "MDM^T10"])
 def test_a_document(kind: str) -> None:
     """The TXA of an MDM names the document, its parent, its time and its author."""
     found = report("EVN||20261128", PID, "PV1|1|O", txa(parent="D0"), OBX, kind=kind)
@@ -107,6 +107,30 @@ def test_status(segment: str, expected: str) -> None:
     assert report(PID, ORC, segment, OBX).status == expected
 
 
+@pytest.mark.parametrize(
+    ("kind", "segment", "expected"),
+    [
+        ("MDM^T06", txa(parent="D0", number="D2"), "addendum"),
+        ("MDM^T06", txa(parent="D0", availability="CA"), "withdrawn"),
+        ("MDM^T11", txa(), "withdrawn"),
+        ("ORU^R01", obr() + "|T&L|||^F0", "addendum"),
+        ("ORU^R01", obr("X") + "|T&L|||^F0", "withdrawn"),
+        ("ORU^R01", obr("Final"), "final"),
+        ("ORU^R01", obr("ADDENDED"), "corrected"),
+    ],
+)
+def test_status_of_other_senders(kind: str, segment: str, expected: str) -> None:
+    """Addenda are documents or child orders of their own; some senders write words."""
+    assert report(PID, ORC, segment, OBX, kind=kind).status == expected
+
+
+@pytest.mark.parametrize("status", ["F", "C"])
+def test_a_final_result_without_text(status: str) -> None:
+    """It hides no text that came before; its order is reported."""
+    (event,) = events(PID, ORC, obr(status))
+    assert (event.outside, event.note, event.result_status) == (None, "no content", status)
+
+
 def test_status_of_the_text() -> None:
     """Without OBR-25, OBX-11 is the status."""
     assert report(PID, ORC, obr(""), OBX.replace("|F", "|P")).status == "preliminary"
@@ -125,7 +149,9 @@ def test_an_order_without_text_beside_one_with_text() -> None:
     assert (second.outside, second.accession, second.result_status) == (None, "A2", "F")
 
 
-@pytest.mark.parametrize(("status", "expected"), [("F", "F"), ("C", "C"), ("P", ""), ("X", "")])
+@pytest.mark.parametrize(
+    ("status", "expected"), [("F", "F"), ("C", "C"), ("Final", "Final"), ("P", ""), ("X", "")]
+)
 def test_reported(status: str, expected: str) -> None:
     """A final or corrected result says that its order is reported."""
     (event,) = events(PID, ORC, obr(status), OBX)
@@ -209,7 +235,7 @@ def test_a_trial_shows_the_report() -> None:
     ed = f"OBX|2|ED|R||^application^PDF^Base64^{data}"
     (event,) = try_message(mapping(), message(PID, ORC, obr(), OBX, ed).raw, DEFAULTS).events
     assert event["outside"]["text"] == "No acute finding."
-    assert event["outside"]["pdf"] == "9 bytes"
+    assert event["outside"]["pdfs"] == ["9 bytes"]
     assert json.dumps(event)
 
 

@@ -54,7 +54,7 @@ def test_text(segments: tuple[str, ...], expected: str) -> None:
 @pytest.mark.parametrize("subtype", ["PDF", "pdf", "", "RTF", "octet-stream"])
 def test_pdf_of_any_subtype(subtype: str) -> None:
     """The first bytes say that it is a PDF, whatever the sender calls it."""
-    assert read(encapsulated(PDF, "AP", subtype)) == ReportContent(pdf=PDF)
+    assert read(encapsulated(PDF, "AP", subtype)) == ReportContent(pdfs=(PDF,))
 
 
 @pytest.mark.parametrize("line_end", ["\\.br\\", "\\X0D0A\\", " ", "\n"])
@@ -62,7 +62,7 @@ def test_base64_in_lines(line_end: str) -> None:
     """Base64 may have line breaks, as MIME writes it."""
     lines = textwrap.wrap(base64.b64encode(PDF * 20).decode(), 76)
     found = read(f"OBX|1|ED|1||^application^PDF^Base64^{line_end.join(lines)}")
-    assert found.pdf == PDF * 20
+    assert found.pdfs == (PDF * 20,)
 
 
 LARGE = b"%PDF-1.7\n" + bytes(range(256)) * 40 + b"\n%%EOF\n"
@@ -80,20 +80,18 @@ def test_a_pdf_in_pieces(size: int, separator: str) -> None:
     rows = [joined] if separator == "~" else pieces
     segments = [f"OBX|{number}|ED|1||{row}" for number, row in enumerate(rows, start=1)]
     found = read("OBX|1|TX|||One.", *segments, encapsulated(PDF), "OBX|9|TX|||Two.")
-    assert found == ReportContent("One.\nTwo.", LARGE, ("PDF",))
+    assert found == ReportContent("One.\nTwo.", (LARGE, PDF))
 
 
 @pytest.mark.parametrize("size", [100, 3000])
 def test_a_pdf_that_was_divided_before_it_was_encoded(size: int) -> None:
     """Each piece has its own padding."""
     pieces = [LARGE[at : at + size] for at in range(0, len(LARGE), size)]
-    assert read(*map(encapsulated, pieces)) == ReportContent(pdf=LARGE)
+    assert read(*map(encapsulated, pieces)) == ReportContent(pdfs=(LARGE,))
 
 
 def test_two_pdf_files_stay_two() -> None:
-    assert read(encapsulated(LARGE), encapsulated(PDF)) == ReportContent(
-        pdf=LARGE, omitted=("PDF",)
-    )
+    assert read(encapsulated(LARGE), encapsulated(PDF)) == ReportContent(pdfs=(LARGE, PDF))
 
 
 def test_too_many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,14 +102,14 @@ def test_too_many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_text_and_pdf_together() -> None:
-    """A report may have both; a second PDF and a picture are named as left out."""
+    """A report may have both, and several files; a picture is named as left out."""
     found = read(
         "OBX|1|TX|||One.",
         encapsulated(PDF),
         encapsulated(PDF),
         encapsulated(b"\xff\xd8", "image", "JPEG"),
     )
-    assert found == ReportContent("One.", PDF, ("PDF", "image JPEG"))
+    assert found == ReportContent("One.", (PDF, PDF), ("image JPEG",))
 
 
 def test_rtf_in_base64() -> None:
@@ -133,9 +131,88 @@ def test_invalid_base64(data: str) -> None:
 def test_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Data above the limit is refused before it is decoded."""
     monkeypatch.setattr(report_text, "MAX_PDF_BYTES", 300)
-    assert read(encapsulated(PDF + b" " * 100)).pdf
+    assert read(encapsulated(PDF + b" " * 100)).pdfs
     with pytest.raises(ValueTooLong):
         read(encapsulated(PDF + b" " * 400))
+
+
+def test_too_many_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of a report have a number and a size together; a file above the number is named."""
+    monkeypatch.setattr(report_text, "MAX_PDF_FILES", 2)
+    assert read(*[encapsulated(PDF)] * 3) == ReportContent(pdfs=(PDF, PDF), omitted=("PDF",))
+    monkeypatch.setattr(report_text, "MAX_PDF_BYTES", len(PDF) + 10)
+    with pytest.raises(ValueTooLong):
+        read(encapsulated(PDF), encapsulated(PDF))
+
+
+FINDINGS, IMPRESSION = "59776-5^Procedure findings^LN", "19005-8^Radiology impression^LN"
+
+
+@pytest.mark.parametrize(
+    ("segments", "expected"),
+    [
+        pytest.param(
+            [("TX", FINDINGS, "No nodule."), ("TX", FINDINGS, "Heart normal."),
+             ("TX", IMPRESSION, "Normal.")],
+            "Procedure findings\nNo nodule.\nHeart normal.\n\nRadiology impression\nNormal.",
+            id="one section for each OBX-3",
+        ),
+        pytest.param(
+            [("TX", FINDINGS, "No nodule."), ("TX", FINDINGS, "Heart normal.")],
+            "No nodule.\nHeart normal.",
+            id="one section needs no name",
+        ),
+        pytest.param(
+            [("TX", FINDINGS, "Findings~No nodule."), ("TX", IMPRESSION, "IMPRESSION: Normal.")],
+            "Findings\nNo nodule.\n\nIMPRESSION: Normal.",
+            id="the text begins with its name",
+        ),
+        pytest.param(
+            [("ST", "&GDT", "Clavicle."), ("ST", "&GDT", "Two views."),
+             ("ST", "&IMP", "Fracture.")],
+            "Description\nClavicle.\nTwo views.\n\nImpression: Fracture.",
+            id="suffixes of HL7 2.3",
+        ),
+        pytest.param(
+            [("CE", "71020&IMP^Impression", "^Mass~^Infiltrate"), ("FT", "71020&GDT", "Density.")],
+            "Impression\nMass\nInfiltrate\n\nDescription\nDensity.",
+            id="coded impressions",
+        ),
+        pytest.param(
+            [("TX", "", "Text."), ("TX", "R^Report", "More.")],
+            "Text.\n\nReport\nMore.",
+            id="a section without a name",
+        ),
+    ],
+)  # fmt: skip
+def test_sections(segments: list[tuple[str, str, str]], expected: str) -> None:
+    rows = [f"OBX|1|{kind}|{name}|1|{value}||||||F" for kind, name, value in segments]
+    assert read(*rows).text == expected
+
+
+def test_measurements_have_names_and_units() -> None:
+    found = read("OBX|1|NM|HB^Haemoglobin^L||13.2|g/dl", "OBX|2|NM|HT^Haematocrit^L||44|%")
+    assert found.text == "Haemoglobin: 13.2 g/dl\nHaematocrit: 44 %"
+    assert read("OBX|1|NM|HB^Haemoglobin^L||13.2|g/dl", "NTE|1||Lipaemic").text == (
+        "13.2 g/dl\nLipaemic"
+    )
+
+
+def test_what_is_no_result_is_left_out() -> None:
+    """OBX-11 O describes the order, such as the study UID of IHE; D deletes the OBX."""
+    found = read(
+        "OBX|1|ST|113014^DICOM Study^DCM||1.2.3||||||O",
+        "NTE|1||Of the order",
+        "OBX|2|TX|R^Report||Text.||||||F",
+        "OBX|3|TX|R^Report||Wrong.||||||D",
+    )
+    assert found == ReportContent("Text.")
+
+
+def test_comments_below_an_obx() -> None:
+    """Comments of the order or the patient are not part of the report."""
+    found = read("NTE|1||Of the order", "OBX|1|TX|R^Report||Text.", "NTE|1||Compared by phone.")
+    assert found == ReportContent("Text.\nCompared by phone.")
 
 
 def test_too_much_text() -> None:

@@ -24,6 +24,7 @@ from bridge.contract.requests import OutsideReportBody
 from bridge.engine.errors import EngineError
 from bridge.engine.launch_parser import decode_file
 from bridge.engine.records.tables import (
+    OutsideFile,
     OutsideReport,
     OutsideVersion,
     PatientPointer,
@@ -73,7 +74,7 @@ class OutsideDocument:
     author: str
     tags: Mapping[str, str]
     text: str = field(repr=False)
-    pdf: bytes = field(repr=False)
+    pdfs: Sequence[bytes] = field(repr=False)
     omitted: Sequence[str]
 
     @property
@@ -83,7 +84,8 @@ class OutsideDocument:
         found = hashlib.sha256()
         for part in (*parts, self.text, *self.omitted):
             found.update(f"{part}\x1f".encode("utf-8", "surrogatepass"))
-        found.update(self.pdf)
+        for pdf in self.pdfs:
+            found.update(pdf)
         return found.hexdigest()
 
     def hash_of(self, number: str) -> str:
@@ -96,9 +98,12 @@ def read_document(body: OutsideReportBody) -> OutsideDocument:
     """Return the checked document; raise `EngineError`. Decodes: call it off the event loop."""
     if not body.PatientMRN and not body.Accession:
         raise EngineError(ErrorCode.OUTSIDE_OF_NOBODY, pointer="/PatientMRN")
-    pdf = decode_file(body.pdf, MAX_PDF_BYTES, "pdf", "/pdf") if body.pdf else b""
-    if pdf and not is_pdf(pdf):
-        raise EngineError(ErrorCode.BAD_PDF, pointer="/pdf")
+    pdfs = list[bytes]()
+    for index, text in enumerate(body.pdfs):
+        left = MAX_PDF_BYTES - sum(map(len, pdfs))
+        pdfs.append(decode_file(text, left, f"pdfs[{index}]", f"/pdfs/{index}"))
+        if not is_pdf(pdfs[-1]):
+            raise EngineError(ErrorCode.BAD_PDF, pointer=f"/pdfs/{index}")
     return OutsideDocument(
         site_id=body.SiteID,
         mrn=body.PatientMRN,
@@ -114,7 +119,7 @@ def read_document(body: OutsideReportBody) -> OutsideDocument:
         author=body.author,
         tags={name: str(getattr(body, name)) for name in TAGS},
         text=body.text,
-        pdf=pdf,
+        pdfs=pdfs,
         omitted=body.omitted,
     )
 
@@ -139,27 +144,29 @@ def add_version(work: Work, document: OutsideDocument) -> None:
     )
     if work.session.exec(known).first() is None:
         report.updated_at = work.now
-        work.session.add(
-            OutsideVersion(
-                outside_pk=report_pk,
-                digest=document.digest,
-                number=document.number,
-                number_hash=document.hash_of(document.number),
-                parent_hash=document.hash_of(document.parent),
-                status=document.status.value,
-                code=document.code,
-                at=document.at,
-                sent_at=document.sent_at,
-                received_at=work.now,
-                title=document.title,
-                author=document.author,
-                tags={name: value for name, value in document.tags.items() if value},
-                content_text=document.text,
-                omitted=list(document.omitted),
-                pdf=document.pdf or None,
-                pdf_bytes=len(document.pdf),
-            )
+        version = OutsideVersion(
+            outside_pk=report_pk,
+            digest=document.digest,
+            number=document.number,
+            number_hash=document.hash_of(document.number),
+            parent_hash=document.hash_of(document.parent),
+            status=document.status.value,
+            code=document.code,
+            at=document.at,
+            sent_at=document.sent_at,
+            received_at=work.now,
+            title=document.title,
+            author=document.author,
+            tags={name: value for name, value in document.tags.items() if value},
+            content_text=document.text,
+            omitted=list(document.omitted),
+            pdfs=len(document.pdfs),
         )
+        work.session.add(version)
+        work.session.flush()
+        for position, pdf in enumerate(document.pdfs, start=1):
+            file = OutsideFile(version_pk=version.pk or 0, position=position, content=pdf)
+            work.session.add(file)
     work.session.add(report)
     work.session.flush()
 
@@ -263,7 +270,7 @@ _COLUMNS: Final = (
     OutsideVersion.author,
     OutsideVersion.tags,
     OutsideVersion.omitted,
-    OutsideVersion.pdf_bytes,
+    OutsideVersion.pdfs,
 )
 """What a list shows: neither texts nor files."""
 
@@ -407,7 +414,11 @@ def find_outside(
 
 
 def read_outside(work: Work, prior: OutsidePrior) -> dict[str, Any]:
-    """Return an outside report with the texts of all versions, the newest first."""
+    """
+    Return an outside report with the texts of all versions, the newest first.
+
+    `document` is the text to compare: without the `added` newest versions, which are addenda.
+    """
     keys = [version.pk for version in prior.versions]
     texts = dict(
         work.session.exec(
@@ -424,23 +435,30 @@ def read_outside(work: Work, prior: OutsidePrior) -> dict[str, Any]:
             "receivedAt": version.received_at,
             "title": version.title,
             "author": version.author,
-            "pdf": version.pdf_bytes > 0,
+            "pdfs": version.pdfs,
             "omitted": version.omitted,
             "document": to_json(from_text(texts[version.pk])),
         }
         for version in prior.versions
     ]
+    added = 0  # the newest versions, if they only add to an earlier one
+    while added < len(versions) - 1 and versions[added]["status"] == OutsideStatus.ADDENDUM:
+        added += 1
     return {
         **prior.summary(),
-        "document": versions[0]["document"],
+        "document": versions[added]["document"],
         "addenda": [],
+        "added": added,
         "versions": versions,
     }
 
 
-def read_pdf(work: Work, prior: OutsidePrior, version: int) -> bytes:
-    """Return the PDF of a version; raise `report_not_found`."""
-    if version not in {known.pk for known in prior.versions if known.pdf_bytes}:
+def read_pdf(work: Work, prior: OutsidePrior, version: int, number: int) -> bytes:
+    """Return a PDF file of a version, counted from 1; raise `report_not_found`."""
+    found = None
+    if version in {known.pk for known in prior.versions}:
+        own = (OutsideFile.version_pk == version, OutsideFile.position == number)
+        found = work.session.exec(select(OutsideFile.content).where(*own)).first()
+    if found is None:
         raise EngineError(ErrorCode.REPORT_NOT_FOUND)
-    found = work.session.exec(select(OutsideVersion.pdf).where(OutsideVersion.pk == version)).one()
-    return found or b""
+    return found

@@ -88,11 +88,13 @@ def read_prior(work: Work, _: Editor, report_id: str, prior_id: str) -> dict[str
     }
 
 
-def read_prior_pdf(work: Work, _: Editor, report_id: str, prior_id: str, version: int) -> bytes:
-    """Return the PDF of a version of an outside report; raise `report_not_found`."""
+def read_prior_pdf(
+    work: Work, _: Editor, report_id: str, prior_id: str, version: int, number: int
+) -> bytes:
+    """Return a PDF file of a version of an outside report; raise `report_not_found`."""
     report = lock_report_by_id(work, report_id)
     orders = orders_of(work.session, key_of(report))
-    return read_pdf(work, find_outside(work, report, orders, prior_id), version)
+    return read_pdf(work, find_outside(work, report, orders, prior_id), version, number)
 
 
 def _signed(

@@ -7,7 +7,11 @@ import pytest
 
 from tests.bridge.engine.http.engine_service import Service, identity
 
-PDF = b"%PDF-1.7\n%%EOF\n"
+PDF, OTHER_PDF = b"%PDF-1.7\n%%EOF\n", b"%PDF-1.4\n%%EOF\n"
+
+
+def files_of(*pdfs: bytes) -> list[str]:
+    return [base64.b64encode(pdf).decode() for pdf in pdfs]
 
 
 def body(**values: Any) -> dict[str, Any]:
@@ -46,11 +50,15 @@ def test_a_withdrawn_report_is_not_compared(service: Service) -> None:
 
 def test_pdf_is_a_file(service: Service) -> None:
     """The page gets the PDF as a download, only of the patient's own reports."""
-    service.post("report/outside", body(pdf=base64.b64encode(PDF).decode()))
+    service.post("report/outside", body(pdfs=files_of(PDF, OTHER_PDF)))
     page = service.open_report(accession="NOW")
     (listed,) = page("priors").json()["priors"]
     (version,) = page(f"priors/{listed['reportId']}").json()["versions"]
-    address = f"priors/{listed['reportId']}/versions/{version['version']}/pdf"
+    files = f"priors/{listed['reportId']}/versions/{version['version']}/pdf"
+    address = f"{files}/1"
+    assert version["pdfs"] == 2
+    assert page(f"{files}/2").content == OTHER_PDF
+    assert page(f"{files}/3").status_code == 404
     found = page(address)
     assert (found.content, found.headers["content-type"]) == (PDF, "application/pdf")
     assert found.headers["content-disposition"].startswith("attachment")
@@ -62,9 +70,9 @@ def test_pdf_is_a_file(service: Service) -> None:
 @pytest.mark.parametrize(
     ("values", "code"),
     [
-        ({"pdf": "%%%"}, "bad_base64"),
-        ({"pdf": base64.b64encode(b"MZ").decode()}, "bad_pdf"),
-        ({"pdf": "A" * (16 * 2**20 // 3 * 4 + 64)}, "file_too_large"),
+        ({"pdfs": ["%%%"]}, "bad_base64"),
+        ({"pdfs": [base64.b64encode(b"MZ").decode()]}, "bad_pdf"),
+        ({"pdfs": ["A" * (16 * 2**20 // 3 * 4 + 64)]}, "file_too_large"),
         ({"text": "x" * 1_000_001}, "invalid_request"),
         ({"PatientMRN": "", "Accession": ""}, "outside_of_nobody"),
         ({"number": ""}, "invalid_request"),

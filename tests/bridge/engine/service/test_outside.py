@@ -41,7 +41,7 @@ def document(number: str = "F1", **values: Any) -> OutsideDocument:
         "tags": PATIENT,
         "omitted": (),
         "text": "No acute finding.",
-        "pdf": b"",
+        "pdfs": (),
     }
     return OutsideDocument(number=number, **{**known, **values})
 
@@ -159,6 +159,15 @@ def test_the_status_decides_between_equal_times(harness: ServiceHarness) -> None
     assert texts(prior) == ["final", "preliminary"]
 
 
+def test_an_addendum_is_compared_with_the_text_that_it_completes(harness: ServiceHarness) -> None:
+    order = harness.order("A1")
+    add(harness, at=10)
+    add(harness, "F2", parent="F1", status=OutsideStatus.ADDENDUM, at=20, text="Added.")
+    (prior,) = shown(harness, order)
+    assert texts(prior) == ["Added.", "No acute finding."]
+    assert (prior["added"], prior["document"]) == (1, prior["versions"][1]["document"])
+
+
 def test_a_withdrawn_report(harness: ServiceHarness) -> None:
     """It is marked; its former text can be read."""
     order = harness.order("A1")
@@ -200,18 +209,18 @@ def test_merge_and_undo(harness: ServiceHarness) -> None:
 
 def test_pdf(harness: ServiceHarness) -> None:
     order = harness.order("A1")
-    add(harness, pdf=PDF)
+    add(harness, pdfs=(PDF,))
     (prior,) = shown(harness, order)
     (version,) = prior["versions"]
-    assert version["pdf"]
+    assert version["pdfs"] == 1
     with harness.work() as work:
         report = lock_report(work, order).report
         found = find_outside(
             work, report, orders_of(work.session, key_of(report)), prior["reportId"]
         )
-        assert read_pdf(work, found, version["version"]) == PDF
+        assert read_pdf(work, found, version["version"], 1) == PDF
         with pytest.raises(EngineError):
-            read_pdf(work, found, version["version"] + 1)
+            read_pdf(work, found, version["version"] + 1, 1)
 
 
 def test_no_list_and_no_change_has_it(harness: ServiceHarness) -> None:

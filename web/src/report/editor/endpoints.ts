@@ -100,8 +100,8 @@ export function createEndpoints(api: Api) {
       api.delete<undefined>(`${HOME}macros/${encodeURIComponent(trigger)}`),
     priors: () => get<{ priors: PriorSummary[] }>("priors"),
     prior: (reportId: string) => get<Prior>(`priors/${reportId}`),
-    priorPdf: async (reportId: string, version: number) =>
-      (await take(`priors/${reportId}/versions/${version}/pdf`)).blob,
+    priorPdf: async (reportId: string, version: number, file: number) =>
+      (await take(`priors/${reportId}/versions/${version}/pdf/${file}`)).blob,
     history: () => get<History>("history"),
     files: () => get<{ files: ReportFile[] }>("files"),
     image: async (id: number) => (await take(`files/${id}`)).blob,

@@ -120,7 +120,8 @@ export interface OutsideVersion {
   status: OutsideStatus;
   at: number;
   author: string;
-  pdf: boolean;
+  /** The number of its PDF files. */
+  pdfs: number;
   omitted: string[];
   document: ReportDocument;
 }
@@ -144,6 +145,8 @@ export interface PriorSummary {
 export interface Prior extends PriorSummary {
   document: ReportDocument;
   addenda: { document: ReportDocument; signedAt: number }[];
+  /** Of an outside report: how many of the newest versions only add to the next one. */
+  added?: number;
   /** All versions of a report that was not made here, the newest first. */
   versions?: OutsideVersion[];
 }

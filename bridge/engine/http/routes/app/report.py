@@ -497,18 +497,19 @@ async def read_prior(
     return JSONResponse(found)
 
 
-@router.get("/priors/{prior_id}/versions/{version}/pdf", response_class=Response)
+@router.get("/priors/{prior_id}/versions/{version}/pdf/{number}", response_class=Response)
 async def read_prior_pdf(
     prior_id: Annotated[str, Path(min_length=1, max_length=64)],
     version: RowId,
+    number: RowId,
     page: ReportPageDep,
 ) -> Response:
-    """Return the PDF of a version of a report that was not made here, as a file."""
+    """Return a PDF file of a version of a report that was not made here, counted from 1."""
     data = await page.read_and_record(
         "prior-view",
         prior_id,
         lambda work, editor, report_id: priors.read_prior_pdf(
-            work, editor, report_id, prior_id, version
+            work, editor, report_id, prior_id, version, number
         ),
     )
     headers = {**_NO_STORE, "Content-Disposition": 'attachment; filename="report.pdf"'}

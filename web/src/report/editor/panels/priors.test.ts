@@ -33,7 +33,7 @@ it("shows the prior that was selected last, even if another one arrives later", 
 it("marks a report that was not made here, with its versions and its file", async () => {
   const version = (number: number, status: string, text: string) => ({
     ...{ version: number, status, at: 1_800_000_000_000, author: "Nora Night" },
-    ...{ pdf: number === 2, omitted: number === 2 ? ["image JPEG"] : [] },
+    ...{ pdfs: number === 2 ? 1 : 0, omitted: number === 2 ? ["image JPEG"] : [] },
     document: fromText(text),
   });
   const outside = {
@@ -60,6 +60,41 @@ it("marks a report that was not made here, with its versions and its file", asyn
   await fireEvent.click(screen.getByRole("button", { name: "Save the PDF" }));
   await screen.findByRole("alert");
   expect(asked).toEqual([2]);
+});
+
+it("shows an addendum with the version that it completes, and each file", async () => {
+  const version = (number: number, status: string, text: string) => ({
+    ...{ version: number, status, at: 1_800_000_000_000, author: "" },
+    ...{ pdfs: number === 2 ? 2 : 0, omitted: [], document: fromText(text) },
+  });
+  const outside = {
+    ...prior("outside-1", "CT chest"),
+    outside: { sender: "NIGHTREADS", status: "addendum", versions: 3, withdrawn: false },
+    added: 1,
+    versions: [
+      version(3, "addendum", "Added."),
+      version(2, "final", "Whole text."),
+      version(1, "preliminary", "First text."),
+    ],
+  } as unknown as Prior;
+  const asked: number[][] = [];
+  const endpoints = {
+    priors: () => Promise.resolve({ priors: [outside] }),
+    prior: () => Promise.resolve(outside),
+    priorPdf: (_: string, number: number, file: number) => {
+      asked.push([number, file]);
+      return Promise.reject(new Error("refused"));
+    },
+  };
+  const controller = { endpoints, page: null } as unknown as ReportController;
+  render(Priors, { controller, compare: () => undefined });
+  await fireEvent.click(await screen.findByRole("button", { name: /CT chest.*Not made here/s }));
+  expect((await screen.findByText("Added.")).closest("details")).toBeNull();
+  expect(screen.getByText("Whole text.").closest("details")).toBeNull();
+  expect(screen.getByText("First text.").closest("details")).not.toBeNull();
+  await fireEvent.click(screen.getByRole("button", { name: "Save the PDF 2/2" }));
+  await screen.findByRole("alert");
+  expect(asked).toEqual([[2, 2]]);
 });
 
 it("does not compare a report that its sender has withdrawn", async () => {
