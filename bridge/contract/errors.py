@@ -251,6 +251,11 @@ class ErrorCode(StrEnum):
         409,
         "the outside report is known for another patient",
     )
+    RETURNED_TO_UNREAD = (
+        "returned_to_unread",
+        409,
+        "the order was returned to the unread ones, and this message is not later than the last",
+    )
     PATIENT_NAME_MISMATCH = (
         "patient_name_mismatch",
         409,

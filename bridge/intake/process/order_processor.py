@@ -50,6 +50,7 @@ from bridge.intake.process.patient_events import (
 from bridge.intake.process.received_objects import apply_received
 from bridge.intake.process.worklist import (
     REPORTED_HERE,
+    STAYS_UNREAD,
     Launcher,
     Launching,
     OpenOrders,
@@ -400,7 +401,7 @@ class OrderProcessor:
                         status=task.event.result_status,
                     )
                     context.notes += notes
-                    if REPORTED_HERE in notes:
+                    if REPORTED_HERE in notes or STAYS_UNREAD in notes:
                         context.put(replace(context.changed[key], state=OrderState.ORDERED))
                         return
             case OrderStep.DETACH:

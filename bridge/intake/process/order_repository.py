@@ -169,6 +169,7 @@ def look_up_orders(
     connection: Connection, jobs: Sequence[MessageJob]
 ) -> tuple[list[MessageJob], Index]:
     """Address the jobs' events, and read their orders with all related ones."""
+    jobs = [_with_patients_of_orders(connection, job) for job in jobs]
     jobs = _with_corrections(connection, jobs)
     numbers = numbers_by_order(event for job in jobs for event in job.events)
     keys = [key for order_event in _order_events(jobs) for key in _keys(order_event)]
@@ -189,6 +190,26 @@ def look_up_orders(
         jobs = [replace(job, has_early_rows=True) for job in jobs]
     jobs = [_with_pointers(connection, job) for job in jobs]
     return [_with_known_names(job, index) for job in jobs], index
+
+
+def _with_patients_of_orders(connection: Connection, job: MessageJob) -> MessageJob:
+    """
+    Address outside reports without a patient number to the patient whose order they name.
+
+    Their tags stay without a number: the report follows the order, also in merges. The report
+    engine refuses it if name or birth date contradict.
+    """
+    if all(event.mrn or event.outside is None for event in job.events):
+        return job
+    return replace(job, events=[_with_patient_of_order(connection, event) for event in job.events])
+
+
+def _with_patient_of_order(connection: Connection, event: OrderEvent) -> OrderEvent:
+    if event.mrn or event.outside is None:
+        return event
+    named = order_index.find_named(connection, [event.site], event.accession, "")
+    patients = {order.key.mrn for order in named if not (order.number_only or order.moved_away)}
+    return replace(event, mrn=patients.pop()) if len(patients) == 1 else event
 
 
 def _with_pointers(connection: Connection, job: MessageJob) -> MessageJob:
@@ -628,17 +649,17 @@ class OrderRepository:
     def _write_received(self, connection: Connection, changes: Sequence[MessageChanges]) -> None:
         """Store what modalities said of steps, and which messages wait for an order."""
         for change in changes:
-            if change.received is None:
-                continue
-            if change.received.kind.is_step:
-                change_steps(connection, change.received, self.now())
-                said = status_events(change.message_id, change.received, self.now())
-                step_events.add(connection, said)
-            waiting_messages.forget(connection, [change.message_id])
-            waiting_messages.add(connection, {change.message_id: change.waits_for})
-        has_orders = any(change.orders for change in changes)
-        if self._peer_sites and has_orders and waiting_messages.exist(connection):
-            for change in changes:
+            if change.received is not None:
+                if change.received.kind.is_step:
+                    change_steps(connection, change.received, self.now())
+                    said = status_events(change.message_id, change.received, self.now())
+                    step_events.add(connection, said)
+                waiting_messages.forget(connection, [change.message_id])
+            if change.waits_for:
+                waiting_messages.add(connection, {change.message_id: change.waits_for})
+        with_orders = [change for change in changes if change.orders]
+        if with_orders and waiting_messages.exist(connection):
+            for change in with_orders:
                 resume_waiting(self._database, connection, change)
 
 

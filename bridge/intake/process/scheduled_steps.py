@@ -290,7 +290,8 @@ class StepWriter:
         Store the steps of orders; of several with one key, those of the last one.
 
         `discontinued` are those that a message ends with that word. `keep`: as in `steps_of`. A
-        value that does not fit is an exception of the last message.
+        value that does not fit is an exception of the message that brought the order, so that each
+        order has one.
         """
         if self.rules is None or not orders:
             return
@@ -334,7 +335,7 @@ class StepWriter:
             own, ends = stored.get(key, {}), key in discontinued
             found = steps_of(self.rules, order, now, own, discontinued=ends, keep=keep)
             steps[key], problems = found
-            codes += [(order.last_message, f"{ITEM_INVALID} {name}") for name in problems[:1]]
+            codes += [(order.first_message, f"{ITEM_INVALID} {name}") for name in problems[:1]]
         scheduled_steps.replace_all(connection, steps)
         exceptions.add(connection, ExceptionSubject.MESSAGE, codes, now)
 

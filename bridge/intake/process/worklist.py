@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from bridge.contract import MAX_REPORT_ORDERS, SIGNED, OrderKey, ReportStatus
+from bridge.contract.errors import ErrorCode
 from bridge.contract.responses import LaunchResponse, StatusRecordBody
 from bridge.engine_client.client import EngineClient, LaunchRequest
 from bridge.engine_client.errors import EngineFailure
@@ -286,6 +287,9 @@ REPORTED_ELSEWHERE_BEGUN = "reported_elsewhere_begun"
 REPORTED_HERE = "reported_here"
 """The note of an order whose report is signed here: the message may repeat its result."""
 
+STAYS_UNREAD = "stays_unread"
+"""The note of an order that was returned to the unread ones: the message is not later."""
+
 
 async def mark_reported(
     client: EngineClient, order: OrderKey, at: int, *, sender: str = "", status: str = ""
@@ -299,6 +303,8 @@ async def mark_reported(
     try:
         records = await client.mark_reported(order, at, sender=sender, status=status)
     except EngineFailure as failure:
+        if failure.code == ErrorCode.RETURNED_TO_UNREAD:
+            return [STAYS_UNREAD]
         if not failure.is_unsupported:
             raise
         notes = await withdraw(client, order)

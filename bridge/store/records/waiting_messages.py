@@ -2,7 +2,7 @@
 The messages that wait for an order: by keyed hashes of the numbers that will recognize it.
 
 A message waits from the transaction that stores its outcome on, until an order with one of its
-numbers is stored. The keys are those of `bridge.orders.received_objects.OrderReference`.
+numbers is stored. The keys are those of `bridge.orders.received_objects.order_keys`.
 """
 
 from collections.abc import Collection, Iterable, Mapping

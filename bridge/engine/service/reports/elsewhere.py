@@ -15,6 +15,8 @@ from sqlalchemy.orm import aliased
 from sqlmodel import col, select
 
 from bridge.contract import SIGNED, OrderKey, ReportStatus
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.records.tables import Report, ReportOrder
 from bridge.engine.service import change_feed
 from bridge.engine.service.report_lookup import (
@@ -57,7 +59,8 @@ def mark_order(work: Work, identity: OrderKey, message: Mapping[str, Any]) -> Re
     """
     Mark an order as reported elsewhere; `message` is {at, sender, status}.
 
-    A signed report has no mark: the message may repeat its own result. Raise `report_not_found`.
+    A signed report has no mark: the message may repeat its own result. Raise `report_not_found`,
+    and `returned_to_unread` if a mark was removed whose message was not earlier.
     """
     found = lock_report(work, identity)
     report, order = found.report, found.order
@@ -66,6 +69,8 @@ def mark_order(work: Work, identity: OrderKey, message: Mapping[str, Any]) -> Re
     known = order.elsewhere or {}
     at = int(message["at"])
     if known and at <= int(known["at"]):
+        if order.elsewhere_since is None:
+            raise EngineError(ErrorCode.RETURNED_TO_UNREAD)
         return report
     order.elsewhere_since, order.elsewhere = at, dict(message)
     _store(work, report, [order])

@@ -2,7 +2,11 @@
 
 from typing import Any
 
+import pytest
+
 from bridge.contract import OrderKey
+from bridge.contract.errors import ErrorCode
+from bridge.engine.errors import EngineError
 from bridge.engine.service.reports.elsewhere import mark_order, unmark_order, unmark_report
 from bridge.engine.service.reports.order_links import link_orders
 from bridge.engine.service.reports.patients import merge_patients
@@ -46,8 +50,10 @@ def test_a_repetition_does_not_undo_what_a_person_did(harness: ServiceHarness) -
     mark(harness, order, 5)
     harness.on_report(order, unmark_report)
     assert listed(harness) == {"A1"}
-    mark(harness, order, 5)
-    mark(harness, order, 4)
+    for at in (5, 4):
+        with pytest.raises(EngineError) as refused:
+            mark(harness, order, at)
+        assert refused.value.code is ErrorCode.RETURNED_TO_UNREAD
     assert listed(harness) == {"A1"}
     mark(harness, order, 6)
     assert listed(harness) == set()

@@ -121,6 +121,58 @@ async def test_without_patient_number(hospital: Hospital) -> None:
     assert await priors(hospital, "A3", "M3") == []
 
 
+async def test_it_is_the_report_of_an_order_that_arrives_later(hospital: Hospital) -> None:
+    """As if the order had been known; it waits for it once only."""
+    await hospital.send(result())
+    assert hospital.rows("SELECT count(*) FROM waiting_message") != [(0,)]
+    await hospital.send(order_message(new_order(), sent=5))
+    assert await hospital.descriptions() == {}
+    assert state(hospital) == ["reported"]
+    assert len(await priors(hospital, "A1")) == 1
+    assert hospital.rows("SELECT count(*) FROM waiting_message") == [(0,)]
+    assert hospital.rows("SELECT state FROM message") == [("done",), ("done",)]
+
+
+async def test_a_preliminary_report_of_an_order_that_arrives_later(hospital: Hospital) -> None:
+    await hospital.send(result(status="P"))
+    await hospital.send(order_message(new_order(), sent=20))
+    assert await hospital.descriptions() == {"A1": "CT Head"}
+    assert len(await priors(hospital, "A1")) == 1
+
+
+async def test_without_patient_number_it_is_the_report_of_a_known_order(hospital: Hospital) -> None:
+    await hospital.send(order_message(new_order(), sent=1))
+    await hospital.send(result(mrn=""))
+    assert (state(hospital), hospital.last_message()) == (["reported"], ("done", ""))
+    assert len(await priors(hospital, "A1")) == 1
+
+
+@pytest.mark.parametrize("mrn", ["", "M9"])
+async def test_it_contradicts_an_order_that_arrives_later(hospital: Hospital, mrn: str) -> None:
+    """A person is told: the accession is that of another patient, and nobody sees the report."""
+    await hospital.send(result(mrn=mrn, name="OTHER^EVE", born="19800102"))
+    await hospital.send(order_message(new_order(), sent=20))
+    code = "patient_conflict" if mrn else "patient_name_mismatch"
+    assert hospital.rows("SELECT state, code FROM message ORDER BY id") == [
+        ("parked", code),
+        ("done", ""),
+    ]
+    assert await hospital.descriptions() == {"A1": "CT Head"}
+    assert await priors(hospital, "A1") == []
+
+
+async def test_a_report_without_patient_number_follows_its_order(hospital: Hospital) -> None:
+    """After an undone merge it belongs to the patient who has the order again."""
+    await hospital.send(order_message(new_order(), mrn="M1", sent=1))
+    await hospital.send(order_message(new_order("2"), mrn="M2", name="OTHER^EVE", sent=1))
+    await hospital.send(adt("A40", "M2", "M1"))
+    await hospital.send(result(mrn=""))
+    assert len(await priors(hospital, "A2", "M2")) == 1
+    await hospital.send(adt("A43", "M1", "M2"))
+    assert len(await priors(hospital, "A1", "M1")) == 1
+    assert await priors(hospital, "A2", "M2") == []
+
+
 async def test_an_order_of_another_patient(hospital: Hospital) -> None:
     """The report is attached to nobody: the message waits for a person."""
     await hospital.send(order_message(new_order(), sent=1))

@@ -1,10 +1,13 @@
 """Orders that another system has reported: they leave the list of unread orders, and come back."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bridge.admin.orders.unread import read_reported, return_order
 from bridge.contract import OrderKey
+from config import Settings
 from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import Hospital
 from tests.bridge.intake.messages import order_group, order_message
@@ -108,6 +111,25 @@ async def test_a_later_message_returns_the_order(hospital: Hospital, later: str)
     # and another report takes it off again
     await hospital.send(order_message(status_group("SC", "C"), sent=4))
     assert await hospital.descriptions() == {}
+
+
+async def test_a_repetition_does_not_undo_what_a_person_decided(
+    hospital: Hospital, tmp_path: Path
+) -> None:
+    """The order is to be read here until a message that was sent later says otherwise."""
+    await hospital.send(order_message(new_order(), sent=1))
+    await hospital.send(order_message(status_group("SC", "F"), sent=3))
+    order = read_reported(hospital.database, 1)
+    settings = Settings(home=tmp_path)
+    await return_order(settings, hospital.database, hospital.client, order)
+    for sent in (3, 2):
+        await hospital.send(order_message(status_group("SC", "F"), sent=sent))
+        assert await hospital.descriptions() == {"A1": "CT Head"}
+        assert state(hospital) == ["ordered"]
+        assert hospital.last_message()[0] == "done"
+    await hospital.send(order_message(status_group("SC", "C"), sent=4))
+    assert await hospital.descriptions() == {}
+    assert state(hospital) == ["reported"]
 
 
 @pytest.mark.parametrize(
