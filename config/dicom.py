@@ -92,6 +92,11 @@ class DicomSettings(Section):
     worklist: str = Field(
         "worklist", min_length=1, description="definition that makes an order's procedure steps"
     )
+    steps_expire: Seconds = Field(
+        30 * 86_400.0,
+        description="time after its start and its last change until a step that nobody ended "
+        "leaves the worklist; 0: never",
+    )
     max_associations: int = Field(
         100, ge=1, le=2000, description="associations at a time; each has two threads"
     )

@@ -78,7 +78,7 @@ def steps(
         typer.Option(
             metavar="STATUS",
             help="Only in this status: SCHEDULED, ARRIVED, READY, STARTED, COMPLETED, "
-            "DISCONTINUED, CANCELLED, HELD. Default: those on the worklist.",
+            "DISCONTINUED, CANCELLED, HELD, EXPIRED. Default: those on the worklist.",
         ),
     ] = "",
     modality: Annotated[str, typer.Option(help="Only of this modality, such as CT.")] = "",

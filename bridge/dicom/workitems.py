@@ -24,7 +24,7 @@ STATES: Final = {
     StepStatus.DISCONTINUED: "CANCELED",
     StepStatus.CANCELLED: "CANCELED",
 }
-"""Procedure Step State by the status of a step; a step on hold is no workitem."""
+"""Procedure Step State by the status of a step; one on hold or expired is no workitem."""
 _NAMESPACE: Final = uuid.UUID("4f5a3a0e-0d5b-5c8e-8a3b-0c6f2b7f1d11")
 _PRIORITIES: Final = {"STAT": "HIGH", "HIGH": "HIGH", "LOW": "LOW"}
 _COPIED: Final = {

@@ -148,10 +148,16 @@ _WORKLIST_OFF = 3600.0
 async def _compute_steps(
     steps: StoredOrderSteps, leads: Callable[[], bool], pause: float | None
 ) -> float | None:
-    """Compute the steps of stored orders page by page, with pauses for other writers."""
+    """
+    Compute the steps of stored orders page by page, with pauses for other writers; then take steps
+    off the worklist that nobody ended.
+    """
     if not leads():
         return None
-    return pause if await Threads.JOBS.run(steps.run) else _NEXT_PAGE
+    if not await Threads.JOBS.run(steps.run):
+        return _NEXT_PAGE
+    await Threads.JOBS.run(steps.expire)
+    return pause
 
 
 _ALL_HAVE_SITES = 3600.0  # seconds

@@ -211,6 +211,8 @@ def steps_of(
             own = with_stored(item, json.loads(before.item)) if keep and before else item
             status = StepStatus(item.status)
             status = status_of(order, status, before, discontinued=discontinued)
+            if status is StepStatus.SCHEDULED and before and _stays_expired(before, own):
+                status = StepStatus.EXPIRED
             steps.append(_step(order, len(steps), own, status, before, now))
     return steps, list(problems)
 
@@ -241,6 +243,14 @@ def _step(
         before.changed_at if before is not None and before.status is status else now,
         before.performed if before is not None else None,
     )
+
+
+def _stays_expired(before: StoredStep, item: WorklistItem) -> bool:
+    """True if a step left the worklist by its age, and has no other day now."""
+    if before.status is not StepStatus.EXPIRED:
+        return False
+    (step,) = json.loads(before.item)[_STEP_SEQUENCE]["Value"]
+    return [item.text(_DAY)] == (step[_DAY].get("Value") or [""])
 
 
 def with_stored(item: WorklistItem, stored: Mapping[str, Any]) -> WorklistItem:
@@ -361,6 +371,16 @@ class StoredOrderSteps:
         self._activation = -1
         self._rules: StepRules | None = None
         self._seen = ""
+        self._expired_at = 0  # ms
+
+    def expire(self) -> None:
+        """Take steps off the worklist that nobody ended (`steps_expire`), once an hour."""
+        age, now = self._settings.dicom.steps_expire, self._clock()
+        if not age or now < self._expired_at + _EXPIRE_EVERY:
+            return
+        with self._database.write() as connection:
+            scheduled_steps.expire(connection, _ago(now, age), now)
+        self._expired_at = now
 
     def run(self) -> bool:
         """Compute the steps of some orders; return True if there are no others."""
@@ -400,7 +420,7 @@ class StoredOrderSteps:
         wanted = [
             order_id
             for order_id, order in page.items()
-            if order.key in listed or (order.is_open and not _is_past(order, now))
+            if order.key in listed or (order.is_open and not self._is_past(order, now))
         ]
         for start in range(0, len(wanted), _AT_ONCE):
             self._store(rules, wanted[start : start + _AT_ONCE], now)
@@ -408,6 +428,12 @@ class StoredOrderSteps:
         with self._database.write() as connection:
             scheduled_steps.store_computation(connection, StepComputation(rules.version, left))
         return left is None
+
+    def _is_past(self, order: Order, now: int) -> bool:
+        """True if an order was for a day so long ago that its steps are not on the worklist."""
+        age = self._settings.dicom.steps_expire
+        day = str(order.tags.get("StudyDate", ""))
+        return bool(age) and "" < day < _ago(now, age).strftime("%Y%m%d")
 
     def _store(self, rules: StepRules, ids: Sequence[int], now: int) -> None:
         """Store the steps of these orders as they are now; a message may have changed them."""
@@ -423,10 +449,9 @@ class StoredOrderSteps:
 _PAGE: Final = 500
 _AT_ONCE: Final = 20
 """Orders of one transaction: the write lock of SQLite is held for some ten milliseconds."""
-_PAST_DAYS: Final = 30
+_EXPIRE_EVERY: Final = 3_600_000  # ms
 
 
-def _is_past(order: Order, now: int) -> bool:
-    """True if an order was for a day so long ago that no modality asks for it."""
-    oldest = datetime.fromtimestamp(now / 1000, UTC) - timedelta(days=_PAST_DAYS)
-    return "" < str(order.tags.get("StudyDate", "")) < oldest.strftime("%Y%m%d")
+def _ago(now: int, age: float) -> datetime:
+    """Return the time that is `age` seconds before `now` (ms)."""
+    return datetime.fromtimestamp(now / 1000, UTC) - timedelta(seconds=age)

@@ -10,6 +10,7 @@ The item of a row has no status: `find_page` adds that of the row, so that a sta
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final
@@ -18,6 +19,7 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
+    and_,
     bindparam,
     delete,
     func,
@@ -43,7 +45,8 @@ class StepStatus(StrEnum):
     """
     Scheduled Procedure Step Status (0040,0020), and the states after the step.
 
-    `HELD`: the order is on hold, and its step is not on the worklist.
+    `HELD`: the order is on hold, and its step is not on the worklist. `EXPIRED`: nobody ended the
+    step, and its start was long ago.
     """
 
     SCHEDULED = "SCHEDULED"
@@ -54,6 +57,7 @@ class StepStatus(StrEnum):
     DISCONTINUED = "DISCONTINUED"
     CANCELLED = "CANCELLED"
     HELD = "HELD"
+    EXPIRED = "EXPIRED"
 
 
 ON_WORKLIST: Final = (
@@ -166,9 +170,9 @@ def stored(connection: Connection, keys: Collection[OrderKey]) -> Mapping[OrderK
 
 
 _BEFORE: Final[Mapping[StepStatus, Collection[StepStatus]]] = {
-    StepStatus.STARTED: {*ON_WORKLIST, StepStatus.DISCONTINUED},
-    StepStatus.COMPLETED: {*ON_WORKLIST, StepStatus.DISCONTINUED},
-    StepStatus.DISCONTINUED: set(ON_WORKLIST),
+    StepStatus.STARTED: {*ON_WORKLIST, StepStatus.DISCONTINUED, StepStatus.EXPIRED},
+    StepStatus.COMPLETED: {*ON_WORKLIST, StepStatus.DISCONTINUED, StepStatus.EXPIRED},
+    StepStatus.DISCONTINUED: {*ON_WORKLIST, StepStatus.EXPIRED},
     StepStatus.SCHEDULED: {StepStatus.STARTED},
 }
 """
@@ -191,6 +195,22 @@ def set_status(
     if step_ids:
         changed = changed.where(_STEP.step_id.in_(sorted(step_ids)))
     connection.execute(changed)
+
+
+def expire(connection: Connection, before: datetime, now: int) -> int:
+    """
+    Take steps off the worklist whose start and status are older than a time; return their number.
+
+    An order for a day in the past that has just arrived is not taken off.
+    """
+    day, moment = int(before.strftime("%Y%m%d")), round(before.timestamp() * 1000)
+    is_past = and_(or_(_STEP.day < day, _STEP.day.is_(None)), _STEP.changed_at < moment)
+    changed = (
+        update(SCHEDULED_STEPS)
+        .where(is_past, _STEP.status.in_([status.value for status in ON_WORKLIST]))
+        .values(status=StepStatus.EXPIRED.value, changed_at=now)
+    )
+    return connection.execute(changed).rowcount
 
 
 def take(connection: Connection, patients: Collection[Patient]) -> Mapping[OrderKey, StoredSteps]:

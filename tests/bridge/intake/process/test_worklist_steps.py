@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -9,10 +11,11 @@ from typing import Any
 import pytest
 
 from bridge.contract import OrderKey
-from bridge.intake.process.scheduled_steps import StepRules, StepWriter
+from bridge.intake.process.scheduled_steps import StepRules, StepWriter, StoredOrderSteps
 from bridge.store.database import Database
 from bridge.store.records import scheduled_steps
 from bridge.store.records.scheduled_steps import ScheduledStep, StepFilter, StepStatus
+from config import Settings
 from mappings.compiler import DEFINITIONS, load
 from mappings.hl7.message import Message
 from mappings.outbound.worklist_item import WorklistMapping
@@ -21,6 +24,7 @@ from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.intake.process.test_scheduled_steps import CT, MR, PET, omi, steps
 
 NUMBERS = count(1)
+DAY = 86_400_000  # ms
 STUDY, ACCESSION, PATIENT_ID = "0020000D", "00080050", "00100020"
 S, D, C = StepStatus.SCHEDULED, StepStatus.DISCONTINUED, StepStatus.CANCELLED
 
@@ -46,6 +50,7 @@ def orm(
     mrn: str = "M1",
     name: str = "TESTER^TILDA",
     visit: str = "PV1|1|O",
+    start: str = "",
     more: tuple[str, ...] = (),
 ) -> bytes:
     place = f"{'|' * 14}A{number}|R{number}|S{number}|||"
@@ -53,7 +58,7 @@ def orm(
         f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121120000||ORM^O01|O{next(NUMBERS)}|P|2.5.1",
         f"PID|1||{mrn}^^^MAIN^MR||{name}||19700101|F",
         visit,
-        f"ORC|{control}|P{number}|F{number}||{status}",
+        f"ORC|{control}|P{number}|F{number}||{status}||^^^{start}",
         f"OBR|1|P{number}|F{number}|7125{number}^CT chest {number}^C4{place}|CT",
         *more,
     )
@@ -216,6 +221,45 @@ async def test_a_signed_report_ends_the_steps(hospital: Hospital) -> None:
     assert {step.key.accession for step in on_worklist(hospital)} == {"A2"}
     await hospital.send(orm("XO"))
     assert {step.key.accession for step in on_worklist(hospital)} == {"A2"}
+
+
+@pytest.mark.parametrize(
+    ("control", "status", "day", "expected"),
+    [
+        ("XO", "SC", 0, StepStatus.EXPIRED),
+        ("XO", "SC", 60, S),
+        ("SC", "AR", 0, StepStatus.ARRIVED),
+        ("CA", "CA", 0, C),
+    ],
+    ids=["another value", "another day", "arrived", "cancelled"],
+)
+async def test_a_step_that_nobody_ended_expires(
+    hospital: Hospital, control: str, status: str, day: int, expected: StepStatus
+) -> None:
+    """A step of a later day stays; so does one that has just arrived, for a day in the past."""
+    settings = Settings(home=Path("/"), dicom={"steps_expire": "30d"})  # type: ignore[arg-type]
+    now = hospital.time()
+    day_of = {days: f"{datetime.fromtimestamp(now / 1000, UTC) + timedelta(days):%Y%m%d}"
+              for days in (-90, 0, 30, 60)}  # fmt: skip
+    await hospital.send(orm(start=day_of[0]))
+    await hospital.send(orm(number=2, start=day_of[30]))
+    await hospital.send(orm(number=3, start=day_of[-90]))
+    for days, listed in ((29, {"A1", "A2", "A3"}), (32, {"A2"})):
+        later = now + days * DAY
+        StoredOrderSteps(settings, hospital.database, partial(int, later)).expire()
+        assert {step.key.accession for step in on_worklist(hospital)} == listed
+    await hospital.send(orm(control, status, start=day_of[day]))
+    assert statuses(hospital) == [expected]
+
+
+async def test_a_performed_step_of_an_expired_one(hospital: Hospital) -> None:
+    await hospital.send(orm(start="20261121"))
+    with hospital.database.write() as connection:
+        scheduled_steps.expire(connection, datetime(2999, 1, 1, tzinfo=UTC), 1)
+        assert not scheduled_steps.find_page(connection, StepFilter(), None, 9)[0]
+        key = OrderKey(SITE, "M1", "A1")
+        scheduled_steps.set_status(connection, key, ["S1"], StepStatus.STARTED, 2)
+    assert statuses(hospital) == [StepStatus.STARTED]
 
 
 async def test_steps_move_with_a_merge(hospital: Hospital) -> None:
