@@ -82,6 +82,11 @@ MESSAGE_CAUSES: Final[Mapping[str, Cause]] = {
         ProposedAction.ACKNOWLEDGE,
         "Ask the sender which accession number is right.",
     ),
+    "several_accessions": Cause(
+        "The steps of one procedure have several accession numbers",
+        ProposedAction.ACKNOWLEDGE,
+        "The report and its result have the first number. Ask the sender for one OBR for each.",
+    ),
     "other_patient": Cause(
         "The message names the previous patient of a visit that was moved",
         ProposedAction.COMPARE_PATIENTS,

@@ -43,6 +43,7 @@ from bridge.orders.values import (
     with_procedures,
 )
 from mappings.inbound.events import OrderAction, OrderEvent
+from mappings.inbound.procedures import step_accessions
 
 SUPERSEDED = "superseded"
 """The code of a message that a later message, processed earlier, made obsolete."""
@@ -52,6 +53,9 @@ ORDER_UNKNOWN = "order_unknown"
 
 SEVERAL_ORDERS = "several_orders"
 """The code of a message that does not say which of several orders or procedures it closes."""
+
+SEVERAL_ACCESSIONS = "several_accessions"
+"""The code of a message whose scheduled steps give one procedure several accession numbers."""
 
 ORDER_CANCELLED = "order_cancelled"
 """The code of a message that changes, holds or releases a cancelled order."""
@@ -227,6 +231,20 @@ def _closes_nothing(task: OrderTask) -> bool:
     before = task.before
     closes = task.event.action in CLOSING_ACTIONS and task.step is OrderStep.REGISTER
     return closes and before is not None and task.after.echo == before.echo
+
+
+def gets_several_accessions(task: OrderTask) -> bool:
+    """
+    True if a message gives a procedure steps of several accession numbers, which it had not before.
+
+    Each accession number is an imaging service request of its own (IHE RAD-4): the procedure, its
+    report and its result have the first one, so a person must check what becomes of the others.
+    """
+    if not task.after.is_open or task.event.action in CLOSING_ACTIONS:
+        return False
+    before = () if task.before is None else task.before.echo
+    found = step_accessions(task.after.echo)
+    return len(found) > 1 and found != step_accessions(before)
 
 
 def leaves_children_of_replaced(

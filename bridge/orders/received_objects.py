@@ -19,6 +19,7 @@ from pydicom.multival import MultiValue
 from bridge.index_key import signal_hash, signed64
 from bridge.orders.order import Order
 from mappings.inbound.events import OrderAction, OrderEvent
+from mappings.inbound.procedures import step_accessions
 from parsers.dicom_file import DicomLimits, FileMeta, read_file, read_meta
 
 DICOM_LISTENER: Final = "dicom"
@@ -256,7 +257,7 @@ _SHORT: Final = 16
 def _accessions(order: Order) -> set[str]:
     """Return the values by which an object may name an order as its accession number."""
     accession = order.key.accession
-    return {accession, accession[:_SHORT], *order.numbers}
+    return {accession, accession[:_SHORT], *order.numbers, *step_accessions(order.echo)}
 
 
 def order_keys(order: Order) -> set[int]:

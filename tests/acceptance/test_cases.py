@@ -51,6 +51,12 @@ def parked(house: House, mrn: str) -> list[str]:
     return [row["code"] for row in json.loads(house.bridge(*words))]
 
 
+def wrong_merge_undone(house: House) -> None:
+    found = [order(house, accession) for accession in ("A0201", "A0202")]
+    assert {(tags["PatientMRN"], tags["PatientName"]) for tags in found} == {("N7021", "FREED^IDA")}
+    assert parked(house, "N7021") == []
+
+
 def change_with_another_spelling(house: House) -> None:
     found = order(house, "A3001")
     assert (found["PatientName"], found["StudyDescription"]) == ("DOE^JANE^QUINN", "CHANGED")
@@ -79,6 +85,18 @@ def escapes_that_are_not_quite(house: House) -> None:
     assert not {"\0", "\ufffd"} & {*shown}
 
 
+def several_steps_of_one_order(house: House) -> None:
+    (row,) = house.worklist(PatientMRN="N7110")
+    assert [tags["Accession"] for tags in row["orders"]] == ["A1101"]
+    shown = json.dumps(row["orders"])
+    for value in ("S1", "S2", "PETAE", "CTAE1", "CTAE2", "PT", "CT"):
+        assert value in shown
+
+
+def several_steps_are_cancelled(house: House) -> None:
+    assert unread(house, "A1101") == set()
+
+
 def merged_number_beside_survivor(house: House) -> None:
     for accession in ("A0301", "A0302", "A0303"):
         assert order(house, accession)["PatientMRN"] == "N7030"
@@ -89,11 +107,17 @@ def one_orc_two_obr(house: House) -> None:
     assert unread(house, "A1001", "A1002") <= {"A1001"}
 
 
+EARLIER: dict[tuple[str, str], Callable[[House], None]] = {
+    ("12-several-ipc-below-one-obr", "message"): several_steps_of_one_order,
+}
+"""What is right after a message that others follow."""
 CHECKS: dict[str, Callable[[House], None]] = {
+    "01-wrong-merge-undone": wrong_merge_undone,
     "02-change-with-another-spelling": change_with_another_spelling,
     "06-reported-elsewhere": reported_elsewhere,
     "07-three-forms-of-one-name": three_forms_of_one_name,
     "08-escapes-that-are-not-quite": escapes_that_are_not_quite,
+    "12-several-ipc-below-one-obr": several_steps_are_cancelled,
     "13-merged-id-beside-survivor": merged_number_beside_survivor,
     "17-one-orc-two-obr-then-cancel-one": one_orc_two_obr,
 }
@@ -115,5 +139,8 @@ if PRESENT := [name for name in CHECKS if (CASES / name).is_dir()]:
             for file in files:
                 code, _ = verdict(sender.ask(file.read_bytes()))
                 assert code in {"AA", "AE"}, file.name
+                if check := EARLIER.get((case, file.stem)):
+                    house.settle()
+                    check(house)
         house.settle()
         CHECKS[case](house)

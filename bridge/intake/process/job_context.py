@@ -16,7 +16,7 @@ from bridge.orders.addressing import PATIENT_CONFLICT
 from bridge.orders.hierarchy import PARENT_REPLACED
 from bridge.orders.order import Order, Patient
 from bridge.orders.patients import DemographicsUpdate, Separation
-from bridge.orders.plans import ORDER_CANCELLED, ORDER_UNKNOWN, SUPERSEDED
+from bridge.orders.plans import ORDER_CANCELLED, ORDER_UNKNOWN, SEVERAL_ACCESSIONS, SUPERSEDED
 from bridge.orders.received_objects import MatchFault, SetAside
 from bridge.orders.times import UNKNOWN, MessageTime
 from bridge.orders.undone_merges import UndoneMerge
@@ -42,6 +42,7 @@ EXCEPTION_NOTES = (
     REPORTED_ELSEWHERE_BEGUN,
     "several_orders",
     "other_accession",
+    SEVERAL_ACCESSIONS,
     OTHER_PATIENT,
     PATIENT_CONFLICT,
     MatchFault.NO_ORDER,

@@ -82,7 +82,9 @@ from bridge.orders.hierarchy import PARENT_REPLACED
 from bridge.orders.order import OrderState, Patient
 from bridge.orders.patients import known_spellings
 from bridge.orders.plans import (
+    SEVERAL_ACCESSIONS,
     OrderTask,
+    gets_several_accessions,
     is_final_cancellation,
     leaves_children_of_replaced,
     no_effect_code,
@@ -490,6 +492,8 @@ def _note_exceptions(context: JobContext, tasks: Sequence[OrderTask]) -> None:
     context.notes += [context.job.exception_code] if context.job.exception_code else []
     codes = (no_effect_code(task, context.job.source) for task in tasks)
     context.notes += [code for code in codes if code]
+    if any(map(gets_several_accessions, tasks)):
+        context.notes.append(SEVERAL_ACCESSIONS)
     context.notes += [PARENT_REPLACED] if leaves_children_of_replaced(tasks, context.index) else []
 
 

@@ -312,6 +312,19 @@ async def test_two_accessions_of_one_message(hospital: Hospital) -> None:
     ]
 
 
+async def test_two_accessions_below_one_obr(hospital: Hospital) -> None:
+    """Both steps keep their numbers, and a person is told once that the report has one of them."""
+    other = CT.replace("A1^", "A2^")
+    await hospital.send(omi(*steps("NW", PET, other)))
+    found = [(step.step_id, value(item(step), ACCESSION)) for step in on_worklist(hospital)]
+    assert found == [("S1", "A1"), ("S2", "A2")]
+    assert hospital.last_message() == ("done", "several_accessions")
+    await hospital.send(omi(*steps("XO", PET, other)))
+    assert hospital.last_message() == ("done", "")
+    await hospital.send(omi(*steps("CA")))
+    assert not on_worklist(hospital)
+
+
 async def test_without_a_worklist(tmp_path: Path, database: Database) -> None:
     """No steps are stored, and orders get no UID."""
     async with open_hospital(tmp_path, database) as hospital:
