@@ -131,7 +131,7 @@ def _days(step: Query) -> tuple[int | None, int | None]:
 
 def _texts(query: Query, level: str = "") -> Iterator[str]:
     for tag, key in query.items():
-        if not matching.is_known(tag, level):
+        if not matching.is_known(tag, level) or tag == _STATUS:  # it is no part of a stored item
             continue
         if key.item:
             yield from _texts(key.item, tag)

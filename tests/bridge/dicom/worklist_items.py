@@ -6,7 +6,12 @@ from typing import Any
 
 from bridge.contract import OrderKey
 from bridge.store.database import Database
-from bridge.store.records.scheduled_steps import ScheduledStep, StepStatus, replace_all
+from bridge.store.records.scheduled_steps import (
+    NO_STATUS,
+    ScheduledStep,
+    StepStatus,
+    replace_all,
+)
 
 YAMADA = {"Alphabetic": "Yamada^Tarou", "Ideographic": "山田^太郎", "Phonetic": "やまだ^たろう"}
 HONG = {"Alphabetic": "Hong^Gildong", "Ideographic": "洪^吉洞", "Phonetic": "홍^길동"}
@@ -82,6 +87,11 @@ def row_of(key: OrderKey, item: dict[str, Any], status: StepStatus | None = None
     def first(tag: str, source: Mapping[str, Any] = step) -> str:
         return str(next(iter(source.get(tag, {}).get("Value", ())), ""))
 
+    stored = json.dumps(item, ensure_ascii=False, separators=(",", ":"))
+    if "00400020" in step:  # a stored item has no status
+        value = json.dumps(step["00400020"], separators=(",", ":"))
+        stored = stored.replace(f'"00400020":{value}', NO_STATUS, 1)
+
     return ScheduledStep(
         key,
         1,
@@ -93,6 +103,6 @@ def row_of(key: OrderKey, item: dict[str, Any], status: StepStatus | None = None
         first("00400011"),
         int(first("00400002")) if first("00400002") else None,
         first("00400003"),
-        json.dumps(item, ensure_ascii=False),
+        stored,
         0,
     )
