@@ -122,7 +122,7 @@ class DicomSettings(Section):
     object_memory: Bytes = Field(
         256 * 2**20,
         ge=2**20,
-        description="all data sets that arrive at a time; more end their association",
+        description="data sets above max_identifier that arrive at a time; more are refused",
     )
     peer: list[DicomPeer] = Field(default_factory=list, description="applications, by AE title")
 

@@ -3,14 +3,17 @@ Limits of a DICOM connection: sizes and times of PDUs and messages (PS3.8 9.3), 
 read.
 
 pynetdicom reads a PDU as long as its header says, and keeps the fragments of a message until the
-last one. A connection counts the bytes that it passes on, and ends itself at a limit.
+last one. A connection counts the bytes that it passes on. At a limit of data sets it passes on no
+more of this one; at any other limit it ends itself with an A-ABORT.
 """
 
+import secrets
 import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,6 +29,14 @@ _MAX_OTHER: Final = 64
 _MAX_COMMAND: Final = 16 * 2**10
 _COMMAND, _LAST = 1, 2
 """Bits of the message control header."""
+_CONTEXT_AND_CONTROL: Final = 2  # bytes of a presentation data value before its content
+_PART: Final = 64 * 2**10
+_ABORT, _PROVIDER = 0x07, 2
+_UNKNOWN, _MALFORMED = "unknown PDU", "malformed PDU"
+_REASONS: Final = {_UNKNOWN: 1, _MALFORMED: 6, "max_pdu": 6}
+"""Reasons of A-ABORT (PS3.8 9.3.8); 0 is none."""
+CUT: Final = secrets.token_bytes(32)
+"""The end of a data set that was cut. No peer knows it."""
 
 
 class LimitExceeded(ConnectionAbortedError):
@@ -39,12 +50,13 @@ class MemoryBudget:
         self._free = size
         self._lock = threading.Lock()
 
-    def take(self, size: int) -> None:
-        """Raise LimitExceeded if the data sets of all associations are too large together."""
+    def take(self, size: int) -> bool:
+        """Return False if the data sets of all associations would be too large together."""
         with self._lock:
             if self._free < size:
-                raise LimitExceeded("object_memory")
+                return False
             self._free -= size
+            return True
 
     def give_back(self, size: int) -> None:
         with self._lock:
@@ -53,12 +65,17 @@ class MemoryBudget:
 
 @dataclass(slots=True)
 class PduLimits:
-    """The limits of a connection."""
+    """The limits of a connection. The first `free_bytes` of a data set are not in `memory`."""
 
     max_pdu: int
     request_seconds: float
     message_seconds: float
     memory: MemoryBudget
+    free_bytes: int = 0
+
+
+def _ignore(_limit: str) -> None:
+    """Do nothing with a limit."""
 
 
 @dataclass(slots=True)
@@ -66,25 +83,34 @@ class PduStream:
     """
     Follows the PDUs of a connection. Raises LimitExceeded.
 
-    `max_data_sets` are bytes by presentation context.
+    `max_data_sets` are bytes by presentation context. A data set that exceeds a limit is cut: its
+    further fragments are passed on without content, and the last one is `CUT`, so that the request
+    can be answered. One of twice the size ends the connection.
     """
 
     limits: PduLimits
     clock: Callable[[], float] = time.monotonic
     is_associated: bool = False
     max_data_sets: dict[int, int] = field(default_factory=dict)
+    on_cut: Callable[[str], object] = _ignore
+    """Gets the limit that a data set exceeds."""
+    _is_cut: bool = False
+    _passed: bytearray = field(default_factory=bytearray)
     _head: bytes = b""
+    _body: bytearray = field(default_factory=bytearray)
     _kind: int = 0
     _left: int = 0
-    _value_head: bytes = b""
-    _value_left: int = 0
-    _context: int = 0
-    _control: int = 0
     _command: int = 0
     _data_set: int = 0
+    _taken: int = 0
     _began: float | None = None
     """When the unfinished PDU or message began."""
     _is_broken: bool = False
+
+    @property
+    def wanted(self) -> int:
+        """The bytes up to the end of the header or the PDU."""
+        return self._left or _HEAD - len(self._head)
 
     def seconds_left(self) -> float:
         """Return the time for the rest of a PDU or message. Raises LimitExceeded."""
@@ -99,9 +125,9 @@ class PduStream:
         return left
 
     def feed(self, data: bytes) -> None:
-        """Count bytes that were received."""
+        """Count bytes that were received. PDUs of data are passed on when they are whole."""
         if self._is_broken:
-            raise LimitExceeded("unknown PDU")
+            raise LimitExceeded(_UNKNOWN)
         if self._began is None:
             self._began = self.clock()
         at = 0
@@ -109,63 +135,97 @@ class PduStream:
             if self._left:
                 part = data[at : at + self._left]
                 self._left -= len(part)
-                if self._kind == _P_DATA:
-                    self._count(part)
+                self._add(part)
             else:
                 part = data[at : at + _HEAD - len(self._head)]
                 self._head += part
                 if len(self._head) == _HEAD:
                     self._begin(self._head[0], int.from_bytes(self._head[2:], "big"))
-                    self._head = b""
             at += len(part)
         if not (self._left or self._head or self._command or self._data_set):
             self._began = None
 
+    def read(self, size: int) -> bytes:
+        """Return the next bytes that are passed on."""
+        part = bytes(self._passed[:size])
+        del self._passed[:size]
+        return part
+
     def close(self) -> None:
         """Give back the memory of an unfinished message."""
-        self.limits.memory.give_back(self._data_set)
-        self._data_set = 0
+        self.limits.memory.give_back(self._taken)
+        self._taken = self._data_set = 0
+        self._is_cut = False
+
+    def _cut(self, limit: str) -> None:
+        if not self._is_cut:
+            self._is_cut = True
+            self.on_cut(limit)
 
     def _begin(self, kind: int, length: int) -> None:
         self._is_broken = not 0 < kind <= _LAST_TYPE
         limits = {_ASSOCIATE_RQ: _MAX_REQUEST, _P_DATA: self.limits.max_pdu}
         if not self._is_broken and length > limits.get(kind, _MAX_OTHER):
             raise LimitExceeded("max_pdu")
+        if kind == _P_DATA and not length:
+            raise LimitExceeded(_MALFORMED)
         self._kind, self._left = kind, length
-        self._value_head, self._value_left = b"", 0
+        if kind != _P_DATA:
+            self._passed += self._head
+        self._head = b""
 
-    def _count(self, part: bytes) -> None:
-        """Count the parts of presentation data values in a P-DATA-TF PDU."""
-        at = 0
-        while at < len(part):
-            if not self._value_left:
-                head = part[at : at + _HEAD - len(self._value_head)]
-                self._value_head += head
-                at += len(head)
-                if len(self._value_head) < _HEAD:
-                    return
-                size = int.from_bytes(self._value_head[:4], "big")
-                self._context, self._control = self._value_head[4:]
-                self._value_head = b""
-                self._value_left = max(0, size - 2)
-            size = min(self._value_left, len(part) - at)
-            self._value_left -= size
-            at += size
-            self._add(size)
+    def _add(self, part: bytes) -> None:
+        if self._kind != _P_DATA:
+            self._passed += part
+            return
+        self._body += part
+        if not self._left:
+            values = self._values(bytes(self._body))
+            self._body.clear()
+            self._passed += bytes((_P_DATA, 0)) + len(values).to_bytes(4, "big") + values
 
-    def _add(self, size: int) -> None:
-        is_last = self._control & _LAST and not self._value_left
-        if self._control & _COMMAND:
-            self._command = 0 if is_last else self._command + size
+    def _values(self, body: bytes) -> bytes:
+        """Count the presentation data values of a P-DATA-TF PDU; return those to pass on."""
+        kept, at = bytearray(), 0
+        while at < len(body):
+            size = int.from_bytes(body[at : at + 4], "big")
+            end = at + 4 + size
+            if size < _CONTEXT_AND_CONTROL or end > len(body):
+                raise LimitExceeded(_MALFORMED)
+            context, control = body[at + 4 : at + 6]
+            if self._count(context, control, size - _CONTEXT_AND_CONTROL):
+                kept += body[at:end]
+            else:
+                content = CUT if control & _LAST else b""
+                length = len(content) + _CONTEXT_AND_CONTROL
+                kept += length.to_bytes(4, "big") + bytes((context, control)) + content
+            at = end
+        return bytes(kept)
+
+    def _count(self, context: int, control: int, size: int) -> bool:
+        """Count a fragment; return False if its data set is cut."""
+        if control & _COMMAND:
+            self._command = 0 if control & _LAST else self._command + size
             if self._command > _MAX_COMMAND:
                 raise LimitExceeded("command")
-            return
-        if self._data_set + size > self.max_data_sets.get(self._context, 0):
-            raise LimitExceeded("data set")
-        self.limits.memory.take(size)
+            return True
+        limit, before = self.max_data_sets.get(context, 0), self._data_set
         self._data_set += size
-        if is_last:
+        if self._data_set > 2 * limit:
+            raise LimitExceeded("data set")
+        if self._data_set > limit:
+            self._cut("data set")
+        free = self.limits.free_bytes
+        more = max(self._data_set, free) - max(before, free)
+        if not self._is_cut:
+            if self.limits.memory.take(more):
+                self._taken += more
+            else:
+                self._cut("object_memory")
+        is_kept = not self._is_cut
+        if control & _LAST:
             self.close()
+        return is_kept
 
 
 class _Limited:
@@ -179,27 +239,33 @@ class _Limited:
         if stream is None:
             return bytes(super().recv(size, flags))  # type: ignore[misc]  # of the socket
         try:
-            self.settimeout(stream.seconds_left())  # type: ignore[attr-defined]  # of the socket
-            try:
-                data: bytes = super().recv(size, flags)  # type: ignore[misc]  # of the socket
-            except TimeoutError:
-                stream.seconds_left()
-                raise
-            stream.feed(data)
+            while not (passed := stream.read(size)):
+                self.settimeout(stream.seconds_left())  # type: ignore[attr-defined]  # of the socket
+                try:
+                    data: bytes = super().recv(min(stream.wanted, _PART), flags)  # type: ignore[misc]  # of the socket
+                except TimeoutError:
+                    stream.seconds_left()
+                    raise
+                if not data:
+                    break
+                stream.feed(data)
         except LimitExceeded as error:
             stream.close()
             if self.on_limit is not None:
                 self.on_limit(str(error))
-            self._end()
+            self._end(str(error))
             raise
         self.settimeout(stream.limits.message_seconds)  # type: ignore[attr-defined]  # as above
-        return data
+        return passed
 
-    def _end(self) -> None:
-        try:
+    def _end(self, reason: str) -> None:
+        """Send an A-ABORT if the peer reads, and end the connection."""
+        with suppress(OSError):
+            self.settimeout(0)  # type: ignore[attr-defined]  # of the socket
+            abort = bytes((_ABORT, 0, 0, 0, 0, 4, 0, 0, _PROVIDER, _REASONS.get(reason, 0)))
+            self.send(abort)  # type: ignore[attr-defined]  # of the socket
+        with suppress(OSError):
             self.shutdown(socket.SHUT_RDWR)  # type: ignore[attr-defined]  # of the socket
-        except OSError:
-            return
 
     def close(self) -> None:
         if self.stream is not None:
@@ -228,6 +294,6 @@ def plain_connection(accepted: socket.socket) -> PlainConnection:
 
 def set_limits(connection: Any, limits: PduLimits, on_limit: Callable[[str], object]) -> PduStream:
     """Begin to count what a connection receives."""
-    stream = PduStream(limits)
+    stream = PduStream(limits, on_cut=on_limit)
     connection.stream, connection.on_limit = stream, on_limit
     return stream

@@ -34,6 +34,7 @@ from pynetdicom.transport import RequestHandler, ThreadedAssociationServer
 from typing_extensions import override
 
 from bridge.dicom.connections import (
+    CUT,
     MemoryBudget,
     PduLimits,
     PduStream,
@@ -42,7 +43,8 @@ from bridge.dicom.connections import (
     set_limits,
 )
 from bridge.dicom.encoding import SYNTAXES
-from bridge.dicom.statuses import NOT_AUTHORIZED, SUCCESS
+from bridge.dicom.refusals import Refused
+from bridge.dicom.statuses import NOT_AUTHORIZED, OUT_OF_RESOURCES, RESOURCE_LIMIT, SUCCESS
 from bridge.metrics import Metrics
 from bridge.network_source import parse_address, source_of
 from config.dicom import DicomPeer, DicomSettings
@@ -230,9 +232,22 @@ class DicomServer:
                     return NOT_AUTHORIZED
                 refused = (NOT_AUTHORIZED, None)
                 return iter([refused]) if event.event is evt.EVT_C_FIND else refused
+            if _is_cut(event.request):
+                return self._refuse_size(event, peer)
             return function(event, peer)
 
         return handle
+
+    def _refuse_size(self, event: Event, peer: Peer) -> Any:
+        """Return the answer to a request whose data set was cut at a limit."""
+        is_composite = event.event in (evt.EVT_C_STORE, evt.EVT_C_FIND)
+        status = OUT_OF_RESOURCES if is_composite else RESOURCE_LIMIT
+        answer = Refused(status, "the data set is too large, here or now").data_set()
+        request = event.event.name.removeprefix("EVT_").replace("_", "-")
+        self.metrics.dicom_requests.labels(peer.title, request, f"{status:04X}").inc()
+        if event.event is evt.EVT_C_STORE:
+            return answer
+        return iter([(answer, None)]) if event.event is evt.EVT_C_FIND else (answer, None)
 
     def _opened(self, event: Event) -> None:
         """Give the connection a place: one of the associations, or one of the refused."""
@@ -313,7 +328,19 @@ class DicomServer:
             settings.request_timeout,
             settings.message_timeout,
             self._memory,
+            settings.max_identifier,
         )
+
+
+_DATA_SETS: Final = (
+    "DataSet", "Identifier", "AttributeList", "ModificationList", "EventInformation",
+)  # fmt: skip
+
+
+def _is_cut(request: Any) -> bool:
+    """True if the data set of a request was cut at a limit."""
+    streams = (getattr(request, name, None) for name in _DATA_SETS)
+    return any(stream is not None and stream.getvalue().endswith(CUT) for stream in streams)
 
 
 def _close_connection(association: Association) -> None:

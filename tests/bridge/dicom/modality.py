@@ -84,11 +84,15 @@ class Modality:
 
     def store_now(self, made: Dataset) -> Dataset:
         association = self.associate(made.SOPClassUID)
-        made.file_meta = FileMetaDataset()
-        made.file_meta.TransferSyntaxUID = UID(self.syntax)
-        status = association.send_c_store(made)
+        status = self.store_in(association, made)
         association.release()
         return status
+
+    def store_in(self, association: Association, made: Dataset) -> Dataset:
+        """Send a C-STORE in an association; return the status."""
+        made.file_meta = FileMetaDataset()
+        made.file_meta.TransferSyntaxUID = UID(self.syntax)
+        return association.send_c_store(made)
 
     def create_now(self, uid: str | None, attributes: Dataset) -> Dataset:
         association = self.associate(PERFORMED_STEP)

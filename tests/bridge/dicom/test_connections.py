@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.dicom.connections import LimitExceeded, MemoryBudget, PduLimits, PduStream
+from bridge.dicom.connections import CUT, LimitExceeded, MemoryBudget, PduLimits, PduStream
 
 COMMAND, DATA, LAST = 1, 0, 2
 
@@ -50,12 +50,35 @@ def test_an_unknown_pdu() -> None:
 def test_a_data_set_in_parts() -> None:
     """The fragments of a data set count together, by presentation context."""
     stream = make_stream()
-    stream.feed(pdu(4, fragment(1, DATA, b"x" * 200)))
+    parts = [pdu(4, fragment(1, DATA, b"x" * 200)) for _ in range(3)]
+    stream.feed(parts[0])
+    stream.feed(parts[1])
+    assert stream.read(1000) == parts[0] + pdu(4, fragment(1, DATA, b""))
     with pytest.raises(LimitExceeded, match="data set"):
-        stream.feed(pdu(4, fragment(1, DATA, b"x" * 101)))
+        stream.feed(pdu(4, fragment(1, DATA, b"x" * 201)))
     make_stream().feed(pdu(4, fragment(3, DATA | LAST, b"x" * 900)))
     with pytest.raises(LimitExceeded, match="data set"):
         make_stream().feed(pdu(4, fragment(5, DATA | LAST, b"x")))
+
+
+def test_the_end_of_a_cut_data_set() -> None:
+    """The last fragment says that the data set was cut; the next one is whole."""
+    stream = make_stream()
+    stream.feed(pdu(4, fragment(1, DATA, b"x" * 400)))
+    stream.read(1000)
+    last = fragment(1, DATA | LAST, b"end")
+    more = fragment(1, COMMAND | LAST, b"c") + fragment(1, DATA | LAST, b"next")
+    stream.feed(pdu(4, last + more))
+    assert stream.read(1000) == pdu(4, fragment(1, DATA | LAST, CUT) + more)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\0" * 5, b"\0\0\0\1\1", b"\0\0\0\x09\1\0x", b"\xff" * 8], ids=repr
+)
+def test_a_value_that_does_not_fit(body: bytes) -> None:
+    """A PDU whose values have other lengths than it is refused."""
+    with pytest.raises(LimitExceeded, match="malformed"):
+        make_stream().feed(pdu(4, body))
 
 
 def test_a_command_in_parts() -> None:
@@ -74,15 +97,26 @@ def test_the_memory_of_all_associations() -> None:
     first, second = make_stream(), make_stream()
     first.limits.memory = second.limits.memory = memory
     first.feed(pdu(4, fragment(3, DATA, b"x" * 600)))
-    with pytest.raises(LimitExceeded, match="object_memory"):
-        second.feed(pdu(4, fragment(3, DATA, b"x" * 500)))
+    limits: list[str] = []
+    second.on_cut = limits.append
+    second.feed(pdu(4, fragment(3, DATA, b"x" * 500)))
+    assert (limits, second.read(1000)) == (["object_memory"], pdu(4, fragment(3, DATA, b"")))
     second.close()
     first.feed(pdu(4, fragment(3, DATA | LAST, b"x" * 100)))
     third = make_stream()
     third.limits.memory = memory
     third.feed(pdu(4, fragment(3, DATA, b"x" * 800)))
     third.close()
-    memory.take(1000)
+    assert memory.take(1000)
+
+
+def test_small_data_sets_need_no_memory() -> None:
+    """The first bytes of a data set are free, so that a query is answered although none is left."""
+    stream = make_stream(memory=0)
+    stream.limits.free_bytes = 200
+    query = pdu(4, fragment(1, DATA | LAST, b"x" * 200))
+    stream.feed(query)
+    assert stream.read(1000) == query
 
 
 def test_the_time_of_a_pdu() -> None:
@@ -123,10 +157,10 @@ def test_the_same_in_all_pieces(parts: list[bytes], size: int) -> None:
     whole.feed(data)
     for at in range(0, len(data), size):
         cut.feed(data[at : at + size])
-    assert whole.max_data_sets == cut.max_data_sets
+    assert whole.read(2000) == cut.read(2000)
     for stream in (whole, cut):
         stream.close()
-        stream.limits.memory.take(1000)
+        assert stream.limits.memory.take(1000)
 
 
 @given(st.lists(st.binary(max_size=100), max_size=20))
@@ -139,4 +173,4 @@ def test_any_bytes(parts: list[bytes]) -> None:
     except LimitExceeded:
         pass
     stream.close()
-    stream.limits.memory.take(1000)
+    assert stream.limits.memory.take(1000)

@@ -215,17 +215,19 @@ def test_endless_messages(serve: Serve, control: int) -> None:
     with associated(port) as association:
         sent = association.dul.socket
         assert sent is not None
-        assert sent.socket is not None
+        connection = sent.socket
+        assert connection is not None
         part = p_data(association.accepted_contexts[0].context_id or 0, control, bytes(16_000))
         with peak_memory() as peak:
             try:
                 for _ in range(10_000):
-                    sent.socket.sendall(part)
+                    connection.sendall(part)
             except OSError:
                 pass
             else:
                 pytest.fail("160 MB were accepted")
             eventually(lambda: not association.is_established)
+            connection.close()  # pynetdicom only forgets it
         assert peak.bytes < 20 * 2**20
     assert set(port.refused) & {"command", "data set"}
     assert "Rejected" not in echoscu(port.number)

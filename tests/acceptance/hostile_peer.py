@@ -1,0 +1,107 @@
+"""A DICOM peer that keeps no rule: it sends any bytes on an association that was accepted."""
+
+import socket
+from pathlib import Path
+from typing import Final
+
+from pydicom.dataset import Dataset
+from pydicom.uid import UID, ExplicitVRLittleEndian
+from pynetdicom import AE, evt
+from pynetdicom.dsutils import encode
+from pynetdicom.events import Event
+
+from tests.eventually import PATIENCE
+
+CALLED: Final = "REPORT_BRIDGE"
+COMMAND, DATA, LAST = 1, 0, 2
+ABORT: Final = 7
+ACCEPTED: Final = 2
+
+
+def request_of(
+    port: int, *classes: str, title: str = "CT1", syntax: UID = ExplicitVRLittleEndian
+) -> bytes:
+    """Return the A-ASSOCIATE-RQ that pynetdicom sends; the contexts have the numbers 1, 3, …"""
+    sent: list[bytes] = []
+
+    def note(event: Event) -> None:
+        sent.append(bytes(event.data))
+
+    entity = AE(title)
+    for sop_class in classes:
+        entity.add_requested_context(sop_class, syntax)
+    association = entity.associate(
+        "127.0.0.1", port, ae_title=CALLED, evt_handlers=[(evt.EVT_DATA_SENT, note)]
+    )
+    if association.is_established:
+        association.release()
+    return sent[0]
+
+
+class HostilePeer:
+    """A connection with an association, unless `request` is empty."""
+
+    def __init__(self, port: int, request: bytes = b"") -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        if request:
+            self.send(request)
+            kind, _ = self.read()
+            assert kind == ACCEPTED
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def read(self) -> tuple[int, bytes]:
+        """Return type and content of the next PDU; 0 if the connection has ended."""
+        head = self._exactly(6)
+        if len(head) < 6:
+            return 0, b""
+        return head[0], self._exactly(int.from_bytes(head[2:], "big"))
+
+    def _exactly(self, size: int) -> bytes:
+        found = b""
+        try:
+            while len(found) < size and (part := self.socket.recv(size - len(found))):
+                found += part
+        except ConnectionError:
+            return b""
+        return found
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def p_data(context: int, control: int, data: bytes) -> bytes:
+    """Return a P-DATA-TF PDU with one value."""
+    value = (len(data) + 2).to_bytes(4, "big") + bytes((context, control)) + data
+    return b"\x04\x00" + len(value).to_bytes(4, "big") + value
+
+
+def store_command(sop_class: str, uid: str = "1.2.3") -> bytes:
+    """Return the command of a C-STORE-RQ."""
+    found = Dataset()
+    found.AffectedSOPClassUID = sop_class
+    found.CommandField = 0x0001
+    found.MessageID = 1
+    found.Priority = 0
+    found.CommandDataSetType = 1
+    found.AffectedSOPInstanceUID = uid
+    members = encode(found, True, True)
+    assert members is not None
+    return b"\0\0\0\0\4\0\0\0" + len(members).to_bytes(4, "little") + members
+
+
+def peak_memory(process: int) -> int:
+    """Return the most bytes that a process had in memory since `forget_peak`."""
+    (line,) = (
+        line
+        for line in Path(f"/proc/{process}/status").read_text("ascii").splitlines()
+        if line.startswith("VmHWM:")
+    )
+    return int(line.split()[1]) * 1024
+
+
+def forget_peak(process: int) -> int:
+    """Begin a new measurement; return the bytes that a process has in memory now."""
+    Path(f"/proc/{process}/clear_refs").write_text("5", "ascii")
+    return peak_memory(process)

@@ -1,0 +1,175 @@
+"""What hostile or broken peers cost a running DICOM port: bounded memory, and no other peer."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+
+import pytest
+from pydicom.uid import DeflatedExplicitVRLittleEndian
+from pynetdicom import AE
+from pynetdicom.association import Association
+from pynetdicom.sop_class import (  # type: ignore[attr-defined]  # made at run time
+    ModalityWorklistInformationFind,
+)
+
+from bridge.store.database import Database
+from tests.acceptance.hostile_peer import (
+    ABORT,
+    COMMAND,
+    DATA,
+    LAST,
+    HostilePeer,
+    forget_peak,
+    p_data,
+    peak_memory,
+    request_of,
+    store_command,
+)
+from tests.acceptance.house import House, free_port
+from tests.acceptance.serving import Serving
+from tests.acceptance.test_dicom_port import dicom_process
+from tests.bridge.dicom.modality import BASIC_TEXT, CALLED, Modality, data_set, report
+from tests.bridge.dicom.worklist_items import insert, make_item
+from tests.eventually import eventually
+
+pytestmark = pytest.mark.slow
+OBJECT, MEMORY = 2**20, 4 * 2**20
+ROOM = 64 * 2**20
+"""Bytes that the process may grow in a test: what it is sent is a multiple of it."""
+PARTS = 15
+PART = bytes(60_000)
+
+
+@dataclass
+class Target:
+    """A running installation with one order on the worklist, its DICOM port and process."""
+
+    house: House
+    port: int
+    process: int
+
+    def ask(self, association: Association) -> int:
+        """Ask the worklist; return the number of answers."""
+        query = data_set(PatientID="", ScheduledProcedureStepSequence=[data_set(Modality="CT")])
+        answers = list(association.send_c_find(query, ModalityWorklistInformationFind))
+        assert answers[-1][0].Status == 0
+        return len(answers) - 1
+
+    def associate(self) -> Association:
+        entity = AE("CT1")
+        entity.add_requested_context(ModalityWorklistInformationFind)
+        association = entity.associate("127.0.0.1", self.port, ae_title=CALLED)
+        assert association.is_established
+        return association
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    house, port = House(tmp_path_factory.mktemp("attacks") / "home"), free_port()
+    house.settings = f"""
+[dicom]
+bind = "127.0.0.1:{port}"
+max_object = {OBJECT}
+message_timeout = 600
+object_memory = {MEMORY}
+max_associations = 150
+max_associations_per_source = 150
+[[dicom.peer]]
+ae_title = "CT1"
+addresses = ["127.0.0.1"]
+may = ["worklist", "performed", "store"]
+"""
+    house.make()
+    service: Serving = house.start()
+    database = Database(f"sqlite:///{house.home / 'bridge.db'}")
+    insert(database, make_item(1))
+    database.dispose()
+    found = Target(house, port, dicom_process(service, port))
+    found.ask(association := found.associate())  # loads what a query needs
+    association.release()
+    yield found
+    house.kill()
+
+
+def begin_object(port: int, request: bytes) -> HostilePeer:
+    """Send a C-STORE with a large object, but not its end."""
+    peer = HostilePeer(port, request)
+    peer.send(p_data(1, COMMAND | LAST, store_command(BASIC_TEXT)))
+    for _ in range(PARTS):
+        peer.send(p_data(1, DATA, PART))
+    return peer
+
+
+def test_a_hundred_unfinished_objects(target: Target) -> None:
+    """
+    Large objects that never end fill `object_memory`. Other large objects are refused with A700
+    until they are gone; queries and small objects are answered, and no association ends.
+    """
+    request = request_of(target.port, BASIC_TEXT)
+    behaving = target.associate()
+    modality = Modality(target.port)
+    large = report(text="x" * 300_000)
+    before = forget_peak(target.process)
+    with ExitStack() as stack:
+        for number in range(100):
+            stack.enter_context(closing(begin_object(target.port, request)))
+            if number % 20 == 0:
+                assert target.ask(behaving) == 1
+        storing = modality.associate(BASIC_TEXT)
+        refused = modality.store_in(storing, large)
+        assert (refused.Status, "too large" in refused.ErrorComment) == (0xA700, True)
+        assert modality.store_in(storing, report(text="small")).Status == 0
+        assert target.ask(behaving) == 1
+    eventually(lambda: modality.store_in(storing, large).Status == 0)
+    storing.release()
+    behaving.release()
+    assert peak_memory(target.process) - before < ROOM
+
+
+def test_an_object_that_is_too_large(target: Target) -> None:
+    """An object above `max_object` is refused with A700, and the association goes on."""
+    modality = Modality(target.port)
+    association = modality.associate(BASIC_TEXT)
+    large = report(text="x" * (OBJECT + 100_000))
+    assert modality.store_in(association, large).Status == 0xA700
+    assert modality.store_in(association, report()).Status == 0
+    association.release()
+
+
+def test_an_endless_object(target: Target) -> None:
+    """An object without an end costs no more memory than one of the largest size."""
+    before = forget_peak(target.process)
+    request = request_of(target.port, BASIC_TEXT)
+    with closing(HostilePeer(target.port, request)) as peer:
+        peer.send(p_data(1, COMMAND | LAST, store_command(BASIC_TEXT)))
+        with pytest.raises(ConnectionError):
+            peer.send(p_data(1, DATA, PART) * 10_000)
+    assert peak_memory(target.process) - before < ROOM
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"\x04\x00\xff\xff\xff\xff" + bytes(100), 6),
+        (b"\x04\x00\x00\x00\x00\x08\x00\x00\x00\x40\x01\x03ab", 6),
+        (b"\x04\x00\x00\x00\x00\x00", 6),
+        (p_data(1, COMMAND, bytes(20_000)), 0),
+    ],
+    ids=["a long PDU", "a value that is longer than its PDU", "no value", "a long command"],
+)
+def test_an_abort(target: Target, sent: bytes, reason: int) -> None:
+    """An association that is ended at a limit gets an A-ABORT of the provider with the reason."""
+    request = request_of(target.port, BASIC_TEXT)
+    with closing(HostilePeer(target.port, request)) as peer:
+        peer.send(sent)
+        assert peer.read() == (ABORT, bytes((0, 0, 2, reason)))
+        assert peer.read() == (0, b"")
+
+
+def test_a_deflated_object(target: Target) -> None:
+    """A deflated transfer syntax is not accepted, so nothing is inflated."""
+    entity = AE("CT1")
+    entity.add_requested_context(BASIC_TEXT, DeflatedExplicitVRLittleEndian)
+    association = entity.associate("127.0.0.1", target.port, ae_title=CALLED)
+    assert not association.accepted_contexts
+    association.abort()
