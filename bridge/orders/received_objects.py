@@ -16,10 +16,13 @@ from typing import Any, Final
 from pydicom.dataset import Dataset
 from pydicom.multival import MultiValue
 
+from bridge.contract import OrderKey
 from bridge.index_key import signal_hash, signed64
 from bridge.orders.order import Order
+from mappings.hl7.path import Path
 from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.procedures import step_accessions
+from mappings.outbound.echo import Echo
 from parsers.dicom_file import DicomLimits, FileMeta, read_file, read_meta
 
 DICOM_LISTENER: Final = "dicom"
@@ -227,14 +230,31 @@ class Match:
     fault: MatchFault | None = None
 
 
+_PATIENT_IDS: Final = Path.parse("PID-3")
+
+
+def issuers(order: Order) -> set[str]:
+    """Return the assigning authorities (CX-4) of the patient's number, as its sender wrote them."""
+    numbers = Echo(order.echo).read(_PATIENT_IDS).repetitions
+    authorities = [
+        number.component(4) for number in numbers if number.component(1).text() == order.key.mrn
+    ]
+    parts = (part.text().strip() for one in authorities for part in one.subcomponents[:2])
+    return {part for part in parts if part}
+
+
 def match(
-    reference: OrderReference, mrns: Collection[tuple[str, str]], named: Iterable[Order]
+    reference: OrderReference,
+    mrns: Collection[tuple[str, str]],
+    named: Iterable[Order],
+    foreign: Collection[OrderKey] = (),
 ) -> Match:
     """
     Choose the order of a reference: patient and number must both fit.
 
     `mrns` are site and number of the patient, survivors of merges included. `named` are the known
-    orders with the accession number or study of the reference.
+    orders with the accession number or study of the reference; the number of the patient of
+    `foreign` ones has another issuer.
     """
     candidates = [
         order
@@ -242,7 +262,7 @@ def match(
         if not (order.number_only or order.moved_away)
         and (not reference.accession or reference.accession in _accessions(order))
     ]
-    own = [order for order in candidates if order.patient in mrns]
+    own = [order for order in candidates if order.patient in mrns and order.key not in foreign]
     if len(own) == 1:
         return Match(reference, own[0])
     if own:

@@ -6,12 +6,14 @@ A performed step becomes order events. A stored object is added to the reports o
 for an order with its accession number or study.
 """
 
+import json
 from base64 import b64encode
 from collections.abc import Collection, Mapping
 from typing import Final
 
 from sqlalchemy import Connection
 
+from bridge.contract import OrderKey
 from bridge.engine_client.client import EngineClient
 from bridge.intake.process.job_context import JobContext
 from bridge.intake.process.jobs import (
@@ -28,6 +30,7 @@ from bridge.orders.received_objects import (
     SetAside,
     StepEvent,
     ignored_event,
+    issuers,
     match,
     order_event,
     order_keys,
@@ -82,10 +85,11 @@ def read_received(
         raise DefinitionMissingError("peer")
     known = sites_of(connection, visible)
     patients = _patients(connection, received, known)
-    matches = [
-        match(reference, patients, named_orders(connection, known, reference))
-        for reference in received.references or (OrderReference(),)
-    ]
+    matches = []
+    for reference in received.references or (OrderReference(),):
+        named = named_orders(connection, known, reference)
+        foreign = _foreign(connection, received.issuer, named)
+        matches.append(match(reference, patients, named, foreign))
     found = ReceivedMatch(kind, received, matches)
     events = [_event(found, order) for order in found.orders]
     # The job waits for messages of the orders that it names, also of those that are not known yet.
@@ -137,6 +141,29 @@ def _patients(
     named = {(site, received.mrn) for site in sites}
     survivors = patient_records.survivors(connection, named)
     return {(site, survivors.get((site, mrn), mrn)) for site, mrn in named}
+
+
+def _foreign(connection: Connection, issuer: str, orders: Collection[Order]) -> set[OrderKey]:
+    """
+    Return the orders whose patient's number has another issuer than that of an object.
+
+    A modality repeats the issuer of the worklist, which a definition may take from anywhere.
+    """
+    if not issuer:
+        return set()
+    known = {order.key: issuers(order) for order in orders}
+    for step in scheduled_steps.steps_of(connection, known):
+        known[step.key] |= {str(text) for text in _elements(step.item, _ISSUER)}
+    return {key for key, found in known.items() if found and issuer not in found}
+
+
+_ISSUER: Final = "00100021"  # Issuer of Patient ID
+
+
+def _elements(item: str, tag: str) -> Collection[object]:
+    """Return the values of an element of a worklist item."""
+    found: Mapping[str, Collection[object]] = json.loads(item).get(tag, {})
+    return found.get("Value", ())
 
 
 def change_steps(connection: Connection, found: ReceivedMatch, now: int) -> None:

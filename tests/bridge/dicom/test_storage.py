@@ -153,6 +153,28 @@ async def test_an_object_that_is_set_aside(
     assert await text_of(hospital) == "Finding: Nodule 8 mm"
 
 
+@pytest.mark.parametrize(
+    ("sent", "issuer", "state"),
+    [
+        ("M1^^^HOSP^MR", "CLINIC", "parked"),
+        ("M1^^^HOSP^MR", "HOSP", "done"),
+        ("M1^^^HOSP&1.2.3&ISO^MR", "1.2.3", "done"),
+        ("X9^^^CLINIC~M1^^^HOSP^MR", "CLINIC", "parked"),
+        ("M1^^^HOSP^MR", "", "done"),
+        ("M1", "CLINIC", "done"),
+    ],
+)
+async def test_an_object_of_another_authority(
+    hospital: Hospital, modality: Modality, sent: str, issuer: str, state: str
+) -> None:
+    """One number of two authorities is two patients; a side without an issuer is not compared."""
+    await hospital.send(new_order(mrn=sent))
+    await modality.store(report(IssuerOfPatientID=issuer))
+    await applied(hospital)
+    assert [row[1] for row in received_messages(hospital)] == [state]
+    assert len(files(hospital)) == (1 if state == "done" else 0)
+
+
 async def test_an_object_of_an_awaited_order(hospital: Hospital, modality: Modality) -> None:
     """A dose report arrives before the step is completed: it is attached then."""
     await_examinations(hospital)
