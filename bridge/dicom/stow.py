@@ -177,6 +177,9 @@ def _boundary(headers: Any) -> bytes:
     accepted = headers.get("accept", "*/*").replace(" ", "").lower()
     if not any(kind in accepted for kind in (_JSON, "application/*", "*/*", "application/json")):
         raise WebRefused(HTTPStatus.NOT_ACCEPTABLE, f"only {_JSON} is supported")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        text = "a body with Content-Encoding is not supported"
+        raise WebRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
     kind = Message()
     kind["content-type"] = headers.get("content-type", "")
     parts = str(kind.get_param("type", _FILE)).lower()

@@ -17,14 +17,16 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from pydicom.datadict import dictionary_VR, tag_for_keyword
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, Router
+from starlette.routing import Route
 
 from bridge.dicom import matching
 from bridge.dicom.matching import STEPS, BadKey, Key, Query
 from bridge.dicom.search import Found, choose_rows, find_rows, find_steps
-from bridge.dicom.workitems import STATE, STATES, UID, workitem, workitem_uid
+from bridge.dicom.workitems import ATTRIBUTES, STATE, STATES, UID, workitem, workitem_uid
 from bridge.executors import PoolFull, ThreadLimit, Threads
 from bridge.metrics import Metrics
 from bridge.network_source import Proxies, parse_address
@@ -99,18 +101,19 @@ class WorklistWeb:
             if peer.token_file is not None
         }
 
-    def router(self, *more: Route) -> Router:
-        """Return the routes; `more` are those of other services."""
+    def router(self, *more: Route) -> Starlette:
+        """Return the routes; `more` are those of other services. Each refusal has a body."""
         steps = partial(self._answer, "MWL-RS", self._steps)
         found = partial(self._answer, "UPS-RS search", self._workitems)
         one = partial(self._answer, "UPS-RS retrieve", self._workitem)
-        return Router(
-            [
+        return Starlette(
+            routes=[
                 Route("/modality-scheduled-procedure-steps", steps, methods=["GET"]),
                 Route("/workitems", found, methods=["GET"]),
                 Route("/workitems/{uid}", one, methods=["GET"]),
                 *more,
-            ]
+            ],
+            exception_handlers={HTTPException: _no_route},
         )
 
     async def _answer(
@@ -120,7 +123,7 @@ class WorklistWeb:
         try:
             peer = self.authenticate(request, "worklist")
             title = peer.ae_title
-            _check_accept(request)
+            _check_representation(request)
             response = await _THREADS.run(work, request, peer)
         except WebRefused as error:
             response = problem(error)
@@ -149,7 +152,8 @@ class WorklistWeb:
     def _steps(self, request: Request, peer: DicomPeer) -> Response:
         search = _read_search(request)
         found = find_steps(self._database, peer, search.query)
-        return self._respond("MWL-RS", peer, search, found, _DEFAULT)
+        known = partial(matching.is_known, level="")
+        return self._respond("MWL-RS", peer, search, found, known, _DEFAULT)
 
     def _workitems(self, request: Request, peer: DicomPeer) -> Response:
         search = _read_search(request)
@@ -160,7 +164,7 @@ class WorklistWeb:
             asked = [status for status, name in STATES.items() if name in state.values]
             chosen = replace(chosen, statuses=asked or ["-"])
         found = find_rows(self._database, chosen, search.query, workitem)
-        return self._respond("UPS-RS", peer, search, found, ())
+        return self._respond("UPS-RS", peer, search, found, ATTRIBUTES.__contains__)
 
     def _workitem(self, request: Request, peer: DicomPeer) -> Response:
         uid = request.path_params["uid"]
@@ -179,7 +183,8 @@ class WorklistWeb:
         peer: DicomPeer,
         search: _Search,
         found: Iterator[Found],
-        default: Sequence[str],
+        is_known: Callable[[str], bool],
+        default: Sequence[str] = (),
     ) -> Response:
         limit = peer.max_answers
         if search.limit is not None:
@@ -188,8 +193,13 @@ class WorklistWeb:
         is_cut = len(rows) > limit and limit == peer.max_answers and limit != search.limit
         items = [_shown(item, search, default) for _, item in rows[:limit]]
         warnings = [_NOT_FUZZY] if search.fuzzy else []
-        if unknown := [tag for tag, key in search.query.items() if _is_unused(tag, key, rows)]:
-            warnings.append(f"{_UNUSED}: {', '.join(unknown)}")
+        unused = [
+            tag
+            for tag, key in search.query.items()
+            if not (key.is_universal or is_known(tag) or any(tag in item for _, item in rows))
+        ]
+        if unused:
+            warnings.append(f"{_UNUSED}: {', '.join(unused)}")
         if is_cut:
             warnings.append(_MORE)
         self._on_request(peer.ae_title, name, len(items))
@@ -213,15 +223,17 @@ def _is_within(address: Any, networks: Sequence[str]) -> bool:
     )
 
 
-def _check_accept(request: Request) -> None:
-    accepted = request.headers.get("accept", "*/*").split(",")
+_REPRESENTATION: Final = frozenset({"accept", "charset"})
+
+
+def _check_representation(request: Request) -> None:
+    """Refuse other media types and character sets; parameters have priority (PS3.18 8.3.3)."""
+    if request.query_params.get("charset", "utf-8").lower() not in {"utf-8", "*"}:
+        raise WebRefused(HTTPStatus.NOT_ACCEPTABLE, "only UTF-8 is supported", "charset")
+    parameter = request.query_params.get("accept")
+    accepted = (parameter or request.headers.get("accept", "*/*")).split(",")
     if not any(part.partition(";")[0].strip().lower() in _ACCEPTED for part in accepted):
         raise WebRefused(HTTPStatus.NOT_ACCEPTABLE, f"only {_JSON} is supported")
-
-
-def _is_unused(tag: str, key: Key, rows: Sequence[Found]) -> bool:
-    known = matching.is_known(tag, "") or any(tag in item for _, item in rows)
-    return not key.is_universal and not known
 
 
 def _shown(item: dict[str, Any], search: _Search, default: Sequence[str]) -> dict[str, Any]:
@@ -234,7 +246,11 @@ def _shown(item: dict[str, Any], search: _Search, default: Sequence[str]) -> dic
 
 def _read_search(request: Request) -> _Search:
     """Read the parameters of PS3.18 8.3.4. Raises WebRefused with the attribute."""
-    parameters = request.query_params.multi_items()
+    parameters = [
+        (name, value)
+        for name, value in request.query_params.multi_items()
+        if name not in _REPRESENTATION
+    ]
     if len(parameters) > _MAX_KEYS:
         raise WebRefused(HTTPStatus.BAD_REQUEST, f"more than {_MAX_KEYS} parameters")
     tree: dict[str, Any] = {}
@@ -247,7 +263,7 @@ def _read_search(request: Request) -> _Search:
             case "offset":
                 offset = _whole_number(name, value)
             case "fuzzymatching":
-                fuzzy = value.lower() == "true"
+                fuzzy = _boolean(name, value)
             case "includefield":
                 if value.lower() == "all":
                     fields = None
@@ -262,6 +278,12 @@ def _read_search(request: Request) -> _Search:
         raise WebRefused(HTTPStatus.BAD_REQUEST, str(error), error.tag) from None
     chosen = None if fields is None else frozenset(fields)
     return _Search(query, chosen, limit, offset, fuzzy)
+
+
+def _boolean(name: str, value: str) -> bool:
+    if value.lower() not in {"true", "false"}:
+        raise WebRefused(HTTPStatus.BAD_REQUEST, "write true or false", name)
+    return value.lower() == "true"
 
 
 def _whole_number(name: str, value: str) -> int:
@@ -289,6 +311,8 @@ def _add_key(tree: dict[str, Any], name: str, value: str) -> None:
         if not isinstance(inner, dict):
             raise WebRefused(HTTPStatus.BAD_REQUEST, "is no sequence", name)
         at = inner
+    if last in at:
+        raise WebRefused(HTTPStatus.BAD_REQUEST, "is given more than once", name)
     at[last] = value
 
 
@@ -306,6 +330,8 @@ def _key(tag: str, value: str) -> Key:
         vr = "UN"
     parts = value.replace(",", "\\").split("\\") if vr in {"UI", "CS", "AE"} else [value]
     texts = tuple(part.strip() for part in parts)
+    if vr == "SQ" and any(texts):
+        raise BadKey(tag, "is a sequence: name an attribute of its item")
     return Key(vr, texts if any(texts) else ())
 
 
@@ -315,6 +341,16 @@ def _json(body: Any, status: HTTPStatus) -> Response:
 
 def _missing() -> Response:
     return problem(WebRefused(HTTPStatus.NOT_FOUND, "there is no such workitem"))
+
+
+def _no_route(_request: Request, error: Exception) -> Response:
+    """Answer a request for an address that does not exist, or with a method that it has not."""
+    if not isinstance(error, HTTPException):
+        raise error
+    status = HTTPStatus(error.status_code)
+    response = problem(WebRefused(status, status.description))
+    response.headers.update(error.headers or {})
+    return response
 
 
 def problem(error: WebRefused) -> Response:

@@ -90,6 +90,16 @@ def workitem(step: ScheduledStep, item: Item) -> dict[str, Any]:
     }
 
 
+ATTRIBUTES: Final = frozenset(
+    {
+        *("00080005", "00080016", UID, *_COPIED, "00400400", "00404005", "00404010", "00404018"),
+        *("00404025", "00404026", "00404027", "00404041", "0040A370", STATE, "00741200"),
+        *("00741202", "00741204"),
+    }
+)
+"""The tags of a workitem."""
+
+
 def _element(vr: str, *values: Any) -> dict[str, Any]:
     kept = [value for value in values if value]
     return {"vr": vr, "Value": kept} if kept else {"vr": vr}

@@ -141,6 +141,7 @@ async def test_refused_requests(hospital: Hospital, send: Send) -> None:
         (415, await send(part, content_type="application/dicom")),
         (415, await send(part, content_type=f'{related}; type="application/dicom+json"')),
         (415, await send(part, kind="application/dicom+json")),
+        (415, await send(part, content_encoding="gzip")),
         (400, await send(part, content_type='multipart/related; type="application/dicom"')),
         (400, await send(part, content_type=f"{related}{'x' * 200}")),
         (400, await send(part, body=b"--other\r\n\r\n--other--")),

@@ -13,6 +13,7 @@ from starlette.routing import Mount
 
 from bridge.dicom.activity import Activity
 from bridge.dicom.web import PATH, WorklistWeb, has_peers
+from bridge.dicom.workitems import ATTRIBUTES
 from bridge.metrics import Metrics
 from bridge.store.database import Database
 from bridge.store.records.scheduled_steps import StepStatus
@@ -129,6 +130,8 @@ def test_warnings(connect: Connect, steps: Database) -> None:
         ("limit", "-1", "limit"),
         ("offset", "x", "offset"),
         ("includefield", "Nothing", "Nothing"),
+        ("fuzzymatching", "maybe", "fuzzymatching"),
+        ("ScheduledProcedureStepSequence", "CT1", "00400100"),
     ],
 )
 def test_wrong_parameters(connect: Connect, name: str, value: str, attribute: str) -> None:
@@ -138,6 +141,45 @@ def test_wrong_parameters(connect: Connect, name: str, value: str, attribute: st
     assert response.headers["content-type"] == "application/problem+json"
     assert response.json()["attribute"] == attribute
     assert value not in response.text or value == "Nothing"
+
+
+def test_a_repeated_key(connect: Connect) -> None:
+    """A key that is given twice is refused: one of the values would not restrict."""
+    response = connect().get(f"{STEPS}?PatientID=P1&00100020=P2")
+    assert (response.status_code, response.json()["attribute"]) == (400, "00100020")
+
+
+def test_parameters_of_the_representation(connect: Connect, steps: Database) -> None:
+    """`accept` and `charset` are no keys, and `accept` has priority over the header."""
+    insert(steps, make_item(1))
+    client = connect()
+    wanted = {"accept": "application/dicom+json", "charset": "utf-8"}
+    xml = {"accept": "application/dicom+xml"}
+    assert ids(client.get(STEPS, params=wanted, headers=xml)) == ["P1"]
+    for refused in (xml, {"charset": "latin1"}):
+        assert client.get(STEPS, params=refused).status_code == 406
+
+
+def test_other_addresses_and_methods(connect: Connect) -> None:
+    """They have a problem body, too; a method that exists is named."""
+    client = connect()
+    method, address = client.call("DELETE", ITEMS), client.get(f"{PATH}/series")
+    assert (method.status_code, address.status_code) == (405, 404)
+    assert "GET" in method.headers["allow"]
+    for response in (method, address):
+        assert response.headers["content-type"] == "application/problem+json"
+        assert response.json()["status"] == response.status_code
+
+
+def test_keys_of_workitems(connect: Connect, steps: Database) -> None:
+    """An attribute that all workitems have restricts, also if none is found."""
+    insert(steps, make_item(1))
+    client = connect()
+    response = client.get(ITEMS, params={"ScheduledProcedureStepPriority": "LOW"})
+    assert response.status_code == 204
+    assert "warning" not in response.headers
+    (item,) = client.get(ITEMS).json()
+    assert set(item) == ATTRIBUTES
 
 
 def test_who_may_read(connect: Connect, steps: Database) -> None:
