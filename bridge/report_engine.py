@@ -20,7 +20,6 @@ from bridge.engine.settings import (
     AccessLifetimes,
     EngineSettings,
     ModelEndpoint,
-    Quota,
     RateLimits,
     SingleSignOn,
     SizeLimits,
@@ -28,6 +27,7 @@ from bridge.engine.settings import (
 )
 from bridge.engine_client.client import AccessTokens, InProcess, over_http
 from bridge.errors import BridgeError
+from bridge.quotas import FAILURE_SECONDS, Quota
 from bridge.store.database import Database
 from config import Settings
 from config.secret_files import (
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 Clock = Callable[[], int]
 
-_FAILURE_WINDOW_SECONDS: Final = 15 * 60
 _LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # for calls to a server that listens on all addresses
 
 
@@ -116,7 +115,7 @@ def _rates(settings: Settings) -> RateLimits:
         reads=Quota(rates.reads),
         launches=Quota(rates.launches),
         exports=Quota(rates.exports),
-        failed_authentications=Quota(rates.failed_authentications, _FAILURE_WINDOW_SECONDS),
+        failed_authentications=Quota(rates.failed_authentications, FAILURE_SECONDS),
     )
 
 

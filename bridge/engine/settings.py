@@ -8,15 +8,9 @@ This module reads no file and no environment. The composition root passes a comp
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from bridge.quotas import FAILURE_SECONDS, Quota
+
 MIB = 2**20
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """At most `count` requests in a window of `seconds`; a count of 0 switches the limit off."""
-
-    count: int
-    seconds: int = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +23,10 @@ class RateLimits:
     address. Sign-in attempts are limited for every address (`service.accounts.sign_in_limit`).
     """
 
-    reads: Quota = Quota(6000)
-    launches: Quota = Quota(1200)
-    exports: Quota = Quota(600)
-    failed_authentications: Quota = Quota(20, 15 * 60)
+    reads: Quota = field(default_factory=lambda: Quota(6000))
+    launches: Quota = field(default_factory=lambda: Quota(1200))
+    exports: Quota = field(default_factory=lambda: Quota(600))
+    failed_authentications: Quota = field(default_factory=lambda: Quota(20, FAILURE_SECONDS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from bridge.engine.http.requests.request_limits import (
     POLLS_EACH,
     STREAMS,
     STREAMS_EACH,
-    QuotaMeter,
     WaitingRequests,
 )
 from bridge.engine.http.sign_in.oidc_provider import OidcProvider
@@ -46,6 +45,7 @@ from bridge.engine.service.work import FEED_CHANNEL
 from bridge.engine.settings import EngineSettings
 from bridge.executors import ThreadLimit, Threads
 from bridge.network_source import Proxies
+from bridge.quotas import QuotaMeter
 from bridge.store.database import Database
 from bridge.store.postgresql.dedicated_connections import NotificationListener
 

@@ -31,8 +31,8 @@ from bridge.admin.checks.live import PeerCheck, check_live, run_checks
 from bridge.admin.installation.data_directory import create_data_directory
 from bridge.cli.application import application
 from bridge.engine.service.accounts.sign_in_limit import SignInLimiter
-from bridge.engine.settings import Quota
 from bridge.monitoring import tracing
+from bridge.quotas import Quota
 from bridge.store.databases import migrate_all, open_engine_database
 from bridge.workers.confinement import ALL_PROTECTIONS, FILTER, LANDLOCK, NAMESPACES
 from config import SettingsError, load

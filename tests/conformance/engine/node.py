@@ -12,7 +12,8 @@ import uvicorn
 
 from bridge import index_key
 from bridge.engine.http.engine_application import create_application
-from bridge.engine.settings import EngineSettings, Quota, RateLimits
+from bridge.engine.settings import EngineSettings, RateLimits
+from bridge.quotas import Quota
 from bridge.store.database import Database
 from tests.eventually import PATIENCE, eventually
 from tests.processes import FORKED

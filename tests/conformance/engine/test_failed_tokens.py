@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from bridge.engine.settings import Quota
 from bridge.network_source import Proxies
+from bridge.quotas import Quota
 from tests.bridge.engine.http.engine_service import ADMIN, Service
 from tests.conformance.engine.test_problems import is_problem
 

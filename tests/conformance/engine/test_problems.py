@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bridge.engine.settings import Quota
+from bridge.quotas import Quota
 from tests.bridge.engine.http.engine_service import (
     ADMIN,
     FOREIGN,

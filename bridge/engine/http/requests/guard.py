@@ -25,11 +25,11 @@ from bridge.engine.errors import EngineError
 from bridge.engine.http.engine_state import EngineState, engine_of, is_loopback
 from bridge.engine.http.report_page import authenticate_page
 from bridge.engine.http.requests.audit_events import note_person, record_refusal
-from bridge.engine.http.requests.request_limits import Allowance
 from bridge.engine.http.requests.response_bodies import problems, unauthorized
 from bridge.engine.service.caller import Caller, TokenScope
 from bridge.engine.settings import SizeLimits
 from bridge.network_source import source_of, split_origin
+from bridge.quotas import Allowance
 from bridge.web.bodies import (
     BodyTooLarge,
     BoundedRequest,

@@ -30,8 +30,8 @@ from sqlalchemy import BigInteger, Connection, case, cast, delete, func, or_, se
 from sqlalchemy.dialects import postgresql, sqlite
 
 from bridge.engine.records.tables import SignInBucket, metadata
-from bridge.engine.settings import Quota
 from bridge.network_source import source_of
+from bridge.quotas import Quota
 from bridge.store.database import Database
 
 _BOOT_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

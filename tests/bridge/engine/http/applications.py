@@ -6,8 +6,8 @@ from fastapi import FastAPI
 
 from bridge.engine.http.engine_application import create_application
 from bridge.engine.http.engine_state import EngineState
-from bridge.engine.http.requests.request_limits import QuotaMeter
 from bridge.engine.settings import EngineSettings
+from bridge.quotas import QuotaMeter
 from bridge.store.database import Database
 
 _made: list[FastAPI] = []

@@ -17,7 +17,8 @@ from bridge.engine.http.requests.response_bodies import CHUNK
 from bridge.engine.service import change_feed, released_texts
 from bridge.engine.service.change_feed import prune_changes
 from bridge.engine.service.signing import prelims
-from bridge.engine.settings import EngineSettings, Quota, RateLimits
+from bridge.engine.settings import EngineSettings, RateLimits
+from bridge.quotas import Quota
 from tests.bridge.engine.http.engine_service import ADMIN, Service, identity
 
 _SEQUENCES = {

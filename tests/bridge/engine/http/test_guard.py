@@ -11,9 +11,9 @@ import httpx
 import pytest
 from sqlalchemy import Connection, text
 
-from bridge.engine.http.requests.request_limits import QuotaMeter, monotonic_ms
 from bridge.engine.service.sites.site_settings import is_origin
-from bridge.engine.settings import EngineSettings, Quota, RateLimits
+from bridge.engine.settings import EngineSettings, RateLimits
+from bridge.quotas import Quota, QuotaMeter, monotonic_ms
 from bridge.web.bodies import BUDGET, MAX_VALUES, SMALL
 from parsers.limits import DocumentRefused
 from parsers.readers import read_json as parse
