@@ -1,10 +1,11 @@
 """
 Active settings: those of bridge.toml, overridden by what the console saved.
 
-The console can save a whole listener or destination: a table that replaces the one of bridge.toml.
-It can also save the ordered list of a listener's definitions; an empty list restores the list of
-bridge.toml. The database stores each as a record among the versions of definitions, with author,
-time and reason, and all nodes follow it. This module reads and builds records, and stores none.
+The console can save a whole listener, destination or DICOM peer: a table that replaces the one of
+bridge.toml. It can also save the ordered list of a listener's definitions; an empty list restores
+the list of bridge.toml. The database stores each as a record among the versions of definitions,
+with author, time and reason, and all nodes follow it. This module reads and builds records, and
+stores none.
 
 The active definitions are the activated versions in the database, else the files on disk.
 `bridge.admin.definitions.activation` activates versions.
@@ -15,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, overload
 
 from pydantic import BaseModel, ValidationError
 
@@ -25,8 +26,9 @@ from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import MappingVersion
 from bridge.workers.hooks import install
 from config import Settings
+from config.dicom import DicomPeer
 from config.listeners import ListenerSettings
-from config.sections import ChannelKind, DestinationSettings
+from config.sections import ChannelKind, ConnectionKind, DestinationSettings, PeerKind
 from mappings.compiler import compile_sources, read_folder
 from mappings.inbound.definition import InboundMapping
 from mappings.language.diagnostics import Sources
@@ -35,43 +37,55 @@ install()  # hooks of definitions run in worker processes
 
 Connection = ListenerSettings | DestinationSettings
 Table = Mapping[str, Any]
-"""A listener or destination as in bridge.toml: keys with plain values."""
+"""A listener, destination or DICOM peer as in bridge.toml: keys with plain values."""
 
 MODELS: Final[Mapping[ChannelKind, type[Connection]]] = {
     ChannelKind.LISTENER: ListenerSettings,
     ChannelKind.DESTINATION: DestinationSettings,
 }
+SECTIONS: Final[Mapping[ConnectionKind, type[Connection | DicomPeer]]] = {
+    ChannelKind.LISTENER: ListenerSettings,
+    ChannelKind.DESTINATION: DestinationSettings,
+    PeerKind.DICOM: DicomPeer,
+}
+NAME_KEYS: Final[Mapping[ConnectionKind, str]] = {
+    ChannelKind.LISTENER: "name",
+    ChannelKind.DESTINATION: "name",
+    PeerKind.DICOM: "ae_title",
+}
+"""The key of a table that names the connection."""
+_KINDS: Final = {str(kind): kind for kind in SECTIONS}
 _CONNECTION_PREFIX: Final = "settings of "
 _CONNECTION_FILE: Final = "settings.json"
 _LIST_PREFIX: Final = "listener "
 _LIST_FILE: Final = "mappings.json"
 _CACHE_SECONDS: Final = 1.0
-Section = TypeVar("Section", ListenerSettings, DestinationSettings)
+Section = TypeVar("Section", ListenerSettings, DestinationSettings, DicomPeer)
 
 
 class InvalidConnection(BridgeError):
-    """A saved listener or destination has invalid settings."""
+    """A saved listener, destination or DICOM peer has invalid settings."""
 
-    def __init__(self, kind: ChannelKind, name: str, fields: Sequence[str]) -> None:
+    def __init__(self, kind: ConnectionKind, name: str, fields: Sequence[str]) -> None:
         super().__init__(f"{kind} {name} as saved in the console: {', '.join(fields)}")
 
 
-def connection_record_name(kind: ChannelKind, name: str) -> str:
+def connection_record_name(kind: ConnectionKind, name: str) -> str:
     """Return the name of a connection's record; no definition can have this name."""
     return f"{_CONNECTION_PREFIX}{kind} {name}"
 
 
-def connection_of_record(name: str) -> tuple[ChannelKind, str] | None:
+def connection_of_record(name: str) -> tuple[ConnectionKind, str] | None:
     """Return kind and name of the connection of a record; None for other names."""
     if not name.startswith(_CONNECTION_PREFIX):
         return None
     kind, _, own = name.removeprefix(_CONNECTION_PREFIX).partition(" ")
-    return ChannelKind(kind), own
+    return _KINDS[kind], own
 
 
-def make_connection_record(kind: ChannelKind, name: str, table: Table | None) -> MappingVersion:
+def make_connection_record(kind: ConnectionKind, name: str, table: Table | None) -> MappingVersion:
     """Return the record of a table; None restores the table of bridge.toml."""
-    own = None if table is None else {**table, "name": name}
+    own = None if table is None else {**table, NAME_KEYS[kind]: name}
     text = json.dumps(own, ensure_ascii=False, sort_keys=True)
     digest = sha256(text.encode()).hexdigest()[:16]
     return MappingVersion(connection_record_name(kind, name), digest, {_CONNECTION_FILE: text})
@@ -106,12 +120,17 @@ def with_saved_connections(settings: Settings, saved: Mapping[str, MappingVersio
         "destination": _joined(
             settings.destination, _saved_entries(ChannelKind.DESTINATION, tables)
         ),
+        "dicom": settings.dicom.model_copy(
+            update={
+                "peer": _joined(settings.dicom.peer, _saved_entries(PeerKind.DICOM, tables)),
+            }
+        ),
     }
     return settings.with_saved(update)
 
 
 def _saved_entries(
-    kind: ChannelKind, tables: Mapping[tuple[ChannelKind, str], Table | None]
+    kind: ConnectionKind, tables: Mapping[tuple[ConnectionKind, str], Table | None]
 ) -> dict[str, Any]:
     return {
         name: build_section(kind, name, table)
@@ -120,10 +139,14 @@ def _saved_entries(
     }
 
 
-def build_section(kind: ChannelKind, name: str, table: Table) -> Connection:
+@overload
+def build_section(kind: ChannelKind, name: str, table: Table) -> Connection: ...
+@overload
+def build_section(kind: ConnectionKind, name: str, table: Table) -> Connection | DicomPeer: ...
+def build_section(kind: ConnectionKind, name: str, table: Table) -> Connection | DicomPeer:
     """Build a section from a table. Raises InvalidConnection."""
     try:
-        return MODELS[kind].model_validate(dict(table))
+        return SECTIONS[kind].model_validate(dict(table))
     except ValidationError as error:
         fields = sorted({".".join(map(str, mistake["loc"])) for mistake in error.errors()})
         raise InvalidConnection(kind, name, fields) from None
@@ -136,7 +159,7 @@ def _joined(own: Sequence[Section], saved: Mapping[str, Section]) -> list[Sectio
     return kept + [section for name, section in sorted(saved.items()) if name not in known]
 
 
-def origin_of(own: Settings, active: Settings, kind: ChannelKind, name: str) -> str:
+def origin_of(own: Settings, active: Settings, kind: ConnectionKind, name: str) -> str:
     """Return where a connection is defined: `file`, `console`, or `both`, which then differ."""
     before, now = (find_connection(settings, kind, name) for settings in (own, active))
     if before is None:
@@ -148,20 +171,36 @@ def origin_of(own: Settings, active: Settings, kind: ChannelKind, name: str) -> 
     )
 
 
-def connections_of(settings: Settings, kind: ChannelKind) -> Sequence[Connection]:
-    """Return the listeners or the destinations."""
+@overload
+def connections_of(settings: Settings, kind: ChannelKind) -> Sequence[Connection]: ...
+@overload
+def connections_of(
+    settings: Settings, kind: ConnectionKind
+) -> Sequence[Connection | DicomPeer]: ...
+def connections_of(settings: Settings, kind: ConnectionKind) -> Sequence[Connection | DicomPeer]:
+    """Return the connections of one kind."""
+    if kind is PeerKind.DICOM:
+        return settings.dicom.peer
     return settings.listener if kind is ChannelKind.LISTENER else settings.destination
 
 
-def find_connection(settings: Settings, kind: ChannelKind, name: str) -> Connection | None:
-    """Return a listener or destination by its name; None if there is none."""
+@overload
+def find_connection(settings: Settings, kind: ChannelKind, name: str) -> Connection | None: ...
+@overload
+def find_connection(
+    settings: Settings, kind: ConnectionKind, name: str
+) -> Connection | DicomPeer | None: ...
+def find_connection(
+    settings: Settings, kind: ConnectionKind, name: str
+) -> Connection | DicomPeer | None:
+    """Return a connection by its kind and name; None if there is none."""
     return next(
         (connection for connection in connections_of(settings, kind) if connection.name == name),
         None,
     )
 
 
-def _without_definitions(section: Connection) -> Connection:
+def _without_definitions(section: Connection | DicomPeer) -> Connection | DicomPeer:
     """Return a section without the definitions of a listener, which have a separate record."""
     if isinstance(section, ListenerSettings):
         return section.model_copy(update={"mappings": []})

@@ -5,6 +5,8 @@ The role is off while `bind` is unset. A peer is an application that may open an
 restriction of a peer hides what others may see.
 """
 
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_network
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -44,6 +46,9 @@ def parse_charset(value: str) -> str:
 Charset = Annotated[str, AfterValidator(parse_charset)]
 
 
+_parsed: Final = lru_cache(maxsize=4096)(ip_network)
+
+
 class DicomPeer(Section):
     """
     A DICOM application that may open associations, such as a modality.
@@ -52,6 +57,7 @@ class DicomPeer(Section):
     """
 
     ae_title: Title = Field(description="AE title that it calls itself")
+    enabled: bool = Field(True, description="whether it may open associations and use /dicomweb")
     addresses: list[Network] = Field(
         min_length=1, description='its addresses and networks, as "10.1.0.0/16"'
     )
@@ -81,6 +87,17 @@ class DicomPeer(Section):
     token_file: Path | None = Field(
         None, description="file with the token of /dicomweb; unset: it may not use /dicomweb"
     )
+
+    @property
+    def name(self) -> str:
+        """The AE title, which names the peer as other connections are named."""
+        return self.ae_title
+
+    def permits(self, address: IPv4Address | IPv6Address | None) -> bool:
+        """True if the peer may connect from an address."""
+        return address is not None and any(
+            address in _parsed(network) for network in self.addresses
+        )
 
 
 class DicomSettings(Section):

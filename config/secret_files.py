@@ -8,6 +8,7 @@ import base64
 import binascii
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -94,6 +95,25 @@ class WatchedKeys:
             return None
         self._seen = seen
         return keys
+
+
+class WatchedToken:
+    """The token of a file, read again after the file was replaced or changed."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file. Raises SettingsError."""
+        self.path = path
+        self._seen, self._token = _stamp(path), read_token(path)
+
+    @property
+    def token(self) -> str:
+        """The token; while the file cannot be read, the last one."""
+        seen = _stamp(self.path)
+        if seen != self._seen:
+            self._seen = seen
+            with suppress(SettingsError):
+                self._token = read_token(self.path)
+        return self._token
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

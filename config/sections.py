@@ -703,7 +703,17 @@ class SignIn(Section):
 
 
 class ChannelKind(StrEnum):
-    """The kinds of connections: each has a section of its own in `bridge.toml`."""
+    """The kinds of channels, which have queues: each has a section of its own in `bridge.toml`."""
 
     LISTENER = "listener"
     DESTINATION = "destination"
+
+
+class PeerKind(StrEnum):
+    """The kind of applications that may use the DICOM port: `[[dicom.peer]]` in `bridge.toml`."""
+
+    DICOM = "dicom-peer"
+
+
+ConnectionKind = ChannelKind | PeerKind
+"""What the console can save as a whole."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from bridge import active_settings
-from bridge.active_settings import MODELS, active_sources, find_connection
+from bridge.active_settings import NAME_KEYS, SECTIONS, active_sources, find_connection
 from bridge.admin.checks import connection_checks
 from bridge.admin.definitions.activation import ActivationResult, Author, activate, previous_version
 from bridge.admin.definitions.drafts import as_operator_errors
@@ -42,11 +42,12 @@ from bridge.transports.connection_paths import (
 )
 from bridge.transports.tls import tls_context
 from config import Settings
+from config.dicom import DicomPeer
 from config.forms import form_fields, to_table
 from config.listeners import ListenerSettings
 from config.problems import SettingProblem, describe_problems
 from config.quantities import DicomAddress, FolderAddress
-from config.sections import ChannelKind, DestinationSettings
+from config.sections import ChannelKind, ConnectionKind, DestinationSettings
 from mappings.language.diagnostics import MappingErrors
 from mllp.errors import NotConnected, ReplyLost
 
@@ -61,12 +62,13 @@ class FieldMistake(NamedTuple):
     text: str
 
 
-def find_mistakes(kind: ChannelKind, table: Mapping[str, Any]) -> list[FieldMistake]:
+def find_mistakes(kind: ConnectionKind, table: Mapping[str, Any]) -> list[FieldMistake]:
     """Return the mistakes of a table, as a check of the settings reports them."""
     try:
-        MODELS[kind].model_validate(dict(table))
+        SECTIONS[kind].model_validate(dict(table))
     except ValidationError as error:
-        return [_mistake(problem) for problem in describe_problems(error, MODELS[kind], kind.value)]
+        problems = describe_problems(error, SECTIONS[kind], kind.value)
+        return [_mistake(problem) for problem in problems]
     return []
 
 
@@ -139,9 +141,9 @@ def _unverified_context() -> ssl.SSLContext:
 
 @dataclass(frozen=True, slots=True)
 class ProposedConnection:
-    """Settings of a listener or destination to check; `new`: the name must be free."""
+    """Settings of a connection to check; `new`: the name must be free."""
 
-    kind: ChannelKind
+    kind: ConnectionKind
     table: Mapping[str, Any]
     """The table as in bridge.toml."""
     new: bool = False
@@ -150,14 +152,14 @@ class ProposedConnection:
 @dataclass(frozen=True, slots=True)
 class ConnectionChange:
     """
-    New settings of a listener or destination, with the reason.
+    New settings of a connection, with the reason.
 
     Without a `table`, the settings of bridge.toml apply again, or the connection is removed.
     `begun_on` is the version on which the change is based; if another one is active, the change is
     refused. `actor` is an e-mail address.
     """
 
-    kind: ChannelKind
+    kind: ConnectionKind
     name: str
     actor: str
     reason: str
@@ -170,11 +172,13 @@ _FIELDS: Mapping[type[BridgeError], str] = {
     connection_checks.AddressInUse: "bind",
     connection_checks.NeedsPostgreSQL: "share_port",
     connection_checks.MissingSite: "site",
+    connection_checks.UnusableToken: "token_file",
+    connection_checks.SharedToken: "token_file",
 }
 
 
 class Connections:
-    """Listeners and destinations, configured in the console or in bridge.toml. Blocking."""
+    """Listeners, destinations and DICOM peers, of the console or of bridge.toml. Blocking."""
 
     def __init__(self, settings: Settings, database: Database, clock: Callable[[], int]) -> None:
         """`clock` is in milliseconds."""
@@ -183,13 +187,13 @@ class Connections:
         self._clock = clock
 
     def form(self) -> Mapping[str, Any]:
-        """Describe the settings of both kinds, and the choices for each."""
+        """Describe the settings of each kind, and the choices for them."""
         return {
-            **{kind.value: list(form_fields(model)) for kind, model in MODELS.items()},
+            **{kind.value: list(form_fields(model)) for kind, model in SECTIONS.items()},
             "definitions": definition_kinds(self._settings, self._database),
         }
 
-    def connection(self, kind: ChannelKind, name: str) -> Mapping[str, Any]:
+    def connection(self, kind: ConnectionKind, name: str) -> Mapping[str, Any]:
         """Return the active settings of a connection and their history. Raises NoSuchItem."""
         record = active_settings.connection_record_name(kind, name)
         with self._database.read() as connection:
@@ -207,11 +211,11 @@ class Connections:
 
     def check(self, plan: ProposedConnection) -> Mapping[str, Any]:
         """Return errors and warnings by field."""
-        kind, name = plan.kind, str(plan.table.get("name", ""))
+        kind, name = plan.kind, str(plan.table.get(NAME_KEYS[plan.kind], ""))
         mistakes = find_mistakes(kind, plan.table)
         current = self._current()
         if plan.new and find_connection(current, kind, name) is not None:
-            mistakes.append(FieldMistake("name", f"there is a {kind} of this name"))
+            mistakes.append(FieldMistake(NAME_KEYS[kind], f"there is a {kind} of this name"))
         if mistakes:
             return {
                 "mistakes": [field_mistake._asdict() for field_mistake in mistakes],
@@ -224,9 +228,15 @@ class Connections:
         return {"mistakes": [mistake._asdict() for mistake in mistakes], "warnings": warnings}
 
     async def try_out(self, plan: ProposedConnection) -> Sequence[Mapping[str, Any]]:
-        """Connect with these settings; return the steps of the test. Raises InvalidContent."""
+        """
+        Connect with these settings; return the steps of the test.
+
+        Raises InvalidContent, also for a DICOM peer, which opens the associations itself.
+        """
         self._require_no_mistakes(find_mistakes(plan.kind, plan.table))
         chosen = active_settings.build_section(plan.kind, "", plan.table)
+        if isinstance(chosen, DicomPeer):
+            raise InvalidContent("a DICOM peer opens the associations: send a C-ECHO from it")
         if isinstance(chosen, ListenerSettings) and not isinstance(chosen.bind, FolderAddress):
             current = await CONSOLE_THREADS.run(self._current)
             if all(
@@ -250,7 +260,7 @@ class Connections:
         if change.table is None:
             self._require_removable(kind, name)
         else:
-            plan = ProposedConnection(kind, {**change.table, "name": name}, change.new)
+            plan = ProposedConnection(kind, {**change.table, NAME_KEYS[kind]: name}, change.new)
             found = self.check(plan)["mistakes"]
             self._require_no_mistakes([FieldMistake(**mistake) for mistake in found])
         record = active_settings.make_connection_record(kind, name, change.table)
@@ -280,7 +290,7 @@ class Connections:
     def _current(self) -> Settings:
         return active_settings.current(self._settings, self._database)
 
-    def _require_removable(self, kind: ChannelKind, name: str) -> None:
+    def _require_removable(self, kind: ConnectionKind, name: str) -> None:
         """
         Raise InvalidState for an enabled connection that is not in bridge.toml.
 
@@ -299,7 +309,7 @@ class Connections:
             raise InvalidContent(f"{len(found)} mistakes: {found[0].text}", mistakes=mistakes)
 
     def _build_mistakes(
-        self, planned: Settings, kind: ChannelKind, name: str
+        self, planned: Settings, kind: ConnectionKind, name: str
     ) -> Iterator[FieldMistake]:
         """Build the connection as a start does; yield a mistake for each failed part."""
         find, messages = active_sources(self._settings, self._database), set()
@@ -319,7 +329,7 @@ class Connections:
                 messages.add(FieldMistake(_FIELDS.get(type(error), ""), str(error)))
         yield from sorted(messages)
 
-    def _drafted(self, planned: Settings, kind: ChannelKind, name: str) -> str:
+    def _drafted(self, planned: Settings, kind: ConnectionKind, name: str) -> str:
         """Return the first definition of a listener that exists as a draft only; '' without one."""
         section = find_connection(planned, kind, name)
         chosen = section.mappings if isinstance(section, ListenerSettings) else ()
@@ -339,7 +349,7 @@ class Connections:
         )
 
     def _certificate_warnings(
-        self, planned: Settings, kind: ChannelKind, name: str
+        self, planned: Settings, kind: ConnectionKind, name: str
     ) -> Iterator[Mapping[str, Any]]:
         checked = f"{kind} {name}"
         soon = self._clock() + round(planned.alerts.certificate_before * 1000)

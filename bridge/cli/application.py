@@ -18,6 +18,7 @@ from bridge.cli import (
     mirth,
     mllp,
     orders,
+    peers,
     queues,
     service,
 )
@@ -83,6 +84,7 @@ application.command("channels")(channels.overview)
 application.command("attention")(channels.attention)
 application.add_typer(channels.listeners, name="listeners")
 application.add_typer(channels.destinations, name="destinations")
+application.add_typer(peers.group, name="peers")
 application.add_typer(channels.alerts, name="alerts")
 application.add_typer(queues.exceptions, name="exceptions")
 application.add_typer(queues.exceptions, name="concerns", hidden=True)  # the former name

@@ -1,14 +1,17 @@
 """
-What peers do, and whom the port refuses: once a minute in the log, and in the audit trail.
+What peers do, and whom the port refuses: once a minute in the log, and in the audit trail; every
+two seconds in the database, for the console.
 
 Any address can cause refusals, and a modality asks twice a minute. So refusals are counted by
 reason and source, at most `MAX_SOURCES` of them, and a peer has one audit event an hour, the first
-one within a minute.
+one within a minute. The console also shows refused AE titles, at most `MAX_TITLES` of a source at a
+time.
 """
 
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -17,9 +20,15 @@ from bridge.audit import outbox
 from bridge.audit.events import AuditEvent, Outcome
 from bridge.network_source import source_of
 from bridge.store.database import Database
+from bridge.store.records import dicom_peers
+from bridge.store.records.dicom_peers import PeerActivity, RefusalKey
 
 MAX_SOURCES: Final = 20
 OTHER_SOURCES: Final = "other addresses"
+MAX_TITLES: Final = 10
+_MAX_KEYS: Final = 200
+"""Refusals with their titles that are kept until they are stored."""
+_MAX_TITLE: Final = 16  # PS3.5 6.2, AE
 HOUR: Final = 3_600_000
 RECEIVED: Final = frozenset({"N-CREATE", "N-SET", "C-STORE", "STOW-RS"})
 """Requests that bring something, other than queries."""
@@ -47,11 +56,21 @@ class Activity:
         self._refused: Counter[tuple[str, str]] = Counter()
         self._requests: dict[tuple[str, str], Counter[str]] = {}
         self._audited: dict[tuple[str, ...], int] = {}
+        self._peers: dict[str, PeerActivity] = {}
+        self._titles: Counter[RefusalKey] = Counter()
 
-    def note_refusal(self, reason: str, address: str) -> None:
-        """Count a connection or association that was refused or ended."""
-        source = source_of(address)
+    def note_association(self, peer: str, address: str) -> None:
+        """Note that an association of a peer was accepted; its time is that of the next `store`."""
         with self._lock:
+            known = self._peers.get(peer, PeerActivity())
+            self._peers[peer] = replace(known, address=address, associated_at=0)
+
+    def note_refusal(self, reason: str, address: str, title: str = "") -> None:
+        """Count a connection, association or request that was refused; `title` is the peer's."""
+        source = source_of(address)
+        shown = "".join(sign if sign.isprintable() else "?" for sign in title[:_MAX_TITLE])
+        with self._lock:
+            self._count_title(RefusalKey(source, shown, reason))
             for counts in (self._to_log, self._refused):
                 key = (reason, source)
                 if key not in counts and len(counts) >= MAX_SOURCES:
@@ -64,6 +83,35 @@ class Activity:
             counts = self._requests.setdefault((peer, request), Counter())
             counts["requests"] += 1
             counts["answers"] += answers
+            known = self._peers.get(peer, PeerActivity())
+            self._peers[peer] = replace(known, request=request, requested_at=0, answers=answers)
+
+    def store(self, now: int) -> None:
+        """Store what happened since the last call, for the console; blocking."""
+        with self._lock:
+            peers, self._peers = self._peers, {}
+            titles, self._titles = self._titles, Counter()
+        if not (peers or titles):
+            return
+        timed = {
+            title: replace(
+                peer,
+                associated_at=None if peer.associated_at is None else now,
+                requested_at=None if peer.requested_at is None else now,
+            )
+            for title, peer in peers.items()
+        }
+        with self._database.write() as connection:
+            dicom_peers.store_peers(connection, timed)
+            dicom_peers.store_refusals(connection, titles, now)
+
+    def _count_title(self, key: RefusalKey) -> None:
+        if key not in self._titles:
+            if sum(known.address == key.address for known in self._titles) >= MAX_TITLES:
+                key = key._replace(title="")
+            if len(self._titles) >= _MAX_KEYS:
+                key = RefusalKey(OTHER_SOURCES, "", key.reason)
+        self._titles[key] += 1
 
     def report(self, now: int) -> None:
         """Log the refusals since the last report, and store the audit events that are due."""

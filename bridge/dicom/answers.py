@@ -13,7 +13,7 @@ REPETITIONS: Final = frozenset({f"{DUPLICATE_INSTANCE:04X}", f"{MAY_NOT_BE_UPDAT
 """Answers to a message that was sent again because its first answer was lost."""
 
 
-def _ignore(_reason: str, _address: str) -> None:
+def _ignore(_reason: str, _address: str, _title: str) -> None:
     """Do nothing with a refusal."""
 
 
@@ -24,10 +24,10 @@ class AnswerCounter:
         self,
         metrics: Metrics,
         on_request: Callable[[str, str, int], object],
-        on_refusal: Callable[[str, str], object] = _ignore,
+        on_refusal: Callable[[str, str, str], object] = _ignore,
     ) -> None:
         """
-        `on_request` gets peer, request and 0, `on_refusal` request with status, and address.
+        `on_request` gets peer, request and 0, `on_refusal` request with status, address and peer.
 
         Both are called on any thread.
         """
@@ -54,4 +54,4 @@ class AnswerCounter:
             self._metrics.received.labels(DICOM_LISTENER, outcome).inc()
         self._on_request(peer, request, 0)
         if not is_success and status not in REPETITIONS:
-            self._on_refusal(f"{request} {status}", address)
+            self._on_refusal(f"{request} {status}", address, peer)

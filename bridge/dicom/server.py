@@ -7,7 +7,6 @@ limits memory and processor. Connections that will be refused have a few places 
 that they cannot occupy those of the peers.
 """
 
-import ipaddress
 import logging
 import socket
 import ssl
@@ -16,7 +15,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from socketserver import BaseServer
 from typing import Any, Final, Protocol
 
@@ -80,6 +79,10 @@ class Peer:
     settings: DicomPeer
 
 
+def _ignore(_title: str, _address: str) -> None:
+    """Do nothing with an association."""
+
+
 class DimseService(Protocol):
     """A service: its word in `may`, its presentation contexts, and its functions by event."""
 
@@ -94,7 +97,12 @@ class DimseService(Protocol):
 
 
 class DicomServer:
-    """The port of the settings. `on_refusal` gets reason and address of refused connections."""
+    """
+    The port of the settings.
+
+    `on_refusal` gets reason, address and AE title of refused connections, and `on_association` AE
+    title and address of accepted ones; the title is empty if none was read.
+    """
 
     def __init__(
         self,
@@ -102,19 +110,16 @@ class DicomServer:
         services: Sequence[DimseService],
         metrics: Metrics,
         tls: ReloadingOptions | None,
-        on_refusal: Callable[[str, str], object],
+        on_refusal: Callable[[str, str, str], object],
         on_handshake: Callable[[str, HandshakeFailure], object],
+        on_association: Callable[[str, str], object] = _ignore,
     ) -> None:
         """`tls` makes the `ssl.SSLContext` of a connection. The callbacks run on any thread."""
         self.settings, self.metrics, self.tls = settings, metrics, tls
         self.on_handshake = on_handshake
-        self._on_refusal = on_refusal
+        self._on_refusal, self._on_association = on_refusal, on_association
         self._services = services
-        self._networks = {
-            peer.ae_title: [ipaddress.ip_network(network) for network in peer.addresses]
-            for peer in settings.peer
-        }
-        self._peers = {peer.ae_title: peer for peer in settings.peer}
+        self._peers = _enabled(settings.peer)
         self._memory = MemoryBudget(settings.object_memory)
         self._known: dict[Association, Peer] = {}
         self._sources: dict[Association, tuple[str, bool]] = {}
@@ -162,6 +167,25 @@ class DicomServer:
             association.join(max(0.0, end - time.monotonic()))
             _close_connection(association)
 
+    def use_peers(self, peers: Sequence[DicomPeer]) -> None:
+        """
+        Admit these peers from now on.
+
+        Associations in progress get the new settings with their next request. Those of a peer that
+        is removed or disabled, or that may not use their address any more, are aborted.
+        """
+        found, ending = _enabled(peers), []
+        with self._lock:
+            self._peers = found
+            for association, peer in self._known.items():
+                settings = found.get(peer.title)
+                if settings is not None and settings.permits(parse_address(peer.address)):
+                    self._known[association] = replace(peer, settings=settings)
+                else:
+                    ending.append(association)
+        for association in ending:
+            association.abort(block=False)
+
     def admit(self, address: str) -> bool:
         """True if a new connection may be read; it may still be refused, with a reason."""
         self._live()
@@ -195,9 +219,7 @@ class DicomServer:
     def _fits(self, address: str) -> str | None:
         """Return the limit that a further association from an address exceeds."""
         parsed = parse_address(address)
-        if parsed is None or not any(
-            parsed in network for networks in self._networks.values() for network in networks
-        ):
+        if not any(peer.permits(parsed) for peer in self._peers.values()):
             return "address"
         counts = Counter(source for source, counts in self._sources.values() if counts)
         if counts.total() >= self.settings.max_associations:
@@ -263,34 +285,33 @@ class DicomServer:
         title = str(request.calling_ae_title).strip()
         reason = self._refusal(str(request.called_ae_title).strip(), title, address, association)
         if reason:
-            self._count_refusal(reason, address)
+            self._count_refusal(reason, address, title)
             association.acse.send_reject(*_REJECTIONS[reason])
             association.kill()
             return
-        peer = Peer(title, address, self._peers[title])
-        services = [service for service in self._services if service.name in peer.settings.may]
+        may = self._known[association].settings.may
+        services = [service for service in self._services if service.name in may]
         offered = [context for service in services for context in service.contexts]
         association.acceptor.supported_contexts = [*VERIFICATION, *offered]
         self._allow_data_sets(association, request)
-        with self._lock:
-            self._known[association] = peer
+        self._on_association(title, address)
 
     def _refusal(self, called: str, calling: str, address: str, association: Association) -> str:
+        """Return the reason to reject an association; '' if it is that of a peer from now on."""
         if called != self.settings.ae_title:
             return "called title"
-        networks = self._networks.get(calling)
-        if networks is None:
-            return "calling title"
-        parsed = parse_address(address)
-        if parsed is None or not any(parsed in network for network in networks):
-            return "address"
         with self._lock:
-            if self._sources.get(association, ("", False))[1]:
-                return ""
-            reason = self._fits(address) or ""
-            if not reason:
+            settings = self._peers.get(calling)
+            if settings is None:
+                return "calling title"
+            if not settings.permits(parse_address(address)):
+                return "address"
+            if not self._sources.get(association, ("", False))[1]:
+                if reason := self._fits(address):
+                    return reason
                 self._sources[association] = source_of(address), True
-            return reason
+            self._known[association] = Peer(calling, address, settings)
+            return ""
 
     def _allow_data_sets(self, association: Association, request: Any) -> None:
         """
@@ -316,9 +337,9 @@ class DicomServer:
             self.metrics.dicom_requests.labels(peer.title, "C-ECHO", f"{SUCCESS:04X}").inc()
         return SUCCESS
 
-    def _count_refusal(self, reason: str, address: str) -> None:
+    def _count_refusal(self, reason: str, address: str, title: str = "") -> None:
         self.metrics.dicom_refused.labels(reason).inc()
-        self._on_refusal(reason, address)
+        self._on_refusal(reason, address, title)
 
     def limits(self) -> PduLimits:
         """Return the limits of a new connection."""
@@ -341,6 +362,10 @@ def _is_cut(request: Any) -> bool:
     """True if the data set of a request was cut at a limit."""
     streams = (getattr(request, name, None) for name in _DATA_SETS)
     return any(stream is not None and stream.getvalue().endswith(CUT) for stream in streams)
+
+
+def _enabled(peers: Sequence[DicomPeer]) -> dict[str, DicomPeer]:
+    return {peer.ae_title: peer for peer in peers if peer.enabled}
 
 
 def _close_connection(association: Association) -> None:

@@ -5,15 +5,13 @@ DICOMweb: the worklist over HTTP, to search and to read.
 UPS-RS (PS3.18 11.5 and 11.9). A peer has a token; it sees the steps that it sees over DIMSE.
 """
 
-import hashlib
-import hmac
-import ipaddress
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, Final
 
 from pydicom.datadict import dictionary_VR, tag_for_keyword
@@ -25,16 +23,16 @@ from starlette.routing import Route
 
 from bridge.dicom import matching
 from bridge.dicom.matching import STEPS, BadKey, Key, Query
+from bridge.dicom.peer_tokens import PeerTokens
 from bridge.dicom.search import Found, choose_rows, find_rows, find_steps
 from bridge.dicom.workitems import ATTRIBUTES, STATE, STATES, UID, workitem, workitem_uid
 from bridge.executors import PoolFull, ThreadLimit, Threads
 from bridge.metrics import Metrics
-from bridge.network_source import Proxies, parse_address
+from bridge.network_source import Proxies
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
 from config import Settings
 from config.dicom import DicomPeer
-from config.secret_files import read_token
 
 PATH: Final = "/dicomweb"
 _JSON: Final = "application/dicom+json"
@@ -60,9 +58,20 @@ _DEFAULT: Final = (
 class WebRefused(Exception):
     """A request that is refused with a status; `attribute` is the one at fault."""
 
-    def __init__(self, status: HTTPStatus, detail: str, attribute: str = "") -> None:
+    def __init__(
+        self,
+        status: HTTPStatus,
+        detail: str,
+        attribute: str = "",
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         super().__init__(detail)
         self.status, self.detail, self.attribute = status, detail, attribute
+        self.headers = headers
+
+
+def _ignore(_reason: str, _address: str) -> None:
+    """Do nothing with a refusal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +100,13 @@ class WorklistWeb:
         database: Database,
         metrics: Metrics,
         on_request: Callable[[str, str, int], object],
+        on_refusal: Callable[[str, str], object] = _ignore,
     ) -> None:
-        """Read the tokens. Raises SettingsError."""
+        """Read the tokens. `on_refusal` gets reason and address. Raises SettingsError."""
         self._database, self._metrics, self._on_request = database, metrics, on_request
+        self._on_refusal = on_refusal
         self._proxies = Proxies(settings.http.trusted_proxies)
-        self._peers = {
-            _digest(read_token(settings.path(peer.token_file))): peer
-            for peer in settings.dicom.peer
-            if peer.token_file is not None
-        }
+        self.tokens = PeerTokens(settings, settings.dicom.peer)
 
     def router(self, *more: Route) -> Starlette:
         """Return the routes; `more` are those of other services. Each refusal has a body."""
@@ -139,15 +146,20 @@ class WorklistWeb:
     def authenticate(self, request: Request, service: str) -> DicomPeer:
         """Return the peer of a request, which may use a service. Raises WebRefused."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        given = _digest(token.strip()) if scheme.lower() == "bearer" else b""
-        found = [peer for digest, peer in self._peers.items() if hmac.compare_digest(digest, given)]
         client = request.client.host if request.client else ""
-        address = parse_address(self._proxies.client(request.headers, client))
-        if not found or not _is_within(address, found[0].addresses):
+        address = self._proxies.client(request.headers, client)
+        if (blocked := self.tokens.blocked(address)) is not None:
+            status = HTTPStatus.TOO_MANY_REQUESTS
+            detail = "this address sent too many wrong tokens; try again later"
+            raise WebRefused(status, detail, headers=blocked.headers())
+        found = self.tokens.find(token.strip(), address) if scheme.lower() == "bearer" else None
+        if found is None:
+            self.tokens.count_failure(address)
+            self._on_refusal("token", address)
             raise WebRefused(HTTPStatus.UNAUTHORIZED, "the token is not that of a peer here")
-        if service not in found[0].may:
+        if service not in found.may:
             raise WebRefused(HTTPStatus.FORBIDDEN, f"the peer may not use the service {service}")
-        return found[0]
+        return found
 
     def _steps(self, request: Request, peer: DicomPeer) -> Response:
         search = _read_search(request)
@@ -211,16 +223,6 @@ class WorklistWeb:
             texts = (f'299 {_AGENT} "{warning}"' for warning in warnings)
             response.headers["warning"] = ", ".join(texts)
         return response
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()
-
-
-def _is_within(address: Any, networks: Sequence[str]) -> bool:
-    return address is not None and any(
-        address in ipaddress.ip_network(network) for network in networks
-    )
 
 
 _REPRESENTATION: Final = frozenset({"accept", "charset"})
@@ -362,7 +364,9 @@ def problem(error: WebRefused) -> Response:
         "detail": error.detail,
         **({"attribute": error.attribute} if error.attribute else {}),
     }
-    response = Response(json.dumps(body), error.status, media_type="application/problem+json")
+    response = Response(
+        json.dumps(body), error.status, error.headers, media_type="application/problem+json"
+    )
     if error.status is HTTPStatus.UNAUTHORIZED:
         response.headers["www-authenticate"] = "Bearer"
     return response

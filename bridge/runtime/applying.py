@@ -1,7 +1,8 @@
 """Applying stored messages: the worker, its claims and its definitions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from bridge import active_settings
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
 from bridge.intake.process.order_processor import OrderProcessor
@@ -20,6 +21,9 @@ from bridge.runtime.listener_definitions import ActiveListeners, ListenerCompile
 from bridge.runtime.membership import Membership
 from bridge.runtime.schedule import Job, ServicePart, now_ms
 
+PeerSites = Mapping[str, frozenset[str]]
+"""The sites of DICOM peers, by AE title."""
+
 
 class Applying:
     """The worker of a process; `completions` is for listeners that wait for it."""
@@ -30,11 +34,12 @@ class Applying:
         self._first = self._compiler.compile()
         self._steps = StepWriter(self._step_rules())
         self.completions = CompletionWaiter(self._state_of)
-        peers = {peer.ae_title: frozenset(peer.sites) for peer in process.settings.dicom.peer}
-        repository = OrderRepository(process.database, now_ms, self._steps, peers)
+        self._repository = OrderRepository(
+            process.database, now_ms, self._steps, self._peer_sites()
+        )
         self._processor = OrderProcessor(
             client,
-            repository,
+            self._repository,
             self._compiler.definitions(self._first),
             self.completions,
             process.metrics,
@@ -42,7 +47,7 @@ class Applying:
         self._inbox = Inbox(
             process.database,
             f"{process.node}-intake",
-            write_records=repository.write,
+            write_records=self._repository.write,
             session=membership.session,
         )
         notified = process.database.dialect == "postgresql"
@@ -65,7 +70,7 @@ class Applying:
         follower = ActivationFollower(
             self._process.latest_activation,
             self._first.activation,
-            lambda: (self._compiler.compile(), self._step_rules()),
+            lambda: (self._compiler.compile(), self._step_rules(), self._peer_sites()),
             self._use,
             lambda: False,
         )
@@ -75,12 +80,16 @@ class Applying:
             follower.part(schedule, Job.DEFINITION_ACTIVATIONS),
         ]
 
-    async def _use(self, found: tuple[ActiveListeners, StepRules | None]) -> None:
-        listeners, self._steps.rules = found
+    async def _use(self, found: tuple[ActiveListeners, StepRules | None, PeerSites]) -> None:
+        listeners, self._steps.rules, self._repository.peer_sites = found
         self._processor.use(self._compiler.definitions(listeners))
 
     def _step_rules(self) -> StepRules | None:
         return active_step_rules(self._process.settings, self._process.database)
+
+    def _peer_sites(self) -> PeerSites:
+        active = active_settings.current(self._process.settings, self._process.database)
+        return {peer.ae_title: frozenset(peer.sites) for peer in active.dicom.peer}
 
     async def _state_of(self, message_id: int) -> QueueState:
         return await Threads.MESSAGES.run(queries.message_state, self._process.database, message_id)

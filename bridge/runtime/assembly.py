@@ -38,7 +38,9 @@ from bridge.handshake_counts import SERVICE
 from bridge.metrics import Metrics
 from bridge.report_engine import engine_application, engine_http, engine_tokens
 from bridge.roles import Role
+from bridge.runtime.active_peers import ActivePeers
 from bridge.runtime.applying import Applying
+from bridge.runtime.channel_control import LatestActivation
 from bridge.runtime.context import (
     Process,
     channel_statistics,
@@ -120,9 +122,11 @@ def assemble(
         parts.append(dicom.part())
         others = partial(_samples_of, dicom)
     more: list[Mount] = []
-    if database is not None and roles & WEB_ROLES and has_peers(settings):
-        more, own_jobs = _dicomweb(settings, database, metrics, schedule)
-        parts += own_jobs
+    if database is not None and roles & WEB_ROLES:
+        peers = ActivePeers(settings, database)
+        if settings.dicom.bind is not None or has_peers(peers.settings()):
+            more, own_jobs = _dicomweb(peers, database, metrics, schedule)
+            parts += own_jobs
     probes = Probes(metrics, readiness, database, now_ms, others)
     router = probes.router(application, console, more)
     parts += _web(settings, roles, router, application, descriptors, metrics)
@@ -203,11 +207,12 @@ def _web(
 
 
 def _dicomweb(
-    settings: Settings, database: Database, metrics: Metrics, schedule: Schedule
+    peers: ActivePeers, database: Database, metrics: Metrics, schedule: Schedule
 ) -> tuple[list[Mount], list[ServicePart]]:
     """Return the routes of DICOMweb for peers with a token, and the report of their use."""
+    settings = peers.settings()
     activity, limit = Activity(database), settings.dicom.max_object
-    web = WorklistWeb(settings, database, metrics, activity.note_request)
+    web = WorklistWeb(settings, database, metrics, activity.note_request, activity.note_refusal)
     received = ReceivedLog(database)
     answers = AnswerCounter(metrics, activity.note_request)
     store = StoreWeb(ObjectStore(received, limit), answers, web.authenticate, limit)
@@ -215,9 +220,16 @@ def _dicomweb(
     async def report() -> None:
         await Threads.JOBS.run(activity.report, now_ms())
 
-    job = schedule.periodic(Job.DICOM_ACTIVITY, report, last=report)
+    async def store_state() -> None:
+        await Threads.JOBS.run(activity.store, now_ms())
+
+    jobs = [
+        schedule.periodic(Job.DICOM_ACTIVITY, report, last=report),
+        schedule.periodic(Job.DICOM_PEERS, store_state, last=store_state),
+        peers.follow(LatestActivation(database), schedule, web.tokens.use_peers),
+    ]
     log = ServicePart("DICOMweb log", do_nothing, partial(Threads.JOBS.run, received.close))
-    return [Mount(dicom_web.PATH, web.router(*store.routes()))], [job, log]
+    return [Mount(dicom_web.PATH, web.router(*store.routes()))], [*jobs, log]
 
 
 def _engine(

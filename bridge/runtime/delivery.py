@@ -241,13 +241,13 @@ class Delivery:
             periodic(Job.STATUS_POLL, self._poll, every=self._poll_every),
             periodic(Job.RECONCILING, self._reconcile),
             periodic(Job.ROUND_REQUESTS, self._run_requested_round),
-            *([periodic(Job.STEP_STATUSES, self._queue_statuses)] if self._has_peers else ()),
+            *([periodic(Job.STEP_STATUSES, self._queue_statuses)] if self._has_steps else ()),
         ]
 
     @property
-    def _has_peers(self) -> bool:
-        """Whether modalities may report performed steps."""
-        return any("performed" in peer.may for peer in self._settings.dicom.peer)
+    def _has_steps(self) -> bool:
+        """Whether modalities can report performed steps."""
+        return self._settings.dicom.bind is not None
 
     async def _queue_statuses(self) -> None:
         """Queue the status messages of performed steps."""

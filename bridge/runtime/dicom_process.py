@@ -27,6 +27,8 @@ from bridge.handshake_counts import (
 from bridge.metrics import Metrics
 from bridge.monitoring.channels import store_handshakes, store_start_failures
 from bridge.queue.commitments import Commitments
+from bridge.runtime.active_peers import ActivePeers
+from bridge.runtime.channel_control import LatestActivation
 from bridge.runtime.context import handshake_failures
 from bridge.runtime.schedule import Job, Schedule, ServicePart, do_nothing, now_ms
 from bridge.runtime.service_process import ParentChannel
@@ -49,6 +51,7 @@ def assemble_dicom(
     raise_limit()
     database = databases.open_bridge_database(settings)
     databases.migrate_bridge(database)
+    peers = ActivePeers(settings, database)
     activity = Activity(database, partial(_store_refusals, database, node))
     readiness = Readiness()
 
@@ -58,10 +61,14 @@ def assemble_dicom(
     async def report() -> None:
         await Threads.JOBS.run(activity.report, now_ms())
 
+    async def store() -> None:
+        await Threads.JOBS.run(activity.store, now_ms())
+
     parts = [
         ServicePart("database", do_nothing, close_database),
         handshake_failures(metrics, database, node, schedule),
         schedule.periodic(Job.DICOM_ACTIVITY, report, last=report),
+        schedule.periodic(Job.DICOM_PEERS, store, last=store),
     ]
     if parent is None:
         if settings.http.probe_bind is not None:
@@ -69,7 +76,9 @@ def assemble_dicom(
             parts.append(web_part(router, settings.http.probe_bind, settings.http, metrics))
     else:
         parts.append(_samples(metrics, schedule, parent))
-    parts.append(_port(settings, metrics, database, activity, node))
+    server, port = _port(peers.settings(), metrics, database, activity, node)
+    parts.append(port)
+    parts.append(peers.follow(LatestActivation(database), schedule, server.use_peers))
     ready = ServicePart("readiness", readiness.begin, readiness.end)
     return [*parts, ready if parent is None else parent.readiness(ready)]
 
@@ -102,8 +111,8 @@ def _samples(metrics: Metrics, schedule: Schedule, parent: ParentChannel) -> Ser
 
 def _port(
     settings: Settings, metrics: Metrics, database: Database, activity: Activity, node: str
-) -> ServicePart:
-    """Return the part that opens the DICOM port. Raises TLSConfigurationError."""
+) -> tuple[DicomServer, ServicePart]:
+    """Return the server, and the part that opens the DICOM port. Raises TLSConfigurationError."""
     loop = asyncio.get_running_loop()
 
     def note_handshake(address: str, failure: HandshakeFailure) -> None:
@@ -125,6 +134,7 @@ def _port(
         None if tls is None else listener_tls_context(settings, tls),
         activity.note_refusal,
         note_handshake,
+        activity.note_association,
     )
     log = structlog.get_logger("dicom")
 
@@ -148,4 +158,4 @@ def _port(
         server.stop()
         received.close()
 
-    return ServicePart("DICOM port", start, partial(Threads.JOBS.run, stop))
+    return server, ServicePart("DICOM port", start, partial(Threads.JOBS.run, stop))

@@ -86,6 +86,8 @@ class Job(Enum):
     RECONCILING = ("reconciling", 60.0, 0.0, True, False)
     ROUND_REQUESTS = ("requests to reconcile", 2.0, 0.0, False, False)
     DICOM_ACTIVITY = ("activity of DICOM peers", 60.0, 2.0, False, False)
+    DICOM_PEERS = ("state of DICOM peers", 2.0, 2.0, False, False)
+    PEER_ACTIVATIONS = ("activations of DICOM peers", 1.0, 2.0, False, True)
     STEP_STATUSES = ("statuses of steps", 1.0, 2.0, False, False)
     DICOM_SAMPLES = ("metrics of the DICOM process", 5.0, 0.0, False, True)
     STATISTICS = ("statistics", 15.0, 2.0, False, False)

@@ -403,6 +403,32 @@ class HandshakeFailureRecord(Record, table=True):
     last_at: int = moment()
 
 
+class DicomPeerRecord(Record, table=True):
+    """What a DICOM peer did last, on any node."""
+
+    __tablename__ = "dicom_peer"
+
+    title: str = Field(primary_key=True)
+    address: str
+    associated_at: int | None = moment_or_none()
+    request: str
+    requested_at: int | None = moment_or_none()
+    answers: int = big_number()
+
+
+class DicomRefusalRecord(Record, table=True):
+    """Associations and requests that the DICOM port refused, by address, AE title and reason."""
+
+    __tablename__ = "dicom_refusal"
+
+    address: str = Field(primary_key=True)
+    title: str = Field(primary_key=True)
+    reason: str = Field(primary_key=True)
+    count: int = big_number()
+    first_at: int = moment()
+    last_at: int = moment()
+
+
 class NodeFilesRecord(Record, table=True):
     """Fingerprints of the configuration files of a node."""
 
@@ -746,6 +772,8 @@ FEED_CURSORS: Final = metadata.tables["feed_cursor"]
 CHANNELS: Final = metadata.tables["channel"]
 START_FAILURES: Final = metadata.tables["channel_start_failure"]
 HANDSHAKE_FAILURES: Final = metadata.tables["handshake_failure"]
+DICOM_PEERS: Final = metadata.tables["dicom_peer"]
+DICOM_REFUSALS: Final = metadata.tables["dicom_refusal"]
 NODE_FILES: Final = metadata.tables["node_files"]
 ALERTS: Final = metadata.tables["alert"]
 CONSOLE_GRANTS: Final = metadata.tables["console_grant"]

@@ -23,6 +23,7 @@ from pydantic import BaseModel
 from bridge.errors import BridgeError
 from bridge.transports.folders import Folder
 from config import Settings
+from config.dicom import DicomPeer
 from config.listeners import ListenerSettings
 from config.quantities import AnyDestinationAddress, FolderAddress
 from config.sections import DestinationSettings
@@ -120,9 +121,32 @@ def authorization_path(settings: Settings, section: Section) -> Path | None:
         *_databases(settings),
         settings.home / FILE_NAME,
         *_files_of_connections(settings, tls_only=True),
+        *_files_of_peers(settings),
     ]
     if path.resolve() in {other.resolve() for other in others}:
         raise ProtectedPath(owner, "authorization_file", path)
+    return path
+
+
+def peer_token_path(settings: Settings, peer: DicomPeer) -> Path:
+    """
+    Return the path of the token file of a DICOM peer, which has one. Raises RefusedPath.
+
+    A console user can name a file inside HOME only, and none that the installation uses itself.
+    """
+    file, owner = peer.token_file or Path(), f"DICOM peer {peer.name}"
+    path = settings.path(file)
+    in_file = {one.name: one.token_file for one in settings.of_file.dicom.peer}
+    if in_file.get(peer.name) != file:
+        _require_inside(settings, owner, "token_file", file)
+        others = [
+            *_files_of_installation(settings),
+            *_databases(settings),
+            settings.home / FILE_NAME,
+            *_files_of_connections(settings),
+        ]
+        if path.resolve() in {other.resolve() for other in others}:
+            raise ProtectedPath(owner, "token_file", path)
     return path
 
 
@@ -205,6 +229,7 @@ def _protected_paths(settings: Settings) -> list[Path]:
     found = [settings.home / folder for folder in _OWN_FOLDERS]
     found += _files_of_installation(settings)
     found += _files_of_connections(settings)
+    found += _files_of_peers(settings)
     found += _databases(settings)
     return [file.resolve() for file in found]
 
@@ -216,8 +241,16 @@ def _databases(settings: Settings) -> list[Path]:
 
 
 def _files_of_installation(settings: Settings) -> set[Path]:
-    sections = settings.model_copy(update={"home": None, "listener": [], "destination": []})
+    dicom = settings.dicom.model_copy(update={"peer": []})
+    empty: dict[str, object] = {"home": None, "listener": [], "destination": [], "dicom": dicom}
+    sections = settings.model_copy(update=empty)
     return {settings.path(path).resolve() for path in paths_in(sections)}
+
+
+def _files_of_peers(settings: Settings) -> list[Path]:
+    """Return the token files of DICOM peers."""
+    peers = [*settings.dicom.peer, *settings.of_file.dicom.peer]
+    return [settings.path(peer.token_file) for peer in peers if peer.token_file is not None]
 
 
 def _files_of_connections(settings: Settings, *, tls_only: bool = False) -> list[Path]:

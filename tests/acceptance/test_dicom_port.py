@@ -1,12 +1,17 @@
 """The DICOM process of `bridge serve`: modalities ask the worklist of a running installation."""
 
+import json
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from pynetdicom import AE
+from pynetdicom.sop_class import Verification  # type: ignore[attr-defined]  # made at run time
 from sqlalchemy import select
 
 from bridge.store.database import Database
@@ -17,7 +22,7 @@ from tests.acceptance.orders import order
 from tests.acceptance.serving import Serving, is_running
 from tests.acceptance.wire import Sender, verdict
 from tests.bridge.dicom.worklist_items import YAMADA, insert, make_item
-from tests.conformance.dicom.port import dump, echoscu, findscu, ids
+from tests.conformance.dicom.port import TITLE, dump, echoscu, findscu, ids
 from tests.eventually import eventually
 from tests.programs import DCMTK
 from tests.trust import TRUSTED
@@ -136,6 +141,64 @@ def test_the_end_of_the_process(dicom_house: tuple[House, int]) -> None:
     eventually(lambda: not is_running(second))
 
 
+def test_peers_change_while_the_service_runs(dicom_house: tuple[House, int]) -> None:
+    """A peer that is added may associate within seconds; the association of a removed one ends."""
+    house, port = dicom_house
+    house.start()
+    assert "Not Recognized" in echoscu(port, calling="US 1")
+    eventually(lambda: "US 1" in house.bridge("peers", "refused", "--json"))
+    house.bridge("peers", "set", "US 1", "addresses=127.0.0.1", "may=worklist", "-m", "a new room")
+    eventually(lambda: "Rejected" not in echoscu(port, calling="US 1"))
+
+    def peer() -> dict[str, Any]:
+        listed = json.loads(house.bridge("peers", "list", "--json"))
+        return next(row for row in listed if row["ae_title"] == "US 1")
+
+    eventually(lambda: peer()["associated_at"])
+    findscu(port, dump(ID), calling="US 1")
+    eventually(lambda: peer()["requested_at"])
+    found = peer()
+    assert (found["request"], found["answers"], found["address"]) == ("C-FIND", 0, "127.0.0.1")
+    assert found["source"] == "console"
+    entity = AE("US 1")
+    entity.add_requested_context(Verification)
+    association = entity.associate("127.0.0.1", port, ae_title=TITLE)
+    assert association.is_established
+    house.bridge("peers", "remove", "US 1", "-m", "moved")
+    eventually(lambda: not association.is_established)
+    assert association.is_aborted
+    assert "Not Recognized" in echoscu(port, calling="US 1")
+    house.bridge("peers", "rollback", "US 1", "-m", "back")
+    assert json.loads(house.bridge("peers", "history", "US 1", "--json"))[0]["reason"] == "back"
+    assert '"US 1"' in house.bridge("audit", "list", "--json")
+
+
+def test_a_token_changes_while_the_service_runs(dicom_house: tuple[House, int]) -> None:
+    """A new token is used at once, also that of a peer that is added; the old one is refused."""
+    house, _ = dicom_house
+    house.start()
+
+    def status(token: str) -> int:
+        headers = {"authorization": f"Bearer {token}"}
+        url = f"{house.url}/dicomweb/workitems"
+        return httpx.get(url, headers=headers, verify=TRUSTED).status_code
+
+    assert status("token-of-ct1") == 204
+    (house.home / "ct1.token").write_text("next-token", "utf-8")
+    eventually(lambda: status("next-token") == 204)
+    assert status("token-of-ct1") == 401
+    (house.home / "viewer.token").write_text("token-of-viewer", "utf-8")
+    (house.home / "viewer.token").chmod(0o600)
+    values = ("addresses=127.0.0.1", "token_file=viewer.token")
+    house.bridge("peers", "set", "VIEWER", *values)
+    eventually(lambda: status("token-of-viewer") == 204)
+    house.bridge("peers", "set", "VIEWER", "enabled=false")
+    eventually(lambda: status("token-of-viewer") == 401)
+    assert "has the same token" in house.bridge(
+        *("peers", "set", "OTHER", "addresses=127.0.0.1", "token_file=ct1.token"), expect=1
+    )
+
+
 def test_a_role_without_settings(house: House) -> None:
     """The role alone needs an address; with all other roles it is off without one."""
     house.make()
@@ -144,6 +207,11 @@ def test_a_role_without_settings(house: House) -> None:
     process = Forked(command, {}, output, output)
     assert process.wait(120) != 0
     assert "dicom.bind" in output.read_text("utf-8")
+
+
+def shows(port: int, expected: list[str]) -> bool:
+    """True if MR1 sees these patients."""
+    return ids(findscu(port, dump(ID), calling="MR1")[0]) == expected
 
 
 @pytest.mark.postgres
@@ -170,6 +238,9 @@ def test_two_nodes(postgres_url: str, tmp_path: Path) -> None:
         insert(database, make_item(1, name=YAMADA), make_item(2, modality="MR"))
         found = [sorted(ids(findscu(port, dump(ID))[0])) for port in ports]
         assert found == [["P1", "P2"]] * 2
+        houses[0].bridge("peers", "set", "MR1", "modalities=CT", "addresses=127.0.0.1")
+        for port in ports:
+            eventually(partial(shows, port, ["P1"]))
         nodes[0].kill()
         insert(database, make_item(3))
         assert sorted(ids(findscu(ports[1], dump(ID))[0])) == ["P1", "P2", "P3"]

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from sqlalchemy.engine import make_url
 
 from bridge import active_settings
-from bridge.active_settings import all_sources
+from bridge.active_settings import NAME_KEYS, all_sources
 from bridge.admin.backup.backup import urls_of
 from bridge.admin.report_engine import CommandEngine, EngineNotReady, internal_engine
 from bridge.store import migration
@@ -29,7 +29,7 @@ from bridge.store.databases import (
 )
 from config import Settings, load
 from config.forms import to_table
-from config.sections import ChannelKind
+from config.sections import ChannelKind, PeerKind
 from config.settings import paths_in
 
 _PASSWORD: Final = re.compile(r"://([^:@/\s]*):[^@\s]*@")
@@ -126,10 +126,10 @@ def _secret_facts(settings: Settings) -> Facts:
 
 
 def _connection_facts(settings: Settings) -> Iterator[tuple[str, Any]]:
-    for kind in ChannelKind:
+    for kind in (*ChannelKind, *PeerKind):
         for section in active_settings.connections_of(settings, kind):
             for key, value in _flat({"enabled": section.enabled, **to_table(section)}):
-                if key != "name":
+                if key != NAME_KEYS[kind]:
                     yield f"{kind} {section.name}: {key}", value
 
 

@@ -45,10 +45,11 @@ from bridge.workers.confinement import ALL_PROTECTIONS, FILTER, NAMESPACES
 from bridge.workers.host import WorkerError
 from bridge.workers.pool import HOOKS
 from config import Settings, SettingsError, load
+from config.dicom import DicomPeer
 from config.listeners import ListenerSettings
 from config.private_files import Exposure, find_exposures, remove_exposures
 from config.secret_files import read_index_key, read_link_keys, read_token
-from config.sections import ChannelKind, DestinationSettings
+from config.sections import ChannelKind, ConnectionKind, DestinationSettings, PeerKind
 from config.settings import FILE_NAME, further_mistakes, valid_settings
 from config.toml_text import parse_toml, position
 from mappings import compiler
@@ -290,9 +291,9 @@ def _saved_in_console(
 class _ConnectionEntry(NamedTuple):
     """A connection; `settings` of a listener are without its `mappings`."""
 
-    kind: ChannelKind
+    kind: ConnectionKind
     name: str
-    settings: ListenerSettings | DestinationSettings
+    settings: ListenerSettings | DestinationSettings | DicomPeer
     mappings: Sequence[str]
 
 
@@ -302,6 +303,8 @@ def _connections(settings: Settings) -> Iterator[_ConnectionEntry]:
         yield _ConnectionEntry(ChannelKind.LISTENER, listener.name, section, listener.mappings)
     for destination in settings.destination:
         yield _ConnectionEntry(ChannelKind.DESTINATION, destination.name, destination, ())
+    for peer in settings.dicom.peer:
+        yield _ConnectionEntry(PeerKind.DICOM, peer.name, peer, ())
 
 
 def _as_findings(error: SettingsError) -> list[CheckFinding]:
@@ -408,7 +411,7 @@ def _sites(settings: Settings) -> Iterator[CheckFinding]:
         if listener.site and listener.site not in known:
             message = f"there is no site {listener.site}; `bridge site add` creates it"
             yield CheckFinding(CheckSeverity.WARNING, f"listener {listener.name}", message)
-    for peer in settings.dicom.peer:
+    for peer in active_or_file_settings(settings).dicom.peer:
         for site in peer.sites if settings.dicom.bind is not None else ():
             if site not in {*known, "*"}:
                 message = f"{peer.ae_title}: there is no site {site}"
@@ -438,10 +441,11 @@ def _dicom(settings: Settings) -> Iterator[CheckFinding]:
             yield from _as_findings(error)
     if dicom.bind is None:
         return
-    if not dicom.peer:
-        message = "there is no [[dicom.peer]]: nobody may open an association"
+    peers = [peer for peer in active_or_file_settings(settings).dicom.peer if peer.enabled]
+    if not peers:
+        message = "there is no enabled DICOM peer: nobody may open an association"
         yield CheckFinding(CheckSeverity.WARNING, "dicom.bind", message)
-    open_to_all = [peer.ae_title for peer in dicom.peer if not _ALL.isdisjoint(peer.addresses)]
+    open_to_all = [peer.ae_title for peer in peers if not _ALL.isdisjoint(peer.addresses)]
     if open_to_all and dicom.tls is None:
         message = f"{', '.join(open_to_all)}: any address may use it, and the port has no TLS"
         yield CheckFinding(CheckSeverity.WARNING, "dicom.peer", message)

@@ -5,6 +5,7 @@ No port is opened and no connection is made.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 
 from bridge import active_settings
@@ -17,18 +18,24 @@ from bridge.intake.receive.listener_policy import UnknownCharset, compile_inboun
 from bridge.intake.validation.structure import make_validator
 from bridge.metrics import Metrics
 from bridge.store.records.mapping_versions import MappingVersion
-from bridge.transports.connection_paths import RefusedPath, authorization_path, require_permitted
+from bridge.transports.connection_paths import (
+    RefusedPath,
+    authorization_path,
+    peer_token_path,
+    require_permitted,
+)
 from bridge.transports.http_protocol import read_authorization
 from bridge.transports.tls import (
     destination_tls_options,
     listener_tls_context,
     listener_tls_options,
 )
-from config import Settings
+from config import Settings, SettingsError
+from config.dicom import DicomPeer
 from config.listeners import ListenerSettings
 from config.quantities import FolderAddress
 from config.secret_files import read_token
-from config.sections import ChannelKind, DestinationSettings
+from config.sections import ChannelKind, ConnectionKind, DestinationSettings, PeerKind
 from mappings.hl7.charset import is_codec
 from mllp.errors import TLSConfigurationError
 
@@ -125,10 +132,12 @@ def verify_records(
 
 
 def connection_parts(
-    settings: Settings, kind: ChannelKind, name: str, find: SourceFinder | None = None
+    settings: Settings, kind: ConnectionKind, name: str, find: SourceFinder | None = None
 ) -> list[Part]:
-    """Return the parts of a connection. Each raises BridgeError, also for unusable TLS files."""
-    if kind is ChannelKind.LISTENER:
+    """Return the parts of a connection. Each raises BridgeError, also for unusable files."""
+    if kind is PeerKind.DICOM:
+        found = peer_parts(settings, next(one for one in settings.dicom.peer if one.name == name))
+    elif kind is ChannelKind.LISTENER:
         listener = _listener(settings, name)
         found = listener_parts(settings, listener, find)
         found.append(partial(_require_free_address, settings, listener))
@@ -168,6 +177,45 @@ def destination_parts(
     ]
 
 
+class UnusableToken(BridgeError):
+    """The token of a DICOM peer cannot be used."""
+
+    def __init__(self, peer: str, problem: str) -> None:
+        super().__init__(f"DICOM peer {peer}: token_file: {problem}")
+
+
+class SharedToken(BridgeError):
+    """Two DICOM peers have the same token."""
+
+    def __init__(self, peer: str, other: str) -> None:
+        super().__init__(f"DICOM peer {peer}: token_file: {other} has the same token")
+
+
+def peer_parts(settings: Settings, peer: DicomPeer) -> list[Part]:
+    """Return the parts of a DICOM peer: its token."""
+    if peer.token_file is None:
+        return []
+    return [partial(_token_of, settings, peer), partial(_require_own_token, settings, peer)]
+
+
+def _require_own_token(settings: Settings, peer: DicomPeer) -> None:
+    """Require that no other peer has the same token; those that cannot be read are skipped."""
+    with suppress(UnusableToken, RefusedPath):
+        own = _token_of(settings, peer)
+        for other in settings.dicom.peer:
+            if other.enabled and other.token_file is not None and other.name != peer.name:
+                with suppress(UnusableToken, RefusedPath):
+                    if _token_of(settings, other) == own:
+                        raise SharedToken(peer.name, other.name)
+
+
+def _token_of(settings: Settings, peer: DicomPeer) -> str:
+    try:
+        return read_token(peer_token_path(settings, peer))
+    except SettingsError as error:
+        raise UnusableToken(peer.name, str(error)) from None
+
+
 class PortTaken(BridgeError):
     """The DICOM port is that of another part of the service."""
 
@@ -177,11 +225,11 @@ class PortTaken(BridgeError):
 
 def dicom_parts(settings: Settings) -> list[Part]:
     """Return the parts of the DICOM port; none if the role is off."""
-    found: list[Part] = [
-        partial(read_token, settings.path(peer.token_file))
-        for peer in settings.dicom.peer
-        if peer.token_file is not None
-    ]
+    found: list[Part] = []
+    for peer in settings.dicom.peer:
+        if peer.token_file is not None:
+            found.append(partial(read_token, settings.path(peer.token_file)))
+            found.append(partial(_require_own_token, settings, peer))
     if settings.dicom.bind is None:
         return found
     found.append(partial(_require_free_port, settings, settings.dicom.bind.port))

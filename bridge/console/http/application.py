@@ -20,6 +20,7 @@ from bridge.console.context import ConsoleContext
 from bridge.console.http.administer import audit_trail, me, site_administration
 from bridge.console.http.configure import (
     connections,
+    dicom_peers,
     examinations,
     examples,
     first_steps,
@@ -69,7 +70,8 @@ ROUTERS: Final = (
     background.router,
     specifications.router,
     examinations.router,
-    *(connections.channel_router, connections.router, me.router, overview.router),
+    *(connections.channel_router, connections.router, dicom_peers.router),
+    *(me.router, overview.router),
     first_steps.router,
     # before `sites`, whose route `/sites/{site}/{what}` also matches `/sites/{site}/audit`
     audit_trail.router,

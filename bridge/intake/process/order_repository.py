@@ -455,7 +455,7 @@ class OrderRepository:
         """
         self._database = database
         self.steps = steps or StepWriter()
-        self._peer_sites = peer_sites
+        self.peer_sites = peer_sites
         self._locks = SessionLocks(database)
         self.now = clock
 
@@ -495,7 +495,7 @@ class OrderRepository:
         if message.listener != DICOM_LISTENER or not is_message_kind(message.message_type):
             return read(message, listeners)
         with self._database.read_committed() as connection:
-            return read_received(connection, message, self._peer_sites)
+            return read_received(connection, message, self.peer_sites)
 
     def release(self, prepared: PreparedBatch) -> None:
         """Release the locks of a batch. Does not block."""

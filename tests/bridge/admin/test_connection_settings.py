@@ -23,7 +23,8 @@ from bridge.store.database import Database
 from bridge.store.records import mapping_versions
 from bridge.store.records.mapping_versions import ActivationOrigin, MappingDraft
 from config import Settings, load
-from config.sections import ChannelKind
+from config.dicom import DicomPeer
+from config.sections import ChannelKind, PeerKind
 from tests.databases import create_migrated_home
 
 SETTINGS = """
@@ -280,3 +281,90 @@ def test_a_listener_of_a_draft(harness: ConnectionsHarness) -> None:
     table = {"name": "web", "bind": "127.0.0.1:2601", "site": "SITE1", "mappings": ["fresh"]}
     (text,) = harness.mistakes("listener", table).values()
     assert text.startswith("fresh is a draft: activate it first")
+
+
+PEER: dict[str, Any] = {"ae_title": "CT 1", "addresses": ["10.1.0.0/16"]}
+
+
+def save_peer(harness: ConnectionsHarness, table: dict[str, Any] | None, on: str = "") -> str:
+    name = "CT 1" if table is None else table["ae_title"]
+    change = ConnectionChange(PeerKind.DICOM, name, "ann", "a test", on, table)
+    return str(harness.setup.save(change)["version"])
+
+
+def peers(harness: ConnectionsHarness) -> list[DicomPeer]:
+    return current(harness.settings, harness.database).dicom.peer
+
+
+@pytest.mark.parametrize(
+    ("table", "field", "text"),
+    [
+        ({**PEER, "ae_title": "A TITLE WITH MORE THAN 16"}, "ae_title", "16"),
+        ({**PEER, "addresses": ["ten"]}, "addresses", "address"),
+        ({**PEER, "may": ["all"]}, "may", "worklist"),
+        ({**PEER, "charset": "utf-8"}, "charset", "Specific Character Set"),
+        ({**PEER, "token_file": "none.token"}, "token_file", "No such file"),
+        ({**PEER, "token_file": "../outside"}, "token_file", "not inside HOME"),
+        ({**PEER, "token_file": "bridge.toml"}, "token_file", "belongs to the installation"),
+        ({**PEER, "token_file": "bridge.db"}, "token_file", "belongs to the installation"),
+        ({**PEER, "colour": "red"}, "colour", "unknown key"),
+    ],
+)
+def test_mistakes_of_a_dicom_peer(
+    harness: ConnectionsHarness, table: dict[str, Any], field: str, text: str
+) -> None:
+    """The check of a DICOM peer reports each mistake at its field, and nothing is saved."""
+    found = harness.setup.check(ProposedConnection(PeerKind.DICOM, table, new=True))["mistakes"]
+    assert [row["field"] for row in found] == [field]
+    assert text in found[0]["text"]
+    with pytest.raises(InvalidContent):
+        save_peer(harness, table)
+    assert peers(harness) == []
+
+
+def test_a_dicom_peer(harness: ConnectionsHarness) -> None:
+    """A peer is added, changed, rolled back, disabled and removed, with its history."""
+    first = save_peer(harness, PEER)
+    second = save_peer(harness, {**PEER, "may": ["store"]}, first)
+    assert [peer.may for peer in peers(harness)] == [["store"]]
+    with pytest.raises(ChangeConflict):
+        save_peer(harness, PEER, first)
+    back = ConnectionChange(PeerKind.DICOM, "CT 1", "ben", "no", second)
+    assert harness.setup.rollback(back)["version"] == first
+    assert [peer.may for peer in peers(harness)] == [["worklist"]]
+    with pytest.raises(InvalidState):
+        save_peer(harness, None, first)
+    off = save_peer(harness, {**PEER, "enabled": False}, first)
+    save_peer(harness, None, off)
+    assert peers(harness) == []
+    history = harness.setup.connection(PeerKind.DICOM, "CT 1")["history"]
+    assert [entry["actor"] for entry in history] == ["ann", "ann", "ben", "ann", "ann"]
+    assert harness.address("back") == "127.0.0.1:9"
+
+
+async def test_a_dicom_peer_is_not_tried(harness: ConnectionsHarness) -> None:
+    """Peers open the associations, so there is nothing to connect to."""
+    with pytest.raises(InvalidContent, match="C-ECHO"):
+        await harness.setup.try_out(ProposedConnection(PeerKind.DICOM, PEER, new=True))
+
+
+def test_a_token_belongs_to_one_peer(harness: ConnectionsHarness) -> None:
+    """Two peers with one token could not be told apart."""
+    for name in ("one", "two"):
+        (harness.settings.home / f"{name}.token").write_text("the-same", "utf-8")
+    save_peer(harness, {**PEER, "token_file": "one.token"})
+    table = {"ae_title": "MR1", "addresses": ["10.1.0.0/16"], "token_file": "two.token"}
+    (found,) = harness.setup.check(ProposedConnection(PeerKind.DICOM, table, True))["mistakes"]
+    assert found["field"] == "token_file"
+    assert "CT 1 has the same token" in found["text"]
+
+
+def test_the_check_finds_a_lost_token(harness: ConnectionsHarness) -> None:
+    """`bridge check` names the peer whose token file is lost."""
+    token = harness.settings.home / "ct.token"
+    token.write_text("secret", "utf-8")
+    save_peer(harness, {**PEER, "token_file": "ct.token"})
+    assert not [one for one in check_home(harness.settings.home) if "dicom-peer" in one.place]
+    token.unlink()
+    places = [one.place for one in check_home(harness.settings.home)]
+    assert "dicom-peer CT 1" in [place.rpartition(": ")[2] for place in places]

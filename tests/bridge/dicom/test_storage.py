@@ -320,7 +320,7 @@ async def test_dcmtk_stores(
 
 async def test_refusals_are_counted(hospital: Hospital, received: ReceivedLog) -> None:
     """Answers by peer, request and status; refusals are noted, repetitions are not."""
-    refused: list[tuple[str, str]] = []
+    refused: list[tuple[str, ...]] = []
     answers = AnswerCounter(hospital.metrics, lambda *_: None, lambda *found: refused.append(found))
     services = (
         StorageService(ObjectStore(received, MAX_SIZE), answers),
@@ -332,7 +332,7 @@ async def test_refusals_are_counted(hospital: Hospital, received: ReceivedLog) -
         await modality.store(report(text="x" * MAX_SIZE))
         await modality.create(uid := generate_uid(), new_step())
         await modality.create(uid, new_step())
-    assert refused == [("C-STORE A700", "127.0.0.1")]
+    assert refused == [("C-STORE A700", "127.0.0.1", "CT1")]
     counted = hospital.metrics.registry.get_sample_value
     for request, status in (
         ("C-STORE", "0000"),

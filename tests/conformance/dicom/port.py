@@ -53,8 +53,8 @@ def open_port(
     metrics, activity = Metrics(), Activity(database)
     refused, handshakes = list[str](), list[str]()
 
-    def note_refusal(reason: str, address: str) -> None:
-        activity.note_refusal(reason, address)
+    def note_refusal(reason: str, address: str, title: str) -> None:
+        activity.note_refusal(reason, address, title)
         refused.append(reason)
 
     def note_handshake(_address: str, failure: HandshakeFailure) -> None:
@@ -67,6 +67,7 @@ def open_port(
         tls,
         note_refusal,
         note_handshake,
+        activity.note_association,
     )
     return Port(database, server.start(), server, metrics, activity, refused, handshakes)
 

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 import trustme
+from pydicom import Dataset
 from pynetdicom import AE
 from pynetdicom.association import Association
 from pynetdicom.pdu_primitives import UserIdentityNegotiation
@@ -23,10 +24,20 @@ from pynetdicom.sop_class import (  # type: ignore[attr-defined]  # made at run 
 )
 from sqlalchemy import select
 
+from bridge.dicom.activity import Activity
 from bridge.store.database import Database
+from bridge.store.records.dicom_peers import (
+    MAX_OF_ADDRESS,
+    MAX_REFUSALS,
+    PeerActivity,
+    Refusal,
+    read_peers,
+    read_refusals,
+)
 from bridge.store.tables import AUDIT_OUTBOX
 from bridge.transports.tls import listener_tls_context
 from config import Settings
+from config.dicom import DicomPeer
 from config.listeners import ListenerTLS
 from tests.acceptance.house import free_port
 from tests.bridge.dicom.worklist_items import insert, make_item
@@ -391,3 +402,88 @@ def _answers(address: str) -> bool:
         return httpx.get(address, timeout=10).status_code == 200
     except httpx.HTTPError:
         return False
+
+
+def peer(title: str, **settings: Any) -> DicomPeer:
+    return DicomPeer.model_validate({"ae_title": title, "addresses": ["127.0.0.1"], **settings})
+
+
+def test_other_peers(serve: Serve, steps: Database) -> None:
+    """
+    Peers may change while associations are open.
+
+    Their next request has the new rights; those of a peer that is disabled, removed or not at its
+    address any more are aborted, and the others stay.
+    """
+    insert(steps, make_item(1), make_item(2, modality="MR"))
+    titles = ("CT1", "OFF", "GONE", "MOVED")
+    port = serve(*({"ae_title": title} for title in titles))
+    with ExitStack() as stack:
+        held = {title: stack.enter_context(associated(port, calling=title)) for title in titles}
+        assert all(association.is_established for association in held.values())
+        port.server.use_peers(
+            [
+                peer("CT1", modalities=["MR"]),
+                peer("OFF", enabled=False),
+                peer("MOVED", addresses=["10.1.0.0/16"]),
+                peer("NEW"),
+            ]
+        )
+        for title in ("OFF", "GONE", "MOVED"):
+            eventually(partial(getattr, held[title], "is_aborted"))
+        query = Dataset()
+        query.PatientID = ""
+        found = [
+            answer.PatientID
+            for _, answer in held["CT1"].send_c_find(query, ModalityWorklistInformationFind)
+            if answer is not None
+        ]
+        assert found == ["P2"]
+    assert "Rejected" not in echoscu(port.number, calling="NEW")
+    for title in ("OFF", "GONE", "MOVED"):
+        assert "Not Recognized" in echoscu(port.number, calling=title)
+
+
+def test_what_the_console_shows(serve: Serve, steps: Database) -> None:
+    """The last association and request of a peer, and who was refused with which title."""
+    insert(steps, make_item(1), make_item(2))
+    port = serve()
+    echoscu(port.number, calling="STRANGER")
+    findscu(port.number, dump(ID))
+    port.activity.store(1_000)
+    findscu(port.number, dump(f"{ID} [P1]"))
+    echoscu(port.number, calling="STRANGER")
+    port.activity.store(2_000)
+    port.activity.store(3_000)
+    with steps.read() as connection:
+        assert read_peers(connection) == {
+            "CT1": PeerActivity("127.0.0.1", 2_000, "C-FIND", 2_000, 1)
+        }
+        refused = [Refusal("127.0.0.1", "STRANGER", "calling title", 2, 1_000, 2_000)]
+        assert read_refusals(connection, 0) == refused
+        assert read_refusals(connection, 2_001) == []
+
+
+def test_many_strangers(steps: Database) -> None:
+    """Titles and addresses of strangers are kept in bounded numbers; one address hides no other."""
+    activity = Activity(steps)
+    for address in range(50):
+        for title in range(50):
+            activity.note_refusal("calling title", f"10.0.0.{address}", f"T{title}\n{'x' * 99}")
+    activity.store(1_000)
+    for address in range(250):
+        activity.note_refusal("address", f"10.0.1.{address}", "CT9")
+        activity.store(2_000 + address)
+    with steps.read() as connection:
+        found = read_refusals(connection, 0)
+    assert len(found) == MAX_REFUSALS
+    assert {refusal.address for refusal in found} >= {"10.0.1.249", "10.0.1.100"}
+    activity.note_refusal("address", "10.0.2.1", "A\x00B" + "C" * 99)
+    for number in range(30):
+        activity.note_refusal("address", "10.0.2.2", f"T{number}")
+        activity.store(9_000 + number)
+    activity.store(9_999)
+    with steps.read() as connection:
+        newest = read_refusals(connection, 9_000)
+    assert "A?BCCCCCCCCCCCCC" in {refusal.title for refusal in newest}
+    assert len(newest) == 1 + MAX_OF_ADDRESS

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +195,23 @@ def test_who_may_read(connect: Connect, steps: Database) -> None:
     assert client.call("POST", STEPS).status_code == 405
     assert client.get(STEPS, headers={"accept": "application/dicom+xml"}).status_code == 406
     assert client.get(STEPS, headers={"accept": "application/dicom+json;q=0.9"}).status_code == 200
+
+
+def test_too_many_wrong_tokens(connect: Connect) -> None:
+    """An address that sends too many wrong tokens must wait, also with the right one."""
+    client = connect("10.0.0.9", addresses=["10.0.0.0/8"])
+    wrong = {"authorization": "Bearer guess"}
+    assert client.get(STEPS).status_code == 204
+    assert {client.get(STEPS, headers=wrong).status_code for _ in range(20)} == {401}
+    refused = client.get(STEPS)
+    assert refused.status_code == 429
+    assert int(refused.headers["retry-after"]) > 0
+    assert refused.headers["content-type"] == "application/problem+json"
+    other = replace(client, address="10.0.0.10")
+    assert other.get(STEPS).status_code == 204
+    local = connect()
+    assert {local.get(STEPS, headers=wrong).status_code for _ in range(30)} == {401}
+    assert local.get(STEPS).status_code == 204
 
 
 def test_the_same_steps_as_over_dimse(connect: Connect, steps: Database) -> None:

@@ -48,7 +48,7 @@ from bridge.console.http.models.bodies import (
 )
 from bridge.executors import CONSOLE_THREADS
 from bridge.monitoring import channels as channel_records
-from config.sections import ChannelKind
+from config.sections import ChannelKind, ConnectionKind
 
 channel_router = APIRouter(prefix="/api/channels", route_class=ConsoleRoute)
 router = APIRouter(prefix="/api/connections", route_class=ConsoleRoute)
@@ -124,29 +124,31 @@ def _channel_action(call: ConsoleCall, kind: ChannelKind, name: str, action: str
     return AuditedAction((Permission.OPERATE,), action, f"{kind} {name}", sites)
 
 
-ConnectionName = Annotated[str, Path(max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
+_NAME = r"^[!-\[\]-~]([ -\[\]-~]*[!-\[\]-~])?$"
+ConnectionName = Annotated[str, Path(max_length=64, pattern=_NAME)]
+"""A name, or an AE title, which may have other characters."""
 _NOT_ONE_SITE = ("", ALL_SITES)
 _CONNECT = (Permission.CONNECT,)
 
 
 @router.get("")
 async def form(call: CallDep) -> Mapping[str, Any]:
-    """Describe the settings of listeners and destinations."""
+    """Describe the settings of listeners, destinations and DICOM peers."""
     call.user.grant.require(Permission.CONNECT)
     async with call.context.gate.entered():
         return await CONSOLE_THREADS.run(call.context.connections.form)
 
 
 @router.get("/{kind}/{name}")
-async def connection(kind: ChannelKind, name: Name, call: CallDep) -> Mapping[str, Any]:
-    """Return the settings of a listener or destination, and their history."""
+async def connection(kind: ConnectionKind, name: Name, call: CallDep) -> Mapping[str, Any]:
+    """Return the settings of a connection, and their history."""
     call.user.grant.require(Permission.CONNECT)
     return await CONSOLE_THREADS.run(call.context.connections.connection, kind, name)
 
 
 @router.post("/{kind}/check")
 async def check(
-    kind: ChannelKind, body: ProposedConnectionBody, call: CallDep
+    kind: ConnectionKind, body: ProposedConnectionBody, call: CallDep
 ) -> Mapping[str, Any]:
     """Return the errors of settings by field; store nothing."""
     call.user.grant.require(Permission.CONNECT)
@@ -171,7 +173,7 @@ async def try_out(
 
 @router.put("/{kind}/{name}")
 async def save(
-    kind: ChannelKind, name: ConnectionName, body: ConnectionChangeBody, call: CallDep
+    kind: ConnectionKind, name: ConnectionName, body: ConnectionChangeBody, call: CallDep
 ) -> Mapping[str, Any]:
     """Activate settings on all nodes."""
     action = AuditedAction(
@@ -193,7 +195,7 @@ async def save(
 
 @router.post("/{kind}/{name}/rollback")
 async def rollback(
-    kind: ChannelKind, name: ConnectionName, body: ConnectionRollbackBody, call: CallDep
+    kind: ConnectionKind, name: ConnectionName, body: ConnectionRollbackBody, call: CallDep
 ) -> Mapping[str, Any]:
     """Activate the previous settings."""
     action = AuditedAction(

@@ -237,7 +237,7 @@ async def test_a_step_that_nobody_ended_expires(
     hospital: Hospital, control: str, status: str, day: int, expected: StepStatus
 ) -> None:
     """A step of a later day stays; so does one that has just arrived, for a day in the past."""
-    settings = Settings(home=Path("/"), dicom={"steps_expire": "30d"})  # type: ignore[arg-type]
+    settings = Settings(home=Path("/"), dicom={"steps_expire": "30d"})
     now = hospital.time()
     day_of = {days: f"{datetime.fromtimestamp(now / 1000, UTC) + timedelta(days):%Y%m%d}"
               for days in (-90, 0, 30, 60)}  # fmt: skip
