@@ -65,7 +65,7 @@ def test_an_echo(serve: Serve) -> None:
     assert (
         port.count("bridge_dicom_requests_total", peer="CT1", request="C-ECHO", status="0000") == 1
     )
-    assert "Their Implementation Version Name: RPTBRIDGE" in echoscu(port.number, "-d")
+    assert "Their Implementation Version Name: REPORT_BRIDGE" in echoscu(port.number, "-d")
 
 
 def test_an_answer(serve: Serve, steps: Database) -> None:
