@@ -100,7 +100,9 @@ def known_codec(msh18: str) -> str | None:
     names = [name[name.find("8859") :] if "8859" in name else name for name in names]
     if _ISO_2022_JP.intersection(names):
         return "iso2022_jp_ext"
-    return next((_canonical(_CODECS[name]) for name in names if name in _CODECS), None)
+    known = [_canonical(_CODECS[name]) for name in names if name in _CODECS]
+    # ASCII is a part of all others: `ASCII~KS X 1001` has both.
+    return next((codec for codec in known if codec != "ascii"), next(iter(known), None))
 
 
 def codec_for(msh18: str, fallback: str = "utf-8") -> str:

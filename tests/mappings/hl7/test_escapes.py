@@ -188,6 +188,7 @@ def message(text: str, codec: str, msh18: str) -> bytes:
         ("~ISO IR87", "iso2022_jp_ext"),
         ("ISO IR14~ISO IR87", "iso2022_jp_ext"),
         ("8859/1~8859/5", "iso8859-1"),
+        ("ASCII~KS X 1001", "euc_kr"),
         ("WINDOWS-1252", "cp1252"),
     ],
 )
