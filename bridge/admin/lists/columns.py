@@ -15,8 +15,10 @@ from sqlalchemy import select
 from bridge.admin.access.permissions import Permission
 from bridge.admin.errors import InvalidContent
 from bridge.admin.lists.listing import Access
+from bridge.admin.messages.dicom_content import read_whole
 from bridge.admin.messages.message_index import MessageOrigin
 from bridge.admin.messages.message_replay import MessageSubjects
+from bridge.orders.received_objects import ReceivedObject
 from bridge.queue import payload_blobs
 from bridge.queue.statements import MESSAGE, MESSAGE_BODY
 from bridge.store.database import Database
@@ -24,6 +26,7 @@ from mappings.hl7.message import Message
 from mappings.hl7.path import InvalidPath, Path
 from mappings.inbound.events import OrderEvent
 from mappings.language.rules import TAGS
+from parsers.dicom_file import is_dicom
 
 MAX_IDS: Final = 100
 MAX_COLUMNS: Final = 12
@@ -92,7 +95,7 @@ def values(
         if found.values and time.monotonic() > until:
             found.left.append(message_id)
             continue
-        row = _values(subjects_of, origins[message_id], readers, access)
+        row = _values(database, subjects_of, origins[message_id], readers, access)
         if row is not None:
             found.values[message_id] = row
     return found
@@ -116,6 +119,7 @@ def _origins(database: Database, ids: Sequence[int]) -> dict[int, MessageOrigin]
 
 
 def _values(
+    database: Database,
     subjects_of: MessageSubjects,
     origin: MessageOrigin,
     readers: Mapping[str, Reader],
@@ -126,10 +130,26 @@ def _values(
         sites = subjects_of(origin).sites
         if not sites or not sites <= access.sites:
             return None
+    if is_dicom(origin.payload):
+        with database.read() as connection:
+            received = read_whole(connection, origin.payload)
+        found = {} if received is None else _of_object(received)
+        return {column: found.get(column, "")[:_MAX_VALUE] for column in readers}
     message, events = subjects_of.read(origin)
     if message is None:
         return dict.fromkeys(readers, "")
     return {column: read(message, events)[:_MAX_VALUE] for column, read in readers.items()}
+
+
+def _of_object(received: ReceivedObject) -> Mapping[str, str]:
+    """Return the columns of a performed step or an object that a modality sent."""
+    return {
+        "control_id": received.meta.sop_instance,
+        "accession": _joined(reference.accession for reference in received.references),
+        "sender": received.meta.sender,
+        "patient": received.mrn,
+        "name": shown_name(received.name.partition("=")[0]),
+    }
 
 
 def _reader(column: str) -> Reader:

@@ -101,6 +101,16 @@ def read_identity(payload: bytes) -> ReceivedObject | None:
         return None
 
 
+def read_whole(connection: Connection, payload: bytes) -> ReceivedObject | None:
+    """As `read_identity`; a changed performed step has what the created one has."""
+    received = read_identity(payload)
+    if received is None or received.mrn or received.references:
+        return received
+    identity = step_identity(received.meta.sop_instance)
+    created = queries.payload_with_identity(connection, identity)
+    return read_identity(created or b"") or received
+
+
 def subjects_of(connection: Connection, payload: bytes, peers: Collection[DicomPeer]) -> Subjects:
     """
     Return what a message is about: its orders, their sites, and its patient.
@@ -108,13 +118,9 @@ def subjects_of(connection: Connection, payload: bytes, peers: Collection[DicomP
     Without a known order its sites are those of its sender. A changed performed step is about what
     the created one is about.
     """
-    received = read_identity(payload)
+    received = read_whole(connection, payload)
     if received is None:
         return Subjects()
-    if not (received.mrn or received.references):
-        identity = step_identity(received.meta.sop_instance)
-        created = queries.payload_with_identity(connection, identity)
-        received = read_identity(created or b"") or received
     peer = next((peer for peer in peers if peer.ae_title == received.meta.sender), None)
     visible = [] if peer is None else peer.sites
     sites = order_index.sites(connection) if EVERY_SITE in visible else visible
