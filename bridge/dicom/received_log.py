@@ -8,7 +8,7 @@ thread.
 
 import time
 import warnings
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from threading import Lock
@@ -90,11 +90,16 @@ _META: Final = 2**12
 _UNEXPECTED_END: Final = r".* in file "  # pydicom only warns about a truncated sequence
 
 
+def _do_nothing() -> None:
+    """Do nothing with a stored message."""
+
+
 class ReceivedLog:
     """Stores messages of modalities. Raises StoreError; then nothing is stored."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, on_stored: Callable[[], object] = _do_nothing) -> None:
+        """`on_stored` is called after a message was stored, on the thread that stored it."""
+        self._database, self._on_stored = database, on_stored
         self._tables = log_tables(database)
         self._blobs = PayloadBlobs(database)
         self._lock = Lock()  # log and blobs have one connection each
@@ -113,6 +118,7 @@ class ReceivedLog:
             if self._tables.known(cursor, [created]):
                 return Admission.KNOWN
             self._admit(cursor, arrival)
+        self._on_stored()
         return Admission.STORED
 
     def set_step(self, message: ReceivedMessage, *, is_final: bool) -> Admission:
@@ -131,6 +137,7 @@ class ReceivedLog:
                 return Admission.KNOWN
             lanes = self._tables.lanes_of(cursor, known[created].message_id)
             self._admit(cursor, self._arrival(message, ended if is_final else own, lanes))
+        self._on_stored()
         return Admission.STORED
 
     def store_object(self, message: ReceivedMessage) -> Admission:
@@ -146,6 +153,7 @@ class ReceivedLog:
                 if self._tables.known(cursor, [identity]):
                     return Admission.KNOWN
                 self._admit(cursor, arrival)
+        self._on_stored()
         return Admission.STORED
 
     def _admit(self, cursor: Any, arrival: Arrival) -> None:

@@ -125,7 +125,7 @@ def assemble(
     if database is not None and roles & WEB_ROLES:
         peers = ActivePeers(settings, database)
         if settings.dicom.bind is not None or has_peers(peers.settings()):
-            more, own_jobs = _dicomweb(peers, database, metrics, schedule)
+            more, own_jobs = _dicomweb(peers, database, metrics, schedule, intake)
             parts += own_jobs
     probes = Probes(metrics, readiness, database, now_ms, others)
     router = probes.router(application, console, more)
@@ -207,13 +207,17 @@ def _web(
 
 
 def _dicomweb(
-    peers: ActivePeers, database: Database, metrics: Metrics, schedule: Schedule
+    peers: ActivePeers,
+    database: Database,
+    metrics: Metrics,
+    schedule: Schedule,
+    intake: ParentChannel | None,
 ) -> tuple[list[Mount], list[ServicePart]]:
     """Return the routes of DICOMweb for peers with a token, and the report of their use."""
     settings = peers.settings()
     activity, limit = Activity(database), settings.dicom.max_object
     web = WorklistWeb(settings, database, metrics, activity.note_request, activity.note_refusal)
-    received = ReceivedLog(database)
+    received = ReceivedLog(database, *([] if intake is None else [intake.report_stored]))
     answers = AnswerCounter(metrics, activity.note_request)
     store = StoreWeb(ObjectStore(received, limit), answers, web.authenticate, limit)
 

@@ -1,6 +1,7 @@
 """The DICOM process: the parts of the role `dicom`, alone or as a child of `bridge serve`."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 import structlog
@@ -76,7 +77,8 @@ def assemble_dicom(
             parts.append(web_part(router, settings.http.probe_bind, settings.http, metrics))
     else:
         parts.append(_samples(metrics, schedule, parent))
-    server, port = _port(peers.settings(), metrics, database, activity, node)
+    on_stored = _do_nothing if parent is None else parent.report_stored
+    server, port = _port(peers.settings(), metrics, database, activity, node, on_stored)
     parts.append(port)
     parts.append(peers.follow(LatestActivation(database), schedule, server.use_peers))
     ready = ServicePart("readiness", readiness.begin, readiness.end)
@@ -109,8 +111,17 @@ def _samples(metrics: Metrics, schedule: Schedule, parent: ParentChannel) -> Ser
     return schedule.periodic(Job.DICOM_SAMPLES, send)
 
 
+def _do_nothing() -> None:
+    """Do nothing: the process that applies messages polls, or gets a notification."""
+
+
 def _port(
-    settings: Settings, metrics: Metrics, database: Database, activity: Activity, node: str
+    settings: Settings,
+    metrics: Metrics,
+    database: Database,
+    activity: Activity,
+    node: str,
+    on_stored: Callable[[], object],
 ) -> tuple[DicomServer, ServicePart]:
     """Return the server, and the part that opens the DICOM port. Raises TLSConfigurationError."""
     loop = asyncio.get_running_loop()
@@ -120,7 +131,7 @@ def _port(
         loop.call_soon_threadsafe(note)
 
     tls, limit = settings.dicom.tls, settings.dicom.max_object
-    received = ReceivedLog(database)
+    received = ReceivedLog(database, on_stored)
     answers = AnswerCounter(metrics, activity.note_request, activity.note_refusal)
     server = DicomServer(
         settings.dicom,

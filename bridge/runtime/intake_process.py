@@ -52,6 +52,8 @@ def assemble_intake(
         tracer,
     )
     log = MessageLog(database, service.more)
+    for child in [service] if dicom is None else [service, dicom]:
+        child.on_stored = partial(service.more, [])
     limit = SharedConnectionLimit(descriptors.listeners)
 
     if log.database is not None:

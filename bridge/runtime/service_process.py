@@ -9,7 +9,11 @@ JSON arrays, whose first element is the kind:
 
     to the child:  go NODE, start, listening, closing, stop, more IDS, wait ID SECONDS, ping,
                    metrics FAMILIES
-    to the parent: assembled, started, ready, finished ID STATE, pong, metrics, samples FAMILIES
+    to the parent: assembled, started, ready, finished ID STATE, pong, metrics, samples FAMILIES,
+                   stored
+
+A child that stores a message of a modality in the log says `stored`, and the parent sends `more`
+to the service process.
 
 The child creates its parts after `go`, starts them after `start`, and is ready after `listening`.
 If it ends, it is started again. At the end of the channel without `stop` the parent was killed, and
@@ -93,6 +97,10 @@ start_child: Callable[[Mapping[str, str], Sequence[int]], Child] = _execute
 """Runs this command in an environment with inherited descriptors. Tests fork the process first."""
 
 
+def _do_nothing() -> None:
+    """Do nothing with stored messages."""
+
+
 def _ignore(_number: int, _frame: FrameType | None) -> None:
     """Do nothing; unlike SIG_IGN, this does not pass on to worker processes."""
 
@@ -147,6 +155,8 @@ class ChildProcess:
         self._restart: asyncio.Task[None] | None = None
         self.samples: Samples = []
         """The metrics that the child has sent last."""
+        self.on_stored: Callable[[], object] = _do_nothing
+        """Called when the child has stored messages in the log."""
         self._spawn()
 
     def _spawn(self) -> None:
@@ -230,6 +240,7 @@ class ChildProcess:
             "ready": self._ready.set,
             "pong": self._note_answer,
             "samples": self._note_samples,
+            "stored": self._note_stored,
         }
 
     async def _await_first(self, event: asyncio.Event) -> None:
@@ -251,6 +262,9 @@ class ChildProcess:
 
     def _note_samples(self, samples: Samples) -> None:
         self.samples = samples
+
+    def _note_stored(self) -> None:
+        self.on_stored()
 
     def _ended(self) -> None:
         self._over.set()
@@ -354,6 +368,7 @@ class ParentChannel:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         os.nice(NICE)
         self._stop = stop
+        self._loop = asyncio.get_running_loop()
         self._end.setblocking(False)
         node: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._begin, self._listening, self._closing = (asyncio.Event() for _ in range(3))
@@ -402,6 +417,11 @@ class ParentChannel:
     def send_samples(self, samples: Samples) -> None:
         """Send the metrics of this process, for the page of the parent."""
         self._channel.send("samples", samples)
+
+    def report_stored(self) -> None:
+        """Report that a message was stored in the log. From any thread."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._channel.send, "stored")
 
     def _end_all(self) -> None:
         for event in (self._stop, self._begin, self._listening, self._closing):

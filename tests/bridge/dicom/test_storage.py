@@ -24,6 +24,7 @@ from bridge.dicom.performed import PerformedSteps
 from bridge.dicom.received_log import ReceivedLog
 from bridge.dicom.storage import StorageService
 from bridge.orders.received_objects import KEY_OBJECTS
+from bridge.queue.log_tables import pull_new
 from parsers.dicom_file import FileMeta, write_file
 from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import Hospital
@@ -316,6 +317,31 @@ async def test_dcmtk_stores(
     await applied(hospital)
     assert received_messages(hospital) == [STORED, STORED]
     assert len(files(hospital)) == 2
+
+
+async def test_the_process_that_applies_messages_is_told(hospital: Hospital) -> None:
+    """Each message that is stored is reported after its commit; one that is known is not."""
+    reported: list[int] = []
+
+    def note() -> None:
+        pull_new(hospital.database)
+        ((count,),) = hospital.rows("SELECT count(*) FROM message WHERE listener = 'dicom'")
+        reported.append(count)
+
+    received = ReceivedLog(hospital.database, note)
+    answers = AnswerCounter(hospital.metrics, lambda *_: None)
+    services = (
+        StorageService(ObjectStore(received, MAX_SIZE), answers),
+        PerformedSteps(received, MAX_SIZE, answers),
+    )
+    with serving(*services) as port:
+        modality, made, uid = Modality(port), report(), generate_uid()
+        await modality.store(made)
+        await modality.store(made)
+        await modality.create(uid, new_step())
+        await modality.set(uid, ended())
+    received.close()
+    assert reported == [1, 2, 3]
 
 
 async def test_refusals_are_counted(hospital: Hospital, received: ReceivedLog) -> None:
