@@ -1,9 +1,11 @@
 """What hostile or broken peers cost a running DICOM port: bounded memory, and no other peer."""
 
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
+import httpx
 import pytest
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 from pynetdicom import AE
@@ -13,6 +15,7 @@ from pynetdicom.sop_class import (  # type: ignore[attr-defined]  # made at run 
 )
 
 from bridge.store.database import Database
+from parsers.dicom_file import FileMeta, write_file
 from tests.acceptance.hostile_peer import (
     ABORT,
     COMMAND,
@@ -28,7 +31,8 @@ from tests.acceptance.hostile_peer import (
 from tests.acceptance.house import House, free_port
 from tests.acceptance.serving import Serving
 from tests.acceptance.test_dicom_port import dicom_process
-from tests.bridge.dicom.modality import BASIC_TEXT, CALLED, Modality, data_set, report
+from tests.bridge.dicom.modality import BASIC_TEXT, CALLED, Modality, data_set, meta_of, report
+from tests.bridge.dicom.test_stow import file_of, multipart
 from tests.bridge.dicom.worklist_items import insert, make_item
 from tests.eventually import eventually
 
@@ -47,6 +51,7 @@ class Target:
     house: House
     port: int
     process: int
+    web_process: int
 
     def ask(self, association: Association) -> int:
         """Ask the worklist; return the number of answers."""
@@ -78,13 +83,17 @@ max_associations_per_source = 150
 ae_title = "CT1"
 addresses = ["127.0.0.1"]
 may = ["worklist", "performed", "store"]
+token_file = "ct1.token"
 """
     house.make()
+    (house.home / "ct1.token").write_text("token-of-ct1", "utf-8")
+    (house.home / "ct1.token").chmod(0o600)
     service: Serving = house.start()
     database = Database(f"sqlite:///{house.home / 'bridge.db'}")
     insert(database, make_item(1))
     database.dispose()
-    found = Target(house, port, dicom_process(service, port))
+    web_process = dicom_process(service, house.http_port)
+    found = Target(house, port, dicom_process(service, port), web_process)
     found.ask(association := found.associate())  # loads what a query needs
     association.release()
     yield found
@@ -173,3 +182,57 @@ def test_a_deflated_object(target: Target) -> None:
     association = entity.associate("127.0.0.1", target.port, ae_title=CALLED)
     assert not association.accepted_contexts
     association.abort()
+
+
+def post(target: Target, content: bytes | Iterable[bytes], **headers: str) -> int:
+    """Send a STOW-RS; return the status, 0 if the connection ends before."""
+    sent = {
+        "authorization": "Bearer token-of-ct1",
+        "content-type": 'multipart/related; type="application/dicom"; boundary=next',
+    }
+    more = {name.replace("_", "-"): value for name, value in headers.items()}
+    try:
+        return httpx.post(
+            f"{target.house.url}/dicomweb/studies", content=content, headers=sent | more
+        ).status_code
+    except httpx.TransportError:
+        return 0
+
+
+def bomb(size: int) -> bytes:
+    """Return a DICOM file whose data set is deflated zeros."""
+    deflated = zlib.compressobj(wbits=-15)
+    content = b"".join(deflated.compress(bytes(2**20)) for _ in range(size // 2**20))
+    meta = meta_of(report())
+    syntax = str(DeflatedExplicitVRLittleEndian)
+    return write_file(
+        FileMeta(meta.sop_class, meta.sop_instance, syntax), content + deflated.flush()
+    )
+
+
+BODIES = {
+    "a deflated data set": (multipart(bomb(2**30)), 409),
+    "thousands of parts": (multipart(*[b"x"] * 10_000), 400),
+    "a part that never ends": (multipart(bytes(2**20))[:-20], 400),
+    "a boundary in each line": (b"--next\r\n" * 100_000, 400),
+    "headers without an end": (b"--next\r\n" + b"A: b\r\n" * 100_000 + b"--next--", 400),
+}
+
+
+@pytest.mark.parametrize(("body", "status"), BODIES.values(), ids=BODIES.keys())
+def test_hostile_bodies(target: Target, body: bytes, status: int) -> None:
+    """A hostile body of STOW-RS is refused, costs bounded memory, and no other request."""
+    before = forget_peak(target.web_process)
+    assert post(target, body) == status
+    assert post(target, multipart(file_of(report()))) == 200
+    assert peak_memory(target.web_process) - before < ROOM
+
+
+def test_an_endless_body(target: Target) -> None:
+    """A body without an end is refused at its limit; a compressed one before it is read."""
+    before = forget_peak(target.web_process)
+    part = multipart(bytes(2**16)).removesuffix(b"--next--\r\n")
+    assert post(target, (part for _ in range(5_000))) in {0, 413}
+    assert post(target, zlib.compress(bytes(2**20)), content_encoding="gzip") == 415
+    assert post(target, multipart(file_of(report()))) == 200
+    assert peak_memory(target.web_process) - before < ROOM
