@@ -69,8 +69,8 @@ def find_rows(
 def choose_rows(peer: DicomPeer, query: Query) -> StepFilter | None:
     """Return conditions that each matching step meets; None if no step can match."""
     step = _keys_of_step(query)
-    modalities = _narrow(peer.modalities, _exact_values(step.get(_MODALITY)))
-    locations = _narrow(peer.locations, _exact_values(step.get(_LOCATION)))
+    modalities = _narrow(peer.modalities, exact_values(step.get(_MODALITY)))
+    locations = _narrow(peer.locations, exact_values(step.get(_LOCATION)))
     if modalities is None or locations is None:
         return None
     visible = _narrow(peer.stations, ())
@@ -78,10 +78,10 @@ def choose_rows(peer: DicomPeer, query: Query) -> StepFilter | None:
         statuses=_statuses(step),
         sites=() if "*" in peer.sites else peer.sites,
         modalities=modalities,
-        stations=visible or _exact_values(step.get(_STATIONS)),
+        stations=visible or exact_values(step.get(_STATIONS)),
         locations=locations,
         days=_days(step),
-        study_uids=_exact_values(query.get(_STUDY)),
+        study_uids=exact_values(query.get(_STUDY)),
         texts=[text for text in _texts(query) if _PLAIN.fullmatch(text)][:_MAX_TEXTS],
     )
 
@@ -100,7 +100,7 @@ def _narrow(allowed: Sequence[str], wanted: Collection[str]) -> Collection[str] 
     return [value for value in wanted if value in allowed] or None
 
 
-def _exact_values(key: Key | None) -> Collection[str]:
+def exact_values(key: Key | None) -> Collection[str]:
     """Return the values of a key that are to be equal; () if they are patterns, or none."""
     if key is None or key.is_universal or any(set(text) & set("*?") for text in key.values):
         return ()
@@ -136,7 +136,7 @@ def _texts(query: Query, level: str = "") -> Iterator[str]:
         if key.item:
             yield from _texts(key.item, tag)
         elif key.vr in _EXACT and len(key.values) == 1:
-            yield from _exact_values(key)
+            yield from exact_values(key)
 
 
 def _item_of(step: ScheduledStep) -> dict[str, Any] | None:

@@ -24,8 +24,8 @@ from starlette.routing import Route
 from bridge.dicom import matching
 from bridge.dicom.matching import STEPS, BadKey, Key, Query
 from bridge.dicom.peer_tokens import PeerTokens
-from bridge.dicom.search import Found, choose_rows, find_rows, find_steps
-from bridge.dicom.workitems import ATTRIBUTES, STATE, STATES, UID, workitem, workitem_uid
+from bridge.dicom.search import Found, choose_rows, exact_values, find_rows, find_steps
+from bridge.dicom.workitems import ATTRIBUTES, STATE, STATES, UID, workitem
 from bridge.executors import PoolFull, ThreadLimit, Threads
 from bridge.metrics import Metrics
 from bridge.network_source import Proxies
@@ -172,6 +172,7 @@ class WorklistWeb:
         chosen = choose_rows(peer, {})
         if chosen is None:
             return Response(status_code=HTTPStatus.NO_CONTENT)
+        chosen = replace(chosen, workitem_uids=exact_values(search.query.get(UID)))
         if (state := search.query.get(STATE)) is not None and not state.is_universal:
             asked = [status for status, name in STATES.items() if name in state.values]
             chosen = replace(chosen, statuses=asked or ["-"])
@@ -182,11 +183,10 @@ class WorklistWeb:
         uid = request.path_params["uid"]
         chosen = choose_rows(peer, {})
         if chosen is not None:
-            every = replace(chosen, statuses=list(STATES))
-            query = {UID: Key("UI", (uid,))}
-            for step, item in find_rows(self._database, every, query, workitem):
+            one = replace(chosen, statuses=list(STATES), workitem_uids=(uid,))
+            for _, item in find_rows(self._database, one, {}, workitem):
                 self._on_request(peer.ae_title, "UPS-RS", 1)
-                return _json([item], HTTPStatus.OK) if workitem_uid(step) == uid else _missing()
+                return _json([item], HTTPStatus.OK)
         return _missing()
 
     def _respond(

@@ -4,7 +4,6 @@ Scheduled procedure steps as workitems of the Unified Procedure Step (PS3.3 anne
 A workitem has all of its attributes, without a value where the step has none.
 """
 
-import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -25,7 +24,6 @@ STATES: Final = {
     StepStatus.CANCELLED: "CANCELED",
 }
 """Procedure Step State by the status of a step; one on hold or expired is no workitem."""
-_NAMESPACE: Final = uuid.UUID("4f5a3a0e-0d5b-5c8e-8a3b-0c6f2b7f1d11")
 _PRIORITIES: Final = {"STAT": "HIGH", "HIGH": "HIGH", "LOW": "LOW"}
 _COPIED: Final = {
     "00100010": "PN",
@@ -55,12 +53,6 @@ _REQUEST: Final = {
 """Attributes of Referenced Request Sequence."""
 
 
-def workitem_uid(step: ScheduledStep) -> str:
-    """Return the SOP instance UID of a step's workitem: always the same for a step of an order."""
-    name = "\0".join((step.key.site, step.key.mrn, step.key.accession, str(step.position)))
-    return f"2.25.{uuid.uuid5(_NAMESPACE, name).int}"
-
-
 def workitem(step: ScheduledStep, item: Item) -> dict[str, Any]:
     """Return the workitem of a step."""
     scheduled: Item = next(iter(item.get(STEPS, {}).get("Value", ())), {})
@@ -72,7 +64,7 @@ def workitem(step: ScheduledStep, item: Item) -> dict[str, Any]:
     return {
         "00080005": _element("CS", "ISO_IR 192"),
         "00080016": _element("UI", UPS_PUSH),
-        UID: _element("UI", workitem_uid(step)),
+        UID: _element("UI", step.workitem_uid),
         **{tag: item.get(tag, {"vr": vr}) for tag, vr in _COPIED.items()},
         "00400400": scheduled.get("00400400", {"vr": "LT"}),
         "00404005": _element("DT", _text(scheduled, START_DATE) + _text(scheduled, START_TIME)),

@@ -621,6 +621,7 @@ class ScheduledStepRecord(Record, table=True):
         Index("scheduled_step_accession", "accession"),
         Index("scheduled_step_mrn", "mrn"),
         Index("scheduled_step_study", "study_uid"),
+        Index("scheduled_step_workitem", "workitem_uid"),
     )
 
     id: int | None = key()
@@ -639,6 +640,7 @@ class ScheduledStepRecord(Record, table=True):
     item: str
     changed_at: int = moment()
     performed: str = ""
+    workitem_uid: str = ""
 
 
 class StepComputationRecord(Record, table=True):

@@ -7,6 +7,7 @@ sees an order as soon as it is applied. Queries read the rows each time; nothing
 The item of a row has no status: `find_page` adds that of the row, so that a status changes alone.
 """
 
+import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -37,6 +38,7 @@ from bridge.store.tables import SCHEDULED_STEPS, STEP_COMPUTATIONS, upsert
 
 _STEP: Final = SCHEDULED_STEPS.c
 _NO_STATION: Final = "|"
+_NAMESPACE: Final = uuid.UUID("4f5a3a0e-0d5b-5c8e-8a3b-0c6f2b7f1d11")
 NO_STATUS: Final = '"00400020":{"vr":"CS"}'
 """Scheduled Procedure Step Status in the item of a row."""
 
@@ -93,6 +95,13 @@ class ScheduledStep:
     performed: StepStatus | None = None
     """The status that a modality gave it; changes of the order keep it."""
 
+    @property
+    def workitem_uid(self) -> str:
+        """The SOP instance UID of its workitem: always the same for a step of an order."""
+        key = self.key
+        name = "\0".join((key.site, key.mrn, key.accession, str(self.position)))
+        return f"2.25.{uuid.uuid5(_NAMESPACE, name).int}"
+
 
 @dataclass(frozen=True, slots=True)
 class StepFilter:
@@ -112,6 +121,7 @@ class StepFilter:
     accession: str = ""
     mrn: str = ""
     study_uids: Collection[str] = ()
+    workitem_uids: Collection[str] = ()
     texts: Collection[str] = ()
 
 
@@ -321,6 +331,7 @@ def _values(step: ScheduledStep) -> dict[str, object]:
     values |= values.pop("key")
     values["stations"] = "".join(f"|{title}" for title in step.stations) + "|"
     values["performed"] = step.performed or ""
+    values["workitem_uid"] = step.workitem_uid
     return values
 
 
@@ -368,6 +379,7 @@ def _statement(chosen: StepFilter) -> Select[Any]:
         (_STEP.modality, chosen.modalities),
         (_STEP.location, chosen.locations),
         (_STEP.study_uid, chosen.study_uids),
+        (_STEP.workitem_uid, chosen.workitem_uids),
     )
     for column, values in lists:
         if values:

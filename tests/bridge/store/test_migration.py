@@ -10,9 +10,11 @@ import pytest
 import sqlalchemy
 from sqlalchemy import Connection, text
 
+from bridge.contract import OrderKey
 from bridge.store.database import Database
 from bridge.store.errors import Busy, SchemaInUse, SchemaTooNew, StoreError
 from bridge.store.migration import current, heads, is_ready, revisions, upgrade
+from bridge.store.records import scheduled_steps
 
 ROOT = Path(__file__).parents[3]
 ENGINE = ("bridge.engine.records", "alembic_engine")
@@ -110,6 +112,25 @@ def test_scripts_follow_their_numbers(package: str) -> None:
         (script,) = (ROOT / package.replace(".", "/")).glob(f"migrations/versions/{number}_*.py")
         script_globals = runpy.run_path(str(script))
         assert (script_globals["revision"], script_globals["down_revision"]) == (number, before)
+
+
+def test_workitems_of_stored_steps(empty: Database) -> None:
+    """A step that was stored before its workitem had a column is found by the UID of it."""
+    (script,) = (ROOT / "bridge/store/migrations/versions").glob("*_workitem_uid.py")
+    numbers = revisions()
+    upgrade(empty, target=numbers[numbers.index(script.name[:4]) - 1])
+    values = {"site": "S", "accession": "A1", "mrn": "M1", "position": 1, "step_id": "1"}
+    rest = ("study_uid", "status", "modality", "stations", "location", "time", "item")
+    values |= {**dict.fromkeys(rest, ""), "status": "SCHEDULED", "changed_at": 0}
+    table = sqlalchemy.table("scheduled_step", *map(sqlalchemy.column, values))
+    with empty.write() as connection:
+        connection.execute(sqlalchemy.insert(table), values)
+    upgrade(empty)
+    with empty.read() as connection:
+        (step,) = scheduled_steps.steps_of(connection, [OrderKey("S", "M1", "A1")])
+        chosen = scheduled_steps.StepFilter(workitem_uids=(step.workitem_uid,))
+        found, _ = scheduled_steps.find_page(connection, chosen, None, 10)
+    assert found == [step]
 
 
 def test_alembic_is_loaded_only_to_migrate(tmp_path: Path) -> None:

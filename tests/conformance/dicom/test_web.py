@@ -245,6 +245,21 @@ def test_workitems(connect: Connect, steps: Database) -> None:
     assert client.get(ITEMS, params=start).status_code == 204
 
 
+def test_one_workitem(connect: Connect, steps: Database) -> None:
+    """It is found by its UID in any status, also by a search, if the peer may see it."""
+    insert(steps, make_item(1, modality="MR", status="COMPLETED"), make_item(2))
+    client = connect()
+    (completed,) = client.get(ITEMS, params={"ProcedureStepState": "COMPLETED"}).json()
+    (scheduled,) = client.get(ITEMS).json()
+    for item in (completed, scheduled):
+        uid = item["00080018"]["Value"][0]
+        assert client.get(f"{ITEMS}/{uid}").json() == [item]
+    by_uid = client.get(ITEMS, params={"SOPInstanceUID": scheduled["00080018"]["Value"][0]})
+    assert by_uid.json() == [scheduled]
+    hidden = connect(modalities=["CT"]).get(f"{ITEMS}/{completed['00080018']['Value'][0]}")
+    assert hidden.status_code == 404
+
+
 def test_each_status_has_a_state(connect: Connect, steps: Database) -> None:
     """A workitem of each status of a step can be read."""
     for number, status in enumerate(StepStatus):
