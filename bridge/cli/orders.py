@@ -178,7 +178,10 @@ _COLUMNS = ("site", "prior_mrn", "mrn", "merged_into", "merged_at", "reference")
 _UNDONE_COLUMNS = ("site", "prior_mrn", "mrn", "merged_at", "undone_at", "orders", "reference")
 _PATIENT_COLUMNS = ("mrn", "name", "birth_date", "sex")
 _ORDER_COLUMNS = ("accession", "state", "report_id", "status", "sent_since", "stays")
-_RESULT_COLUMNS = ("delivery_id", "destination", "accession", "event", "sent_at", "is_corrected")
+_RESULT_COLUMNS = (
+    *("delivery_id", "destination", "accession", "event", "sent_at", "is_corrected"),
+    "correction",
+)
 _Number = Annotated[str, typer.Argument(metavar="MRN", help="The number that was merged.")]
 _Reason = Annotated[str, typer.Option(help="Why; without patient data. It is audited.")]
 _Site = Annotated[str, typer.Option("--site", metavar="SITE_ID", help="Only this site.")]
@@ -271,9 +274,14 @@ def correct(number: _Number, home: Home, reason: _Reason, site: _Site = "") -> N
     Correct the results that went out under the survivor of an undone merge.
 
     Each receiver that accepted one gets a message that withdraws it under the survivor's number,
-    and the result under the patient's own number, by the definition of its destination.
+    and the result under the patient's own number, by the definition of its destination. If this has
+    no message that withdraws a result, only the result is sent.
     """
     from bridge.admin.orders import merges
 
-    queued = merges.correct(home, number, site, reason)
-    print(f"messages that are queued: {queued}" if queued else "nothing to correct")
+    done = merges.correct(home, number, site, reason)
+    print(f"messages that are queued: {done.queued}" if done.queued else "nothing to correct")
+    for name in done.result_only:
+        print(f"{name} cannot withdraw a result: tell the receiver what is wrong")
+    for name in done.nothing:
+        print(f"{name} gets no message: it was removed, or its definition has none for this")

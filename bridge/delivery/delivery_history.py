@@ -283,16 +283,29 @@ def read_sent_observations(
     return current_observations(one for one in messages if not boundary_of(one))
 
 
+def correction_key(report_id: str, change_id: int, order: str, *, withdraws: bool) -> str:
+    """Return the release key of a correction of a result that went out under a wrong patient."""
+    part = "withdrawn" if withdraws else "right"
+    return f"{report_id}:merge-{change_id}-{part}:{order}"
+
+
+def withdraws_wrong_patient(release_key: str) -> bool:
+    return re.search(r":merge-\d+-withdrawn:", release_key) is not None
+
+
 def read_sent_messages(
     connection: Connection, delivery: ClaimedDelivery, *, last_only: bool
 ) -> Iterator[bytes | None]:
     """
     Yield the messages about the same report and orders that the receiver accepted, newest first.
 
-    None stands for one that does not have the digest with which it was stored.
+    None stands for one that does not have the digest with which it was stored. Those that went out
+    under a wrong patient, and were withdrawn therefore, are left out with all before them.
     """
     sent = connection.execute(_sent_before(delivery).order_by(_DELIVERY.id.desc()))
     for row in sent:
+        if withdraws_wrong_patient(row.release_key):
+            break
         if share_an_order(delivery.release_key, row.release_key):
             payload = bytes(row.payload)
             yield payload if is_intact(payload, row.digest) else None

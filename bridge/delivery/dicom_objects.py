@@ -295,9 +295,10 @@ class _DocumentWriter:
         return _uid(self._context.control_id, form, study)
 
     def _series_uid(self, study: str, form: str) -> str:
-        """Return the series of all versions of the report in this form."""
+        """Return the series of all versions of the report of a patient in this form."""
         report = self._context.document.number.partition(".")[0] or self._context.control_id
-        return _uid(report, "series", form, study)
+        patient = str(self._studies[study][0].tags.get("PatientMRN", ""))
+        return _uid(report, "series", form, study, patient)
 
     @property
     def _signed_at(self) -> datetime:

@@ -17,7 +17,7 @@ from bridge.admin.audit_events import audited
 from bridge.admin.orders import wrong_results
 from bridge.admin.orders.known_patients import KnownPatient, known_patient
 from bridge.admin.orders.reasons import required_reason
-from bridge.admin.orders.wrong_results import SentResult
+from bridge.admin.orders.wrong_results import Corrections, Receivers, SentResult
 from bridge.admin.report_engine import report_engine
 from bridge.contract import SIGNED, OrderKey, ReportStatus
 from bridge.contract.responses import StatusRecordBody
@@ -128,19 +128,21 @@ class MergeDetails:
 
 def show(home: Path, number: str, site: str) -> MergeDetails:
     """Return what a merge moved; audited. Raises NoSuchMerge."""
+    settings = load(home)
     with (
         bridge_database(home) as database,
         audited(home, database, "read merge", ("merge", reference_of(site, number))),
-        report_engine(load(home)) as opened,
+        report_engine(settings) as opened,
     ):
-        return opened.run(describe(database, opened.engine.client, number, site))
+        receivers = wrong_results.receivers_of(settings, database)
+        return opened.run(describe(database, opened.engine.client, receivers, number, site))
 
 
 async def describe(
-    database: Database, client: EngineClient, number: str, site: str
+    database: Database, client: EngineClient, receivers: Receivers, number: str, site: str
 ) -> MergeDetails:
     """Return what the merge of a number moved, or its last merge if that was undone."""
-    found = await CONSOLE_THREADS.run(_merge_of, database, number, site)
+    found = await CONSOLE_THREADS.run(_merge_of, database, receivers, number, site)
     orders = found.orders
     keys = [order.key for order in orders if order.report_id]
     try:
@@ -165,7 +167,7 @@ class _Merge:
     results: Sequence[SentResult]
 
 
-def _merge_of(database: Database, number: str, site: str) -> _Merge:
+def _merge_of(database: Database, receivers: Receivers, number: str, site: str) -> _Merge:
     try:
         pointer, undone = find(database, number, site), None
     except NoSuchMerge:
@@ -189,7 +191,7 @@ def _merge_of(database: Database, number: str, site: str) -> _Merge:
         reports = {order.report_id: order.key.accession for order in orders if order.report_id}
         since = pointer.merged_at or 0
         results = wrong_results.wrong_results(
-            connection, pointer.mrn, since, reports, undone.id if undone else 0
+            connection, receivers, pointer.mrn, since, reports, undone.id if undone else 0
         )
         released = report_events.released_since(connection, reports, since)
         patients = [
@@ -281,25 +283,28 @@ def find_undone(database: Database, number: str, site: str) -> UndoneChange:
     return found[0]
 
 
-def correct(home: Path, number: str, site: str, reason: str) -> int:
+def correct(home: Path, number: str, site: str, reason: str) -> Corrections:
     """
     Queue corrections of the results that went out under the survivor of an undone merge.
 
-    Return the number of queued messages. Audited. Raises NoSuchMerge, ReasonRequired.
+    Audited. Raises NoSuchMerge, ReasonRequired.
     """
     given = required_reason(reason)
     with bridge_database(home) as database:
         change = find_undone(database, number, site)
         subject = ("merge", reference_of(change.site, change.prior_mrn))
         with audited(home, database, "correct results", subject, reason=given):
-            return queue_corrections(database, change)
+            receivers = wrong_results.receivers_of(load(home), database)
+            return queue_corrections(database, receivers, change)
 
 
-def queue_corrections(database: Database, change: UndoneChange) -> int:
-    """Queue the corrections of an undone merge; return the number of new messages."""
+def queue_corrections(
+    database: Database, receivers: Receivers, change: UndoneChange
+) -> Corrections:
+    """Queue the corrections of an undone merge."""
     with database.write() as connection:
         now = time.time_ns() // 1_000_000
-        return wrong_results.send_corrections(database, connection, change, now)
+        return wrong_results.send_corrections(database, connection, receivers, change, now)
 
 
 def undo(

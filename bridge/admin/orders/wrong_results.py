@@ -2,19 +2,27 @@
 Results that went out under the wrong patient while two numbers were merged, and their corrections.
 
 A correction withdraws the result under the survivor's number and sends it under the patient's own,
-through the outbox and by the definition of each destination, after what was queued before.
+through the outbox and by the definition of each destination, after what was queued before. A
+definition may have no message that withdraws a result: then only the result is sent, and a person
+must tell the receiver what is wrong.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, select
 
+from bridge import active_settings
+from bridge.active_settings import active_sources
 from bridge.contract import OrderKey
 from bridge.delivery.composer import DEMOGRAPHICS, RETRACTABLE_EVENTS
-from bridge.delivery.delivery_history import order_part
+from bridge.delivery.delivery_history import correction_key, order_part
+from bridge.delivery.destination_settings import make_destination
+from bridge.errors import BridgeError
 from bridge.orders.order import Order
 from bridge.queue.operations import FollowingDelivery, send_following
 from bridge.queue.statements import DELIVERY, DELIVERY_BODY
@@ -22,9 +30,60 @@ from bridge.queue.states import QueueState
 from bridge.store.database import Database
 from bridge.store.records import order_index
 from bridge.store.records.identifier_changes import UndoneChange
+from config import Settings
+from mappings.language.diagnostics import MappingErrors
 from mappings.outbound.results import ResultEvent
 
 _ROW: Final = DELIVERY.c
+
+Receivers = Mapping[str, Collection[ResultEvent]]
+"""The events for which the definitions of each destination have a message."""
+
+
+class Correction(StrEnum):
+    """What a correction sends to a receiver."""
+
+    BOTH = "both"
+    RESULT_ONLY = "result_only"
+    """The definition has no message that withdraws a result."""
+    NOTHING = "nothing"
+    """The destination was removed, or its definition has no message for the result either."""
+
+
+def receivers_of(settings: Settings, database: Database) -> Receivers:
+    """Return the destinations of the active settings. Blocking."""
+    active = active_settings.current(settings, database)
+    find = active_sources(settings, database)
+    found: dict[str, Collection[ResultEvent]] = {}
+    for section in active.destination:
+        try:
+            compiled = make_destination(active, section, find)
+        except (BridgeError, MappingErrors):  # its deliveries are parked with the reason
+            found[section.name] = frozenset(ResultEvent)
+        else:
+            found[section.name] = {event for one in compiled.mappings for event in one.events}
+    return found
+
+
+def _correction_of(row: Row[Any], receivers: Receivers) -> Correction:
+    events = receivers.get(row.destination, ())
+    withdrawal, _, sent_as = _events_of(row)
+    if sent_as not in events:
+        return Correction.NOTHING
+    return Correction.BOTH if withdrawal in events else Correction.RESULT_ONLY
+
+
+def _events_of(row: Row[Any]) -> tuple[ResultEvent, ResultEvent, ResultEvent]:
+    """
+    Return the events that withdraw a result and send it again.
+
+    A receiver that has had a signed text gets the next one as a correction: the last event.
+    """
+    if ResultEvent(row.event) in _SIGNED:
+        return ResultEvent.RETRACTION, ResultEvent.FINAL, ResultEvent.CORRECTION
+    return ResultEvent.CANCELLATION, ResultEvent.PRELIMINARY, ResultEvent.PRELIMINARY
+
+
 _SIGNED: Final = RETRACTABLE_EVENTS[ResultEvent.RETRACTION]
 _TEXTS: Final = _SIGNED | RETRACTABLE_EVENTS[ResultEvent.CANCELLATION]
 
@@ -34,7 +93,7 @@ class SentResult:
     """
     A result that a receiver has accepted under the survivor's number; times in ms.
 
-    `is_corrected`: a message that withdraws it was queued.
+    `is_corrected`: a correction was queued. `correction` is what one sends.
     """
 
     delivery_id: int
@@ -45,10 +104,16 @@ class SentResult:
     control_id: str
     sent_at: int | None
     is_corrected: bool
+    correction: Correction
 
 
 def wrong_results(
-    connection: Connection, mrn: str, since: int, reports: Mapping[str, str], change_id: int = 0
+    connection: Connection,
+    receivers: Receivers,
+    mrn: str,
+    since: int,
+    reports: Mapping[str, str],
+    change_id: int = 0,
 ) -> list[SentResult]:
     """
     Return the results of reports (accessions by report id) that were sent as those of `mrn`.
@@ -56,13 +121,15 @@ def wrong_results(
     `since` is the time of the merge (ms). `change_id` is the undone merge, if it was undone.
     """
     return [
-        _sent_result(row, mrn, reports[row.report_id], corrected)
+        _sent_result(row, receivers, reports[row.report_id], corrected)
         for rows, corrected in _sent(connection, mrn, since, reports, change_id)
         for row in rows
     ]
 
 
-def _sent_result(row: Row[Any], mrn: str, accession: str, corrected: Collection[str]) -> SentResult:
+def _sent_result(
+    row: Row[Any], receivers: Receivers, accession: str, corrected: Collection[str]
+) -> SentResult:
     return SentResult(
         row.id,
         row.destination,
@@ -72,6 +139,7 @@ def _sent_result(row: Row[Any], mrn: str, accession: str, corrected: Collection[
         row.control_id,
         row.sent_at,
         row.destination in corrected,
+        _correction_of(row, receivers),
     )
 
 
@@ -106,24 +174,33 @@ def _names(row: Row[Any], mrn: str) -> bool:
     return any(str(order.get("PatientMRN", "")) == mrn for order in orders) or in_message
 
 
-_WITHDRAWN, _RIGHT = "withdrawn", "right"
-
-
-def _key(row: Row[Any], change_id: int, part: str) -> str:
-    order = order_part(row.release_key)
-    return f"{row.report_id}:merge-{change_id}-{part}:{order}"
-
-
 def _is_correction(row: Row[Any], change_id: int) -> bool:
     number = f"{change_id}-" if change_id else ""
     return str(row.release_key).startswith(f"{row.report_id}:merge-{number}")
 
 
-def send_corrections(
-    database: Database, connection: Connection, change: UndoneChange, now: int
-) -> int:
+@dataclass(frozen=True, slots=True)
+class Corrections:
     """
-    Queue corrections of the results of an undone merge; return how many messages are new.
+    How many messages were queued, and to which destinations they are not complete.
+
+    Those in `result_only` cannot withdraw a result, those in `nothing` get no message.
+    """
+
+    queued: int
+    result_only: Sequence[str]
+    nothing: Sequence[str]
+
+
+def send_corrections(
+    database: Database,
+    connection: Connection,
+    receivers: Receivers,
+    change: UndoneChange,
+    now: int,
+) -> Corrections:
+    """
+    Queue corrections of the results of an undone merge.
 
     Repeated calls queue nothing twice. An order that has moved on gets none.
     """
@@ -134,13 +211,18 @@ def send_corrections(
     orders = order_index.find(connection, keys)
     reports = {order.report_id: order for order in orders.values() if order.report_id}
     queued = 0
+    found: defaultdict[Correction, set[str]] = defaultdict(set)
     for rows, _ in _sent(connection, change.mrn, change.merged_at, reports, change.id):
         for row in _last_of_each(rows):
             order = reports[row.report_id]
             former = change.returned[order.key.accession]
-            following = _correction(row, order, change, former.demographics, former.echo)
-            queued += send_following(database, connection, row.id, following, now)
-    return queued
+            both = _correction(row, order, change, former.demographics, former.echo)
+            correction = _correction_of(row, receivers)
+            found[correction].add(row.destination)
+            sent = {Correction.BOTH: both, Correction.RESULT_ONLY: both[1:]}.get(correction, [])
+            queued += send_following(database, connection, row.id, sent, now) if sent else 0
+    incomplete = (sorted(found[one]) for one in (Correction.RESULT_ONLY, Correction.NOTHING))
+    return Corrections(queued, *incomplete)
 
 
 def _last_of_each(rows: Iterable[Row[Any]]) -> list[Row[Any]]:
@@ -157,8 +239,7 @@ def _correction(
 ) -> list[FollowingDelivery]:
     """Return the message that withdraws a result, and the one under the right patient."""
     content = json.loads(row.orders)
-    is_signed = ResultEvent(row.event) in _SIGNED
-    withdrawal = ResultEvent.RETRACTION if is_signed else ResultEvent.CANCELLATION
+    withdrawal, result, _ = _events_of(row)
     wrong = {
         **content,
         "orders": [_with_patient(tags, survivor, change.mrn) for tags in content["orders"]],
@@ -169,13 +250,15 @@ def _correction(
         **content,
         "orders": [_with_patient(tags, own, change.prior_mrn) for tags in content["orders"]],
     }
-    result = ResultEvent.FINAL if is_signed else ResultEvent.PRELIMINARY
     return [
-        FollowingDelivery(_key(row, change.id, part), event.value, json.dumps(value))
-        for part, event, value in (
-            (_WITHDRAWN, withdrawal, wrong),
-            (_RIGHT, result, right),
+        FollowingDelivery(
+            correction_key(
+                row.report_id, change.id, order_part(row.release_key), withdraws=withdraws
+            ),
+            event.value,
+            json.dumps(value),
         )
+        for withdraws, event, value in ((True, withdrawal, wrong), (False, result, right))
     ]
 
 

@@ -13,6 +13,7 @@ from fastapi import APIRouter
 from bridge.admin.access.permissions import Permission
 from bridge.admin.errors import InvalidState, NoSuchItem
 from bridge.admin.orders import merges
+from bridge.admin.orders.wrong_results import Corrections, receivers_of
 from bridge.console.http.guard import (
     AuditedAction,
     CallDep,
@@ -54,11 +55,14 @@ async def show(body: MergeBody, call: CallDep) -> dict[str, Any]:
 
     If the merge of the number was undone, what returned.
     """
-    database, client = call.context.database, call.context.engine.client
+    context = call.context
+    database, client = context.database, context.engine.client
     action = AuditedAction(_READ, "read merge", _subject(body), lambda: [body.site])
 
     async def work() -> dict[str, Any]:
-        return asdict(await _existing(merges.describe(database, client, body.number, body.site)))
+        receivers = await CONSOLE_THREADS.run(receivers_of, context.settings, database)
+        found = merges.describe(database, client, receivers, body.number, body.site)
+        return asdict(await _existing(found))
 
     return await await_audited(call, action, work)
 
@@ -91,18 +95,19 @@ async def correct(body: CorrectedMergeBody, call: CallDep) -> dict[str, Any]:
     """
     Queue corrections of the results that went out under the survivor of an undone merge.
 
-    Each is withdrawn under the survivor's number and sent under the patient's own.
+    Each is withdrawn under the survivor's number and sent under the patient's own. The destinations
+    in `result_only` cannot withdraw a result, those in `nothing` get no message.
     """
-    database = call.context.database
+    database, settings = call.context.database, call.context.settings
 
-    def work() -> int:
+    def work() -> Corrections:
         try:
             change = merges.find_undone(database, body.number, body.site)
         except merges.NoSuchMerge:
             raise NoSuchItem from None
-        return merges.queue_corrections(database, change)
+        return merges.queue_corrections(database, receivers_of(settings, database), change)
 
-    return {"queued": await run_audited(call, _changing(call, body, "correct results"), work)}
+    return asdict(await run_audited(call, _changing(call, body, "correct results"), work))
 
 
 def _subject(body: MergeBody) -> str:

@@ -405,7 +405,8 @@ def test_a_wrong_merge_is_undone(console: RunningConsole) -> None:
     assert (done.status_code, done.json()) == (200, {"orders": 0, "moved": 0})
     undone = console.call("editor1", "POST", "/api/merges", {**of_site, "undone": True})
     assert [row["prior_mrn"] for row in undone.json()["rows"]] == ["7021"]
-    assert console.call("editor1", "POST", "/api/merges/correct", body).json() == {"queued": 0}
+    corrected = console.call("editor1", "POST", "/api/merges/correct", body).json()
+    assert corrected == {"queued": 0, "result_only": [], "nothing": []}
     assert console.call("editor1", "POST", "/api/merges/show", of_site).json()["undone_at"]
     assert console.call("editor1", "POST", path, body).status_code == 404
     with console.database.read() as connection:

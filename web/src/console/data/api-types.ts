@@ -235,6 +235,8 @@ export interface MergeDetails extends MergeRow {
     accession: string;
     event: string;
     is_corrected: boolean;
+    /** What a correction sends. */
+    correction: "both" | "result_only" | "nothing";
   }[];
 }
 export interface AuditRow {
