@@ -146,10 +146,22 @@ def _print_order(page: Mapping[str, Any]) -> None:
         print_line(f"  worklist place {page['worklist']['place']} of {total}")
     for linked in page["linked"]:
         print_line(f"  linked   {linked['accession']} ({linked['state']})")
+    for report in page["outside"]:
+        for version in report["versions"]:
+            _print_outside(report, version)
     for step in page["steps"]:
         _print_step(step)
     if not page["is_current"]:
         print_line("  the report engine does not answer: states are as last seen")
+
+
+def _print_outside(report: Mapping[str, Any], version: Mapping[str, Any]) -> None:
+    files = f", {version['pdfs']} PDF" if version["pdfs"] else ""
+    print_line(
+        f"  not made here: {report['sender']}, {iso(version['at'])}, {version['status']}{files}"
+    )
+    for line in (version["text"] or "").split("\n"):
+        print_line(f"    {line}".rstrip())
 
 
 def _print_step(step: Mapping[str, Any]) -> None:

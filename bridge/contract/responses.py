@@ -27,7 +27,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 from typing_extensions import override
 
-from bridge.contract import PRE_LAUNCH, OrderKey, ReportStatus
+from bridge.contract import PRE_LAUNCH, OrderKey, OutsideStatus, ReportStatus
 
 PROBLEM_TYPE: Final = "application/problem+json"
 """The media type of a problem (RFC 9457)."""
@@ -290,6 +290,58 @@ class ContentResponse(ResponseBody):
     absent = {"content": ""}
 
     content: str
+
+
+class OutsideVersionBody(ResponseBody):
+    """A version of a report that was not made here."""
+
+    status: OutsideStatus = Field(description="Status of this version")
+    at: StrictInt = Field(description="Time of this version, in milliseconds since the epoch")
+    received_at: StrictInt = Field(description="Time of its arrival, in milliseconds")
+    title: str = Field(description="Title of the document")
+    author: str = Field(description="Name of its author")
+    text: str | None = Field(description="Plain text; null beyond the limit of a response")
+    pdfs: StrictInt = Field(description="Number of its PDF files")
+    omitted: tuple[str, ...] = Field(description="Types of the parts that are not shown")
+
+
+class OutsideReportOfPatient(ResponseBody):
+    """A report that was not made here."""
+
+    accession: str = Field(alias="Accession")
+    sender: str = Field(description="MSH-3 and MSH-4 of its messages")
+    study: str = Field(alias="StudyDescription")
+    versions: tuple[OutsideVersionBody, ...] = Field(description="Versions, the newest first")
+
+
+class OutsideReportsResponse(ResponseBody):
+    """The reports of a patient that were not made here."""
+
+    model_config = _example(
+        {
+            "reports": [
+                {
+                    "Accession": "A1001",
+                    "sender": "NIGHTREADS NORTH",
+                    "StudyDescription": "CT chest",
+                    "versions": [
+                        {
+                            "status": "final",
+                            "at": 1_800_000_000_000,
+                            "receivedAt": 1_800_000_060_000,
+                            "title": "CT chest",
+                            "author": "Nora Night",
+                            "text": "No acute finding.",
+                            "pdfs": 0,
+                            "omitted": [],
+                        }
+                    ],
+                }
+            ]
+        }
+    )
+
+    reports: tuple[OutsideReportOfPatient, ...] = Field(description="The outside reports")
 
 
 class HtmlResponse(BaseModel):

@@ -48,6 +48,8 @@ from bridge.contract.responses import (
     ChangesResponse,
     ContentResponse,
     LaunchResponse,
+    OutsideReportOfPatient,
+    OutsideReportsResponse,
     ReleasedTextBody,
     SignedInUser,
     StatusAnswerBody,
@@ -110,6 +112,7 @@ _PROFILE: Final = "/reporting/api/account"
 _ANYTHING: Final = TypeAdapter[Any](Any)
 _WARNINGS: Final = "x-warnings"
 _RECORDS: Final = TypeAdapter(tuple[StatusRecordBody, ...])
+_OUTSIDE: Final = TypeAdapter(OutsideReportsResponse)
 _ANSWERS: Final = TypeAdapter(tuple[StatusAnswerBody, ...])
 _CHANGES: Final = TypeAdapter(ChangesResponse)
 _CONTENT: Final = TypeAdapter(ContentResponse)
@@ -423,6 +426,13 @@ class EngineClient:
     async def add_outside_report(self, body: OutsideReportBody) -> None:
         """Store a version of a report that was not made here; idempotent. Only our engine can."""
         await self._call("POST", "/api/report/outside", body.SiteID, _ANYTHING, body=body)
+
+    async def outside_reports(self, order: OrderKey) -> tuple[OutsideReportOfPatient, ...]:
+        """Read the outside reports of the patient of an order; only our engine has them."""
+        found = await self._call(
+            "GET", "/api/report/outside", order.site, _OUTSIDE, query=order.tags()
+        )
+        return found.reports
 
     async def add_structured_report(self, order: OrderKey, content: str) -> frozenset[str]:
         """

@@ -76,11 +76,14 @@ def test_the_night_service_has_read_it(house: House) -> None:
     assert prior["outside"]["sender"] == "NIGHTREADS NORTH"
     assert version["document"]["content"][0]["content"][0]["text"] == "No acute finding."
     assert version["pdfs"] == 1
-    assert "Outside report, ORU^R01 from orders" in house.bridge("orders", "show", "A1")
+    shown = house.bridge("orders", "show", "A1")
+    assert "Outside report, ORU^R01 from orders" in shown
+    assert "not made here: NIGHTREADS NORTH" in shown
+    assert "    No acute finding.\n" in shown
     with Sender(house.mllp_port) as sender:
         assert verdict(sender.ask(result(2, sender="OTHER")))[0] == "AR"
-    (shown,) = json.loads(house.bridge("messages", "list", "--limit", "1", "--json"))
-    assert shown["state"] == "refused"
+    (refused,) = json.loads(house.bridge("messages", "list", "--limit", "1", "--json"))
+    assert refused["state"] == "refused"
 
 
 @pytest.mark.slow

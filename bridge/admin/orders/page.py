@@ -30,7 +30,7 @@ from bridge.admin.orders.sentence import (
 )
 from bridge.admin.orders.steps import Attempts, AttentionNote, Step
 from bridge.contract import OrderKey
-from bridge.contract.responses import StatusRecordBody
+from bridge.contract.responses import OutsideReportOfPatient, StatusRecordBody
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.queue import queries
@@ -93,11 +93,13 @@ class EngineState:
     The report now, None if the report engine has none; and its place on the unread worklist.
 
     `place` counts from 1, None beyond the first page; `total` is None if there are more pages.
+    `outside` are the reports of the order that were not made here.
     """
 
     record: StatusRecordBody | None
     place: int | None = None
     total: int | None = None
+    outside: Sequence[OutsideReportOfPatient] = ()
 
 
 def read_order(
@@ -161,17 +163,33 @@ async def ask_engine(client: EngineClient, stored: StoredOrder) -> EngineState |
     except EngineFailure as failure:
         return EngineState(None) if failure.status == _NOT_FOUND else None
     record = next((item for item in records if stored.key in item.orders), None)
+    outside = [] if record is None else await _outside(client, stored)
     if record is None or record.status != _UNREAD or record.user_email:
-        return EngineState(record)
+        return EngineState(record, outside=outside)
     try:
         page = await client.worklist(
             stored.key.site, status=_UNREAD, sort="created", limit=_WORKLIST_PAGE
         )
     except EngineFailure:
-        return EngineState(record)
+        return EngineState(record, outside=outside)
     places = [str(item.get("reportId", "")) for item in page.items]
     place = places.index(record.report_id) + 1 if record.report_id in places else None
-    return EngineState(record, place, None if page.next else len(places))
+    return EngineState(record, place, None if page.next else len(places), outside)
+
+
+async def _outside(client: EngineClient, stored: StoredOrder) -> list[OutsideReportOfPatient]:
+    """
+    Return the reports with a number of the order that were not made here.
+
+    They are texts of patients; another service has none.
+    """
+    if stored.patient is None:
+        return []
+    try:
+        found = await client.outside_reports(stored.key)
+    except EngineFailure:
+        return []
+    return [report for report in found if report.accession in stored.numbers.values()]
 
 
 _NOT_FOUND: Final = 404
@@ -212,9 +230,22 @@ def order_page(stored: StoredOrder, engine: EngineState | None, now: int) -> dic
         "report": _report_json(report, record),
         "linked": list(stored.linked),
         "worklist": _worklist_json(engine),
+        "outside": [_outside_json(report) for report in (engine.outside if engine else ())],
         "messages": [_message_json(row) for row in stored.messages],
         "deliveries": [_delivery_json(listed) for listed in stored.deliveries],
     }
+
+
+def _outside_json(report: OutsideReportOfPatient) -> dict[str, Any]:
+    versions = [
+        {
+            **{name: getattr(version, name) for name in ("at", "author", "text", "pdfs")},
+            "status": version.status.value,
+            "omitted": list(version.omitted),
+        }
+        for version in report.versions
+    ]
+    return {"sender": report.sender, "title": report.study, "versions": versions}
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,25 @@ class WorklistPlaceBody(_Response):
     total: int | None
 
 
+class OutsideVersionBody(_Response):
+    """A version of an outside report; `text` is null if the texts of the patient are too long."""
+
+    status: str
+    at: int
+    author: str
+    text: str | None
+    pdfs: int
+    omitted: list[str]
+
+
+class OutsideReportBody(_Response):
+    """A report of the order that was not made here; the newest version is the first."""
+
+    sender: str
+    title: str
+    versions: list[OutsideVersionBody]
+
+
 class OrderMessageBody(_Response):
     """A message about the order."""
 
@@ -126,7 +145,11 @@ class OrderDeliveryBody(_Response):
 
 
 class OrderPageBody(_Response):
-    """An order; `is_current` is false if the report engine does not answer."""
+    """
+    An order; `is_current` is false if the report engine does not answer.
+
+    `outside` are empty without the permission `bodies`.
+    """
 
     now: int
     is_current: bool
@@ -137,5 +160,6 @@ class OrderPageBody(_Response):
     report: OrderReportBody | None
     linked: list[LinkedOrderBody]
     worklist: WorklistPlaceBody | None
+    outside: list[OutsideReportBody]
     messages: list[OrderMessageBody]
     deliveries: list[OrderDeliveryBody]

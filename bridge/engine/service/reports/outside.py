@@ -16,7 +16,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from sqlalchemy import and_, or_, update
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from bridge.contract import OutsideStatus
 from bridge.contract.errors import ErrorCode
@@ -35,7 +35,12 @@ from bridge.engine.records.tables import (
 from bridge.engine.rules.order import Study
 from bridge.engine.rules.outside import VersionTimes, is_of_other_patient
 from bridge.engine.rules.text.document import from_text, to_json
-from bridge.engine.service.report_lookup import follow_pointers, lock_patients
+from bridge.engine.service.report_lookup import (
+    follow_pointers,
+    key_of,
+    lock_patients,
+    orders_of,
+)
 from bridge.engine.service.work import Work
 from parsers.pdf import MAX_PDF_BYTES, is_pdf
 
@@ -44,6 +49,8 @@ PREFIX: Final = "outside-"
 MAX_REPORTS: Final = 200
 MAX_VERSIONS: Final = 50
 """Outside reports of a patient, and versions of a report, that a page shows: the newest ones."""
+MAX_TEXTS: Final = 2_000_000
+"""Characters of all texts of a patient's outside reports in one response."""
 TAGS: Final = (
     "Modality",
     "BodyPartExamined",
@@ -326,16 +333,16 @@ class OutsidePrior:
 
 
 def list_outside(
-    work: Work, report: Report, orders: Sequence[ReportOrder], *, outside_id: str = ""
+    session: Session, report: Report, orders: Sequence[ReportOrder], *, outside_id: str = ""
 ) -> list[OutsidePrior]:
     """Return the outside reports of the patient of a report, or one of them."""
     mrns = {order.mrn for order in orders}
-    merged = work.session.exec(
+    merged = session.exec(
         select(PatientPointer.prior_mrn).where(
             PatientPointer.site_id == report.site_id, col(PatientPointer.mrn).in_(mrns)
         )
     ).all()
-    own = work.session.exec(
+    own = session.exec(
         select(ReportOrder.accession, ReportOrder.tags)
         .where(ReportOrder.site_id == report.site_id, col(ReportOrder.mrn).in_(mrns))
         .order_by(col(ReportOrder.pk).desc())
@@ -349,7 +356,7 @@ def list_outside(
                 col(OutsideReport.mrn) == "",
                 col(OutsideReport.accession).in_(
                     _accessions_of_one_patient(
-                        work, report.site_id, [accession for accession, _ in own], mrns
+                        session, report.site_id, [accession for accession, _ in own], mrns
                     )
                 ),
             ),
@@ -358,9 +365,9 @@ def list_outside(
     if outside_id:
         query = query.where(OutsideReport.outside_id == outside_id)
     newest = query.order_by(col(OutsideReport.updated_at).desc()).limit(MAX_REPORTS)
-    found = work.session.exec(newest).all()
-    versions = _versions(work, [one.pk or 0 for one in found])
-    site = work.session.get(Site, report.site_id)
+    found = session.exec(newest).all()
+    versions = _versions(session, [one.pk or 0 for one in found])
+    site = session.get(Site, report.site_id)
     zone = site.time_zone if site else "UTC"
     tags = [own_tags for _, own_tags in own]
     return [
@@ -372,10 +379,10 @@ def list_outside(
 
 
 def _accessions_of_one_patient(
-    work: Work, site_id: str, accessions: Collection[str], mrns: Collection[str]
+    session: Session, site_id: str, accessions: Collection[str], mrns: Collection[str]
 ) -> set[str]:
     """Leave out accessions that another patient has too."""
-    others = work.session.exec(
+    others = session.exec(
         select(ReportOrder.accession).where(
             ReportOrder.site_id == site_id,
             col(ReportOrder.accession).in_(accessions),
@@ -385,10 +392,10 @@ def _accessions_of_one_patient(
     return {*accessions} - {*others}
 
 
-def _versions(work: Work, keys: Sequence[int]) -> dict[int, list[Any]]:
+def _versions(session: Session, keys: Sequence[int]) -> dict[int, list[Any]]:
     """Return the versions of reports without texts and files, the newest first."""
     rows: Sequence[Any] = (
-        work.session.exec(
+        session.exec(
             select(*_COLUMNS).where(col(OutsideVersion.outside_pk).in_(keys))  # type: ignore[call-overload]
         ).all()
         if keys
@@ -404,29 +411,22 @@ def _versions(work: Work, keys: Sequence[int]) -> dict[int, list[Any]]:
 
 
 def find_outside(
-    work: Work, report: Report, orders: Sequence[ReportOrder], outside_id: str
+    session: Session, report: Report, orders: Sequence[ReportOrder], outside_id: str
 ) -> OutsidePrior:
     """Return an outside report of the patient of a report; raise `report_not_found`."""
-    found = list_outside(work, report, orders, outside_id=outside_id)
+    found = list_outside(session, report, orders, outside_id=outside_id)
     if not found:
         raise EngineError(ErrorCode.REPORT_NOT_FOUND)
     return found[0]
 
 
-def read_outside(work: Work, prior: OutsidePrior) -> dict[str, Any]:
+def read_outside(session: Session, prior: OutsidePrior) -> dict[str, Any]:
     """
     Return an outside report with the texts of all versions, the newest first.
 
     `document` is the text to compare: without the `added` newest versions, which are addenda.
     """
-    keys = [version.pk for version in prior.versions]
-    texts = dict(
-        work.session.exec(
-            select(OutsideVersion.pk, OutsideVersion.content_text).where(
-                col(OutsideVersion.pk).in_(keys)
-            )
-        ).all()
-    )
+    texts = _texts(session, prior)
     versions = [
         {
             "version": version.pk,
@@ -453,12 +453,54 @@ def read_outside(work: Work, prior: OutsidePrior) -> dict[str, Any]:
     }
 
 
-def read_pdf(work: Work, prior: OutsidePrior, version: int, number: int) -> bytes:
+def reports_of_patient(session: Session, report: Report) -> list[dict[str, Any]]:
+    """
+    Return the outside reports of the patient of a report, with the texts of their versions.
+
+    The texts have at most MAX_TEXTS characters together; `text` is None for those that do not fit.
+    """
+    orders = orders_of(session, key_of(report))
+    left, found = MAX_TEXTS, list[dict[str, Any]]()
+    for prior in list_outside(session, report, orders):
+        texts = _texts(session, prior)
+        versions = []
+        for version in prior.versions:
+            text = texts[version.pk]
+            left -= len(text)
+            versions.append(
+                {
+                    "status": version.status,
+                    "at": _times(version).sorting[0],
+                    "receivedAt": version.received_at,
+                    "title": version.title,
+                    "author": version.author,
+                    "text": text if left >= 0 else None,
+                    "pdfs": version.pdfs,
+                    "omitted": version.omitted,
+                }
+            )
+        summary = prior.summary()
+        named = {"Accession": prior.report.accession, "sender": summary["outside"]["sender"]}
+        study = summary["StudyDescription"]
+        found.append({**named, "StudyDescription": study, "versions": versions})
+    return found
+
+
+def _texts(session: Session, prior: OutsidePrior) -> dict[int, str]:
+    """Return the texts of the versions of a report by their keys."""
+    keys = [version.pk for version in prior.versions]
+    query = select(OutsideVersion.pk, OutsideVersion.content_text).where(
+        col(OutsideVersion.pk).in_(keys)
+    )
+    return {key or 0: text for key, text in session.exec(query)}
+
+
+def read_pdf(session: Session, prior: OutsidePrior, version: int, number: int) -> bytes:
     """Return a PDF file of a version, counted from 1; raise `report_not_found`."""
     found = None
     if version in {known.pk for known in prior.versions}:
         own = (OutsideFile.version_pk == version, OutsideFile.position == number)
-        found = work.session.exec(select(OutsideFile.content).where(*own)).first()
+        found = session.exec(select(OutsideFile.content).where(*own)).first()
     if found is None:
         raise EngineError(ErrorCode.REPORT_NOT_FOUND)
     return found

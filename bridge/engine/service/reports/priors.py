@@ -56,7 +56,7 @@ def list_priors(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
     groups = orders_by_report(work.session, [key_of(prior) for prior in found])
     others = [Study(groups[key_of(prior)][0].tags, prior.signed_at or 0) for prior in found]
     summaries = [_summary(prior, groups[key_of(prior)]) for prior in found]
-    outside = list_outside(work, report, orders)
+    outside = list_outside(work.session, report, orders)
     usable = [prior for prior in outside if not prior.is_withdrawn]
     others += [prior.study for prior in usable]
     summaries += [prior.summary() for prior in usable]
@@ -73,7 +73,7 @@ def read_prior(work: Work, _: Editor, report_id: str, prior_id: str) -> dict[str
     report = lock_report_by_id(work, report_id)
     orders = orders_of(work.session, key_of(report))
     if prior_id.startswith(PREFIX):
-        return read_outside(work, find_outside(work, report, orders, prior_id))
+        return read_outside(work.session, find_outside(work.session, report, orders, prior_id))
     mrns = {order.mrn for order in orders}
     prior = next(iter(_signed(work, report, mrns, col(Report.report_id) == prior_id)), None)
     if prior is None:
@@ -94,7 +94,9 @@ def read_prior_pdf(
     """Return a PDF file of a version of an outside report; raise `report_not_found`."""
     report = lock_report_by_id(work, report_id)
     orders = orders_of(work.session, key_of(report))
-    return read_pdf(work, find_outside(work, report, orders, prior_id), version, number)
+    return read_pdf(
+        work.session, find_outside(work.session, report, orders, prior_id), version, number
+    )
 
 
 def _signed(

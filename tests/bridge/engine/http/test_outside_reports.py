@@ -89,3 +89,19 @@ def test_a_document_of_another_patient(service: Service) -> None:
     service.post("report/outside", body())
     refused = service.post("report/outside", body(PatientMRN="OTHER", text="Other."))
     assert (refused.status_code, refused.json()["code"]) == (409, "outside_of_other_patient")
+
+
+def test_the_reports_of_an_order(service: Service) -> None:
+    """An administrator of the site reads all versions with their texts."""
+    service.post("report/outside", body(sentAt=1, reportStatus="preliminary", text="First."))
+    service.post("report/outside", body(sentAt=2, pdfs=files_of(PDF)))
+    service.launch()
+    (found,) = service.get("report/outside", **identity()).json()["reports"]
+    assert (found["Accession"], found["sender"]) == ("NIGHT", "NIGHTREADS NORTH")
+    assert [
+        (version["status"], version["text"], version["pdfs"]) for version in found["versions"]
+    ] == [
+        ("final", "No acute <b>finding</b>.", 1),
+        ("preliminary", "First.", 0),
+    ]
+    assert service.get("report/outside", **identity(mrn="OTHER")).status_code == 404

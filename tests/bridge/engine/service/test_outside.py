@@ -55,7 +55,10 @@ def shown(harness: ServiceHarness, order: OrderKey) -> list[dict[str, Any]]:
     with harness.work() as work:
         report = lock_report(work, order).report
         orders = orders_of(work.session, key_of(report))
-        return [read_outside(work, found) for found in list_outside(work, report, orders)]
+        return [
+            read_outside(work.session, found)
+            for found in list_outside(work.session, report, orders)
+        ]
 
 
 def texts(prior: dict[str, Any]) -> list[str]:
@@ -216,11 +219,11 @@ def test_pdf(harness: ServiceHarness) -> None:
     with harness.work() as work:
         report = lock_report(work, order).report
         found = find_outside(
-            work, report, orders_of(work.session, key_of(report)), prior["reportId"]
+            work.session, report, orders_of(work.session, key_of(report)), prior["reportId"]
         )
-        assert read_pdf(work, found, version["version"], 1) == PDF
+        assert read_pdf(work.session, found, version["version"], 1) == PDF
         with pytest.raises(EngineError):
-            read_pdf(work, found, version["version"] + 1, 1)
+            read_pdf(work.session, found, version["version"] + 1, 1)
 
 
 def test_no_list_and_no_change_has_it(harness: ServiceHarness) -> None:
@@ -243,4 +246,4 @@ def test_another_site_has_its_own(harness: ServiceHarness) -> None:
         report_orders = orders_of(work.session, key_of(report))
         work.session.expunge(report)
         report.site_id = "OTHER"
-        assert list_outside(work, report, report_orders) == []
+        assert list_outside(work.session, report, report_orders) == []

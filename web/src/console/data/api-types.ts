@@ -579,6 +579,17 @@ export interface OrderSpan {
   to: string;
   tone: StepTone;
 }
+/** A version of a report that was not made here. */
+export interface OutsideVersion {
+  status: string;
+  at: number;
+  author: string;
+  /** Null: the texts of the patient are too long for one response. */
+  text: string | null;
+  pdfs: number;
+  omitted: string[];
+}
+
 export interface OrderPage {
   now: number;
   /** False: the report engine does not answer, and states are as last seen. */
@@ -619,6 +630,7 @@ export interface OrderPage {
   } | null;
   linked: { id: number; accession: string; state: string; study?: string }[];
   worklist: { place: number | null; total: number | null } | null;
+  outside: { sender: string; title: string; versions: OutsideVersion[] }[];
   messages: {
     id: number;
     received_at: number;

@@ -1,5 +1,5 @@
 """
-`status`, `content`, `site/prelims`, `changes` and `worklist`.
+`status`, `content`, `outside`, `site/prelims`, `changes` and `worklist`.
 
 A long poll of the change feed holds no thread. A write of this process wakes it; on PostgreSQL a
 write of any process does. It also polls from time to time.
@@ -33,6 +33,7 @@ from bridge.contract.requests import (
 from bridge.contract.responses import (
     ChangesResponse,
     ContentResponse,
+    OutsideReportsResponse,
     PrelimsResponse,
     StatusAnswerBody,
     StatusRecordBody,
@@ -54,6 +55,7 @@ from bridge.engine.http.requests.use_cases import (
     read_as_administrator,
     site_of,
 )
+from bridge.engine.records.tables import Report
 from bridge.engine.rules.order import Priority
 from bridge.engine.rules.timestamps import iso
 from bridge.engine.service import released_texts
@@ -61,6 +63,7 @@ from bridge.engine.service.accounts.tokens import still_valid
 from bridge.engine.service.caller import Caller, administered_sites, require_administrator
 from bridge.engine.service.change_feed import FeedPage, cursor_at, read_changes, require_cursor
 from bridge.engine.service.report_status import query_status, read_report
+from bridge.engine.service.reports.outside import reports_of_patient
 from bridge.engine.service.signing.prelims import list_waiting
 from bridge.engine.service.work import ChangeEvent
 from bridge.engine.service.worklist import ElsewhereFilter, Sort, WorklistQuery, read_worklist
@@ -206,6 +209,27 @@ async def content(
         shown=lambda found: [(found.site_id, found.report_id)],
     )
     return FastJsonResponse(ContentResponse(content=report.content_text))
+
+
+@router.get("/report/outside", response_model=OutsideReportsResponse, responses=problems())
+async def outside(
+    identity: Annotated[OrderIdentity, Depends(_identity)], request: Request
+) -> Response:
+    """Return the reports of the patient that were not made here, with their versions and texts."""
+    order_id = order_id_of(identity)
+
+    def read(session: Session) -> tuple[Report, list[dict[str, Any]]]:
+        report = read_report(session, order_id)
+        return report, reports_of_patient(session, report)
+
+    _, found = await read_as_administrator(
+        request,
+        "outside",
+        [site_of(identity, "")],
+        read,
+        shown=lambda found: [(found[0].site_id, found[0].report_id)],
+    )
+    return FastJsonResponse({"reports": found})
 
 
 @router.get("/report/site/prelims", response_model=PrelimsResponse, responses=problems())
