@@ -49,6 +49,7 @@ PACS: Final = ThreadLimit(Threads.EXTERNAL, "PACS", 4, 100)
 
 ANSWER_SECONDS: Final = 3.0
 """How long an association stays open for the answer to a request for commitment."""
+_ALERT_SECONDS: Final = 1.0
 MAX_OPEN: Final = 4
 """Associations of a destination that stay open for an answer."""
 
@@ -147,8 +148,11 @@ def _not_connected(receiver: DicomReceiver, error: Exception | None) -> NotConne
             context = receiver.tls()
             if context is not None:
                 name = receiver.server_name or receiver.host
-                with context.wrap_socket(plain, server_hostname=name):
-                    pass
+                with context.wrap_socket(plain, server_hostname=name) as secured:
+                    # In TLS 1.3 a peer refuses our certificate after our side of the handshake.
+                    secured.settimeout(_ALERT_SECONDS)
+                    with suppress(TimeoutError):
+                        secured.recv(1)
     except socket.gaierror:
         return NotConnected("DNSLookupError")
     except OSError as failure:

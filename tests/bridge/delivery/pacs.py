@@ -2,6 +2,7 @@
 
 import json
 import socket
+import ssl
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from pynetdicom.sop_class import (  # type: ignore[attr-defined]  # the module m
 )
 
 from tests.eventually import eventually
+from tests.mllp.certificates import Certificates
 from tests.programs import DCMTK, ORTHANC, find_program
 
 STORED_CLASSES = (EncapsulatedPDFStorage, BasicTextSRStorage, KeyObjectSelectionDocumentStorage)
@@ -58,6 +60,7 @@ class Pacs:
     classes: tuple[str, ...] = STORED_CLASSES
     is_lossy: bool = False
     """Whether it says that it keeps nothing."""
+    tls: ssl.SSLContext | None = None
 
     def instances(self) -> list[str]:
         return [str(data.SOPInstanceUID) for data in self.stored]
@@ -102,7 +105,8 @@ def pacs(**changes: Any) -> Iterator[Pacs]:
     entity.add_supported_context(StorageCommitmentPushModel)
     entity.add_supported_context(Verification)
     handlers: list[Any] = [(evt.EVT_C_STORE, store), (evt.EVT_N_ACTION, act)]
-    server = entity.start_server(("127.0.0.1", found.port), block=False, evt_handlers=handlers)
+    address = ("127.0.0.1", found.port)
+    server = entity.start_server(address, block=False, evt_handlers=handlers, ssl_context=found.tls)
     assert server is not None
     found.port = server.server_address[1]
     try:
@@ -179,8 +183,14 @@ class Orthanc:
 
 
 @contextmanager
-def orthanc(folder: Path, bridge_port: int = 0) -> Iterator[Orthanc]:
-    """Orthanc as PACS; `bridge_port` is where it sends answers to requests for commitment."""
+def orthanc(
+    folder: Path, bridge_port: int = 0, certificates: Certificates | None = None
+) -> Iterator[Orthanc]:
+    """
+    Orthanc as PACS; `bridge_port` is where it sends answers to requests for commitment.
+
+    With certificates its DICOM port speaks TLS, and requires the certificate of its peer.
+    """
     program = ORTHANC.require()
     web, dicom = free_port(), free_port()
     folder.mkdir(parents=True, exist_ok=True)
@@ -197,6 +207,14 @@ def orthanc(folder: Path, bridge_port: int = 0) -> Iterator[Orthanc]:
         "DicomModalities": {"bridge": ["REPORT_BRIDGE", "127.0.0.1", bridge_port or 1]},
         "DicomCheckCalledAet": True,
     }
+    if certificates is not None:
+        settings |= {
+            "DicomTlsEnabled": True,
+            "DicomTlsCertificate": certificates.certificate,
+            "DicomTlsPrivateKey": certificates.key,
+            "DicomTlsTrustedCertificates": certificates.ca,
+            "DicomTlsRemoteCertificateRequired": True,
+        }
     (folder / "orthanc.json").write_text(json.dumps(settings))
     process = subprocess.Popen(
         [program, str(folder / "orthanc.json")],
