@@ -1,7 +1,6 @@
 """TLS to a PACS, over DIMSE and over DICOMweb: DCMTK, Orthanc, pynetdicom."""
 
 import asyncio
-import os
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -67,6 +66,10 @@ def tls_pacs(certificates: Certificates, *, is_expired: bool = False) -> Iterato
     assert archive.stored == []
 
 
+def stored(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
 @pytest.mark.needs(DCMTK)
 async def test_dcmtk(certificates: Certificates, tmp_path: Path) -> None:
     """Storescp requires a certificate, and stores both objects."""
@@ -75,7 +78,7 @@ async def test_dcmtk(certificates: Certificates, tmp_path: Path) -> None:
         address = f"dicom://PACS@127.0.0.1:{port}"
         tls = {"ca": certificates.ca, **certificates.client}
         assert await send(certificates, address, **tls) == STORED
-    assert len(os.listdir(tmp_path)) == 2
+    assert len(stored(tmp_path)) == 2
 
 
 @asynccontextmanager
