@@ -29,7 +29,7 @@ from bridge.delivery.delivery_history import (
     read_sent_observations,
 )
 from bridge.delivery.destinations import CompiledDestination, control_id, key_of
-from bridge.delivery.dicom_objects import SentDocument, sent_documents, write_documents
+from bridge.delivery.dicom_objects import SentDocument, sent_objects, write_documents
 from bridge.delivery.errors import (
     NoDefinitionForEvent,
     NothingToRetract,
@@ -229,7 +229,7 @@ def _with_sent(
         return replace(
             context,
             sent_sections=None if None in payloads else (),
-            sent_documents=[sent_documents(payload or b"") for payload in payloads],
+            sent_documents=[sent_objects(payload or b"") for payload in payloads],
             studies=scheduled_steps.studies_of(connection, keys),
         )
     if context.history.delivered and uses_sections(destination, ResultEvent(delivery.event)):

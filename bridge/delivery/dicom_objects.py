@@ -73,12 +73,14 @@ class DicomDocuments:
 
 @dataclass(frozen=True, slots=True)
 class SentDocument:
-    """An object that a PACS has."""
+    """An object that a PACS has; `in_withdrawal`: it was sent to withdraw others."""
 
     sop_class: str
     sop_instance: str
     study: str
     series: str
+    patient: str = ""
+    in_withdrawal: bool = False
 
 
 _NAMESPACE: Final = uuid.UUID("c12d4274-1b53-4fd2-8181-4fb05d2497dd")
@@ -205,11 +207,20 @@ class _DocumentWriter:
         return data
 
     def _rejection_notes(self) -> Iterator[Dataset]:
-        """Return a Key Object Selection for each study of which the PACS has objects."""
-        for study, orders in self._studies.items():
-            rejected = [one for sent in self._sent for one in sent if one.study == study]
-            if not rejected:
-                continue
+        """
+        Return a Key Object Selection for each study of which the PACS has objects.
+
+        These may be studies that the orders had before. What was withdrawn already stays as it is:
+        it may be another patient's.
+        """
+        by_study: dict[str, list[SentDocument]] = {}
+        for sent in self._sent:
+            if any(one.in_withdrawal for one in sent):
+                break
+            for one in sent:
+                by_study.setdefault(one.study, []).append(one)
+        for study, rejected in by_study.items():
+            orders = self._orders_of(study)
             data = self._common(study, KeyObjectSelectionDocumentStorage, "KO", "ko")
             data.SeriesDescription = _REJECTED[1]
             data.ReferencedPerformedProcedureStepSequence = []
@@ -222,7 +233,7 @@ class _DocumentWriter:
     def _common(self, study: str, sop_class: str, modality: str, form: str) -> Dataset:
         """Return the patient, the study, the series and the equipment of an object."""
         context, now = self._context, self._context.now.astimezone(self._zone)
-        tags = self._studies[study][0].tags
+        tags = self._orders_of(study)[0].tags
         data = Dataset()
         data.SpecificCharacterSet = self._documents.charset
         data.TimezoneOffsetFromUTC = now.strftime("%z")[:5]
@@ -231,7 +242,8 @@ class _DocumentWriter:
         data.InstanceCreatorUID = IMPLEMENTATION_CLASS
 
         data.PatientName = self._name("PatientName", tags.get("PatientName", ""))
-        data.PatientID = self._short("PatientID", tags.get("PatientMRN", ""), _LONG)
+        patient = self._short("PatientID", tags.get("PatientMRN", ""), _LONG)
+        data.PatientID = patient
         data.PatientBirthDate = _matching(_DAY, tags.get("PatientBirthDate", ""))
         data.PatientSex = sex if (sex := tags.get("PatientSex", "")) in _SEXES else ""
         if age := _matching(_AGE, tags.get("PatientAge", "")):
@@ -258,7 +270,7 @@ class _DocumentWriter:
 
         data.Manufacturer = "Report Bridge"
         data.InstitutionName = self._short("organization", self._organization)
-        predecessors = self._predecessors(study, sop_class)
+        predecessors = self._predecessors(study, sop_class, patient)
         if predecessors:
             data.PredecessorDocumentsSequence = predecessors
         return data
@@ -284,10 +296,25 @@ class _DocumentWriter:
                 ]
             )
 
-    def _predecessors(self, study: str, sop_class: str) -> list[Dataset]:
-        """Return the objects that this one replaces: in the same study, if there are any."""
+    def _orders_of(self, study: str) -> Sequence[ResultOrder]:
+        """Return the orders of a study, or all of a study that they had before."""
+        return self._studies.get(study) or self._context.orders
+
+    def _predecessors(self, study: str, sop_class: str, patient: str) -> list[Dataset]:
+        """
+        Return the objects that this one replaces: in the same study, if there are any.
+
+        What was withdrawn under another patient is no version of this report.
+        """
         newest = self._sent[0] if self._sent else ()
-        same = [document for document in newest if document.sop_class == sop_class]
+        if sop_class == KeyObjectSelectionDocumentStorage:
+            return []
+        same = [
+            document
+            for document in newest
+            if document.sop_class == sop_class
+            and (document.patient == patient or not document.in_withdrawal)
+        ]
         here = [document for document in same if document.study == study]
         return _by_study(here or same)
 
@@ -295,9 +322,9 @@ class _DocumentWriter:
         return _uid(self._context.control_id, form, study)
 
     def _series_uid(self, study: str, form: str) -> str:
-        """Return the series of all versions of the report of a patient in this form."""
+        """Return the series of all versions of the report in this form, for one patient."""
         report = self._context.document.number.partition(".")[0] or self._context.control_id
-        patient = str(self._studies[study][0].tags.get("PatientMRN", ""))
+        patient = self._orders_of(study)[0].tags.get("PatientMRN", "")
         return _uid(report, "series", form, study, patient)
 
     @property
@@ -577,19 +604,16 @@ def _lines(data: Dataset, indent: str) -> Iterator[str]:
 
 def sent_objects(payload: bytes) -> tuple[SentDocument, ...]:
     """Return all objects of a body."""
+    found = read_documents(payload)
+    is_withdrawal = any(data.SOPClassUID == KeyObjectSelectionDocumentStorage for data in found)
     return tuple(
         SentDocument(
             str(data.SOPClassUID),
             str(data.SOPInstanceUID),
             str(data.StudyInstanceUID),
             str(data.SeriesInstanceUID),
+            str(data.get("PatientID") or ""),
+            is_withdrawal,
         )
-        for data in read_documents(payload)
-    )
-
-
-def sent_documents(payload: bytes) -> tuple[SentDocument, ...]:
-    """Return the reports among the objects of a body, without rejection notes."""
-    return tuple(
-        one for one in sent_objects(payload) if one.sop_class != KeyObjectSelectionDocumentStorage
+        for data in found
     )

@@ -516,8 +516,8 @@ def _require_small(payload: bytes) -> None:
 
 
 def _deidentified(deidentifier: Deidentifier, payload: bytes, patient: str, charset: str) -> bytes:
-    if is_dicom(payload):
-        raise _NotWritten("not_deidentified", "it is a DICOM object")
+    if is_dicom(payload) or boundary_of(payload):
+        raise _NotWritten("not_deidentified", "it is or contains a DICOM object")
     try:
         return deidentifier.message(payload, patient, charset)
     except NotDeidentified as error:

@@ -19,7 +19,7 @@ from bridge.admin.specification.model import (
     Usage,
 )
 from bridge.delivery.destination_settings import pacs_documents
-from bridge.delivery.dicom_objects import dump, read_documents, sent_documents, write_documents
+from bridge.delivery.dicom_objects import dump, read_documents, sent_objects, write_documents
 from bridge.delivery.errors import CompositionError
 from bridge.delivery.reply_policy import DEFAULTS, ReplyKind
 from config.quantities import DicomAddress
@@ -88,7 +88,7 @@ def _examples(
             for order in context.orders
         )
         known = replace(context, orders=orders, control_id=f"{context.control_id}-{context.event}")
-        sent = [sent_documents(first)] if first and context.event is not ResultEvent.FINAL else []
+        sent = [sent_objects(first)] if first and context.event is not ResultEvent.FINAL else []
         try:
             payload = write_documents(known, layout, documents, sent)
         except CompositionError:

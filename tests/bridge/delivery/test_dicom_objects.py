@@ -17,7 +17,7 @@ from bridge.delivery.dicom_objects import (
     SentDocument,
     files_of,
     read_documents,
-    sent_documents,
+    sent_objects,
     write_documents,
 )
 from bridge.delivery.errors import NoDocument, NoStudy, NotInCharacterSet
@@ -235,7 +235,7 @@ def test_highdicom_reads_the_content() -> None:
     """Another library reads the content tree of the SR and the rejection note."""
     before = written()
     retraction = replace(CONTEXT, event=ResultEvent.RETRACTION, control_id="C0002")
-    payload = written(retraction, None, sent_documents(before))
+    payload = written(retraction, None, sent_objects(before))
     (report,) = objects(before, "SR")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -258,12 +258,12 @@ def test_our_reader_of_reports_reads_it_back() -> None:
 def test_a_repetition_is_the_same_instance() -> None:
     """Two compositions of one release differ in their times only; another release differs."""
     later = replace(CONTEXT, now=NOW.replace(minute=59))
-    assert sent_documents(written()) == sent_documents(written(later))
-    other = sent_documents(written(replace(CONTEXT, control_id="C0002")))
-    assert {one.sop_instance for one in sent_documents(written())}.isdisjoint(
+    assert sent_objects(written()) == sent_objects(written(later))
+    other = sent_objects(written(replace(CONTEXT, control_id="C0002")))
+    assert {one.sop_instance for one in sent_objects(written())}.isdisjoint(
         one.sop_instance for one in other
     )
-    assert [one.series for one in sent_documents(written())] == [one.series for one in other]
+    assert [one.series for one in sent_objects(written())] == [one.series for one in other]
 
 
 def test_each_study_of_linked_orders_gets_the_report() -> None:
@@ -303,7 +303,7 @@ def test_an_addendum_names_its_predecessor() -> None:
         addenda=(ADDENDUM,),
         earlier=(ResultEvent.FINAL,),
     )
-    payload = written(context, None, sent_documents(before))
+    payload = written(context, None, sent_objects(before))
     for old, new in zip(read_documents(before), read_documents(payload), strict=True):
         (study,) = new.PredecessorDocumentsSequence
         (series,) = study.ReferencedSeriesSequence
@@ -328,7 +328,7 @@ def test_a_withdrawn_report_is_rejected() -> None:
         files={},
     )
     later = written(replace(CONTEXT, control_id="C0003", event=ResultEvent.CORRECTION))
-    payload = written(context, None, sent_documents(later), sent_documents(before))
+    payload = written(context, None, sent_objects(later), sent_objects(before))
     (note,) = objects(payload, "KO")
     assert note.ConceptNameCodeSequence[0].CodeValue == "113001"
     rejected = {
@@ -342,6 +342,52 @@ def test_a_withdrawn_report_is_rejected() -> None:
     assert report.VerificationFlag == "UNVERIFIED"
     assert _texts(report) == [context.report_text]
     assert not objects(payload, "DOC")
+
+
+def rejected_by(payload: bytes) -> dict[str, set[str]]:
+    """Return the rejected instances by the study of their note."""
+    return {
+        note.StudyInstanceUID: {
+            item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID for item in note.ContentSequence
+        }
+        for note in objects(payload, "KO")
+    }
+
+
+def instances(payload: bytes) -> set[str]:
+    return {one.sop_instance for one in sent_objects(payload)}
+
+
+RETRACTION = replace(CONTEXT, event=ResultEvent.RETRACTION, control_id="C0002", files={})
+
+
+def test_a_withdrawn_report_of_another_study() -> None:
+    """The note is in the study that has the objects, also if the order has another one now."""
+    before = written()
+    moved = replace(ORDER, tags={**ORDER.tags, "StudyInstanceUID": OTHER_STUDY})
+    payload = written(replace(RETRACTION, orders=(moved,)), None, sent_objects(before))
+    assert rejected_by(payload) == {STUDY: instances(before)}
+
+
+def test_the_right_patient_after_a_withdrawal() -> None:
+    """Nothing that was withdrawn under another patient is named again or rejected again."""
+    wrong = written()
+    withdrawal = written(RETRACTION, None, sent_objects(wrong))
+    own = replace(ORDER, tags={**ORDER.tags, "PatientMRN": "MRN-2", "PatientName": "Right^One"})
+    context = replace(CONTEXT, control_id="C0003", orders=(own,))
+    sent = [sent_objects(withdrawal), sent_objects(wrong)]
+    right = written(context, None, *sent)
+    for found in read_documents(right):
+        assert (found.PatientID, str(found.PatientName)) == ("MRN-2", "Right^One")
+        assert "PredecessorDocumentsSequence" not in found
+    assert {one.series for one in sent_objects(right)}.isdisjoint(one.series for one in sent[1])
+    again = replace(RETRACTION, control_id="C0004", orders=(own,))
+    assert rejected_by(written(again, None, sent_objects(right), *sent)) == {
+        STUDY: instances(right)
+    }
+    same = written(replace(CONTEXT, control_id="C0003"), None, *sent)
+    (report,) = objects(same, "SR")
+    assert "PredecessorDocumentsSequence" in report, "it is the next version of the same document"
 
 
 @pytest.mark.parametrize("study", ["", "none", "1.02", "1." * 40 + "1"])

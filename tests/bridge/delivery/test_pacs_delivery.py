@@ -10,13 +10,16 @@ from pydicom import Dataset
 from pynetdicom import evt
 from sqlalchemy import insert
 
+from bridge.admin.orders import merges
 from bridge.contract import OrderKey
 from bridge.delivery.destination_settings import make_destination, make_sender
 from bridge.delivery.destinations import CompiledDestination
 from bridge.executors import close_all
+from bridge.intake.process.scheduled_steps import StepWriter
 from bridge.queue import operations
 from bridge.queue.commitments import MAX_FAILURES, OUTSTANDING, Commitments, read_answer
 from bridge.store.database import Database
+from bridge.store.records import patient_records
 from bridge.store.tables import SCHEDULED_STEPS
 from config import Settings
 from config.sections import DestinationSettings
@@ -24,6 +27,8 @@ from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.pacs import Pacs, orthanc, pacs, report_at_once
 from tests.bridge.delivery.test_dicom_objects import GREEK
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
+from tests.bridge.intake.patients.test_merges import EVA, IDA, merge
+from tests.bridge.intake.patients.test_merges import order as patient_order
 from tests.bridge.intake.process.test_order_processor import group, message
 from tests.eventually import eventually_async
 from tests.mappings.definitions import SHIPPED
@@ -208,6 +213,46 @@ async def test_a_withdrawn_report(tmp_path: Path, database: Database) -> None:
             ]
             assert rejected == archive.instances()[:2]
             assert "Wrong." not in texts_of(of_modality(archive, "SR")[-1])
+
+
+async def test_a_report_under_the_wrong_patient(tmp_path: Path, database: Database) -> None:
+    """
+    It was signed while two patients were merged by mistake. After the undo, the PACS gets a note
+    and a version that withdraw it under the wrong patient, then the report under the right one.
+    """
+    with pacs() as archive:
+        bridge = PacsBridge(tmp_path, database, f"dicom://PACS@127.0.0.1:{archive.port}")
+        async with bridge.open() as hospital:
+            await hospital.send(patient_order(EVA, "0"))
+            await hospital.send(patient_order(IDA, "1") + f"ZDS|{STUDY}^RIS\r".encode())
+            await hospital.send(merge(EVA, IDA))
+            await hospital.read_and_sign("F1", "Normal.", EVA.mrn)
+            await hospital.follow()
+            await bridge.settled("done")
+            with database.read() as connection:
+                (pointer,) = patient_records.merge_pointers(connection, [(SITE, IDA.mrn)]).values()
+            await merges.undo_pointer(
+                database, hospital.client, pointer, StepWriter(), include_signed=True
+            )
+            merges.queue_corrections(database, merges.find_undone(database, IDA.mrn, SITE))
+            hospital.couriers[0].notify()
+            await bridge.settled("done", "done", "done")
+    wrong, rest = archive.stored[:2], archive.stored[2:]
+    note, withdrawn, *right = rest
+    rejected = [
+        item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID for item in note.ContentSequence
+    ]
+    assert rejected == [data.SOPInstanceUID for data in wrong]
+    for data in (*wrong, note, withdrawn):
+        assert (data.PatientID, str(data.PatientName)) == (EVA.mrn, EVA.name)
+    assert "Normal." not in texts_of(withdrawn)
+    assert [data.Modality for data in right] == ["DOC", "SR"]
+    for data in right:
+        assert (data.PatientID, str(data.PatientName)) == (IDA.mrn, IDA.name)
+        assert data.PatientBirthDate == IDA.birth
+        assert data.StudyInstanceUID == STUDY
+        assert "PredecessorDocumentsSequence" not in data
+    assert "Normal." in texts_of(right[1])
 
 
 @pytest.mark.parametrize("status", [0xA700, 0x0110])
