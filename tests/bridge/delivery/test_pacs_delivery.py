@@ -234,7 +234,7 @@ async def test_a_report_under_the_wrong_patient(tmp_path: Path, database: Databa
             await merges.undo_pointer(
                 database, hospital.client, pointer, StepWriter(), include_signed=True
             )
-            events = {event for one in bridge.destination().mappings for event in one.events}
+            events = {event for one in bridge.destination.mappings for event in one.events}
             change = merges.find_undone(database, IDA.mrn, SITE)
             merges.queue_corrections(database, {"pacs": events}, change)
             hospital.couriers[0].notify()
