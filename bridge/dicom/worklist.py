@@ -95,6 +95,8 @@ class WorklistService:
             return _failure(NOT_THE_SOP_CLASS, str(error), error.tag)
         except Exception:  # noqa: BLE001  # of pydicom, for any malformed identifier
             return _failure(NOT_THE_SOP_CLASS, "the identifier is malformed")
+        if not query:
+            return _failure(NOT_THE_SOP_CLASS, "the identifier has no keys")
         try:
             return self._send(event, peer, query, charset, sender)
         except StoreError as error:

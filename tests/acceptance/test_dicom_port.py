@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -10,8 +11,12 @@ from typing import Any
 
 import httpx
 import pytest
+from pydicom.dataset import Dataset
 from pynetdicom import AE
-from pynetdicom.sop_class import Verification  # type: ignore[attr-defined]  # made at run time
+from pynetdicom.sop_class import (  # type: ignore[attr-defined]  # made at run time
+    ModalityWorklistInformationFind,
+    Verification,
+)
 from sqlalchemy import select
 
 from bridge.store.database import Database
@@ -118,6 +123,38 @@ def test_an_order_becomes_a_step(dicom_house: tuple[House, int]) -> None:
     assert answer.ScheduledProcedureStepSequence[0].Modality == "CT"
     house.send(order(7, name="YAMADA^TAROU", control="CA", msh10="C7-CA"))
     assert findscu(port, query)[0] == []
+
+
+def test_the_time_until_an_order_is_seen(dicom_house: tuple[House, int]) -> None:
+    """A modality that asks without pause sees each change of an order soon after its ACK."""
+    house, port = dicom_house
+    house.start()
+    entity = AE("CT1")
+    entity.add_requested_context(ModalityWorklistInformationFind)
+    association = entity.associate("127.0.0.1", port, ae_title="REPORT_BRIDGE")
+    query, step = Dataset(), Dataset()
+    query.PatientID = step.Modality = ""
+    query.ScheduledProcedureStepSequence = [step]
+
+    def answers(accession: str) -> int:
+        query.AccessionNumber = accession
+        found = list(association.send_c_find(query, ModalityWorklistInformationFind))
+        assert found[-1][0].Status == 0
+        return len(found) - 1
+
+    times: list[float] = []
+    with Sender(house.mllp_port) as sender:
+        for number in range(1, 21):
+            for control, expected in (("NW", 1), ("CA", 0)):
+                message = order(number, control=control, msh10=f"{control}{number}")
+                assert verdict(sender.ask(message))[0] == "AA"
+                acknowledged = time.monotonic()
+                eventually(lambda: answers(f"A{number}") == expected)  # noqa: B023
+                times.append((time.monotonic() - acknowledged) * 1000)
+    association.release()
+    times.sort()
+    figures = f"median {times[20]:.0f} ms, longest {times[-1]:.0f} ms"
+    print(f"from the ACK to the answer: {figures}")  # noqa: T201  # shown with -s
 
 
 def test_the_end_of_the_process(dicom_house: tuple[House, int]) -> None:

@@ -331,6 +331,19 @@ def ask_raw(port: Port, identifier: bytes) -> tuple[list[Dataset], list[Dataset]
     return ask(port, decode(BytesIO(identifier), is_implicit_vr=True, is_little_endian=True))
 
 
+def test_no_keys(serve: Serve, steps: Database) -> None:
+    """A query without keys is refused: its answers would have no attributes."""
+    insert(steps, make_item(1))
+    query = Dataset()
+    query.SpecificCharacterSet = "ISO_IR 100"  # pynetdicom cannot send an empty identifier
+    entity = AE("CT1")
+    entity.add_requested_context(ModalityWorklistInformationFind)
+    association = entity.associate("127.0.0.1", serve().number, ae_title=TITLE)
+    ((status, _),) = association.send_c_find(query, ModalityWorklistInformationFind)
+    assert (status.Status, status.ErrorComment) == (0xA900, "the identifier has no keys")
+    association.release()
+
+
 def test_two_items_in_a_key(serve: Serve, steps: Database) -> None:
     """A sequence key with two items is refused."""
     query = query_of()
