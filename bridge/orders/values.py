@@ -27,6 +27,7 @@ from bridge.orders.times import MessageTime, are_comparable
 from mappings.inbound.events import CHILD_OF, OrderAction, OrderEvent
 from mappings.inbound.procedures import (
     Procedure,
+    is_other_procedure,
     join_procedures,
     procedures_left,
     procedures_not_named,
@@ -327,9 +328,17 @@ def differs_from(event: OrderEvent, after: Order) -> bool:
 
 
 def uncancelled_procedures(before: Order, event: OrderEvent) -> list[Procedure]:
-    """Return the procedures of an order that a cancellation or hold does not name."""
+    """
+    Return the procedures of an order that a cancellation or hold does not name.
+
+    The only procedure that is left counts as named, unless numbers and code are those of another
+    one: a repeated cancellation of one procedure must not cancel the other.
+    """
     _, known = split_procedures(before.echo, str(before.tags.get(DESCRIPTION, "")))
-    return procedures_not_named(known, _procedures(event)[1]) if len(known) > 1 else []
+    sent = _procedures(event)[1]
+    if len(known) == 1 and sent and all(is_other_procedure(known[0], part) for part in sent):
+        return known
+    return procedures_not_named(known, sent) if len(known) > 1 else []
 
 
 def with_procedures(before: Order, parts: Sequence[Procedure], message_id: int) -> Order:

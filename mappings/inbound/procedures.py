@@ -140,6 +140,13 @@ class ProcedureLookup:
         return None if first is None else self._procedures[first]
 
 
+def is_other_procedure(one: Procedure, other: Procedure) -> bool:
+    """True if two procedures have different codes, and a number that differs."""
+    numbers = ((one.placer, other.placer), (one.filler, other.filler))
+    codes = one.code and other.code and one.code != other.code
+    return bool(codes) and any(left and right and left != right for left, right in numbers)
+
+
 def _numbers_of_same(one: Procedure) -> Iterator[tuple[str | None, str | None]]:
     """Return the numbers of the procedures that are the same; None: any number."""
     placers = (one.placer, "") if one.placer else (None,)

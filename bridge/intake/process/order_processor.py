@@ -78,10 +78,11 @@ from bridge.orders.addressing import (
     PatientMergedError,
     SeveralPatientsError,
 )
-from bridge.orders.hierarchy import PARENT_REPLACED
+from bridge.orders.hierarchy import FROM_PARENT, PARENT_REPLACED
 from bridge.orders.order import OrderState, Patient
 from bridge.orders.patients import known_spellings
 from bridge.orders.plans import (
+    ORDER_UNKNOWN,
     SEVERAL_ACCESSIONS,
     OrderTask,
     gets_several_accessions,
@@ -491,7 +492,9 @@ def _with_former_number(context: JobContext, task: OrderTask) -> OrderTask:
 def _note_exceptions(context: JobContext, tasks: Sequence[OrderTask]) -> None:
     context.notes += [context.job.exception_code] if context.job.exception_code else []
     codes = (no_effect_code(task, context.job.source) for task in tasks)
-    context.notes += [code for code in codes if code]
+    # A parent (PA) is no order itself: its children are.
+    of_parent = {ORDER_UNKNOWN} if any(task.event.note == FROM_PARENT for task in tasks) else set()
+    context.notes += [code for code in codes if code and code not in of_parent]
     if any(map(gets_several_accessions, tasks)):
         context.notes.append(SEVERAL_ACCESSIONS)
     context.notes += [PARENT_REPLACED] if leaves_children_of_replaced(tasks, context.index) else []

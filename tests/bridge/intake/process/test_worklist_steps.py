@@ -51,6 +51,7 @@ def orm(
     name: str = "TESTER^TILDA",
     visit: str = "PV1|1|O",
     start: str = "",
+    parent: str = "",
     more: tuple[str, ...] = (),
 ) -> bytes:
     place = f"{'|' * 14}A{number}|R{number}|S{number}|||"
@@ -58,7 +59,7 @@ def orm(
         f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121120000||ORM^O01|O{next(NUMBERS)}|P|2.5.1",
         f"PID|1||{mrn}^^^MAIN^MR||{name}||19700101|F",
         visit,
-        f"ORC|{control}|P{number}|F{number}||{status}||^^^{start}",
+        f"ORC|{control}|P{number}|F{number}||{status}||^^^{start}|{parent}",
         f"OBR|1|P{number}|F{number}|7125{number}^CT chest {number}^C4{place}|CT",
         *more,
     )
@@ -138,6 +139,82 @@ async def test_the_status_follows_the_order(
     assert statuses(hospital) == [expected]
     listed = expected in scheduled_steps.ON_WORKLIST
     assert len(on_worklist(hospital)) == listed
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [
+        ("NW SN RO CH XO XX XR SC NA RL OE OR", S),
+        ("OK RE SR SS SU UA UC UD UF UH UM UR UX PA LI CN DE OP", S),
+        ("CA CR OC RP RQ RU", C),
+        ("DC DR OD", D),
+        ("HD HR OH", StepStatus.HELD),
+    ],
+    ids=["opened", "ignored", "cancelled", "discontinued", "held"],
+)
+async def test_each_order_control_code(
+    hospital: Hospital, codes: str, expected: StepStatus
+) -> None:
+    """What ORC-1 does to the step of a scheduled order, without ORC-5."""
+    for number, code in enumerate(codes.split(), start=1):
+        await hospital.send(orm(number=number))
+        await hospital.send(orm(code, "", number=number))
+        assert statuses(hospital, f"A{number}") == [expected], code
+
+
+async def test_a_replacement_under_the_same_accession(hospital: Hospital) -> None:
+    """The step of the replaced order leaves the worklist, and that of the new one is on it."""
+    await hospital.send(orm())
+    lines = orm("RP", "", number=1).decode().split("\r")
+    new = orm("RO", number=2).decode().replace("|A2|", "|A1|").split("\r")
+    await hospital.send("\r".join([*lines[:4], *new[3:]]).encode())
+    assert [step.step_id for step in on_worklist(hospital)] == ["S2"]
+
+
+async def test_a_parent_and_its_children(hospital: Hospital) -> None:
+    """A hold, release or end of the parent is that of the children, and no exception."""
+    parent = "P90^RIS"
+    for number in (1, 2):
+        await hospital.send(orm("CH", number=number, parent=parent))
+    for control, expected in (("HD", StepStatus.HELD), ("RL", S), ("DC", D)):
+        head = orm().decode().split("\r")[:3]
+        await hospital.send("\r".join([*head, f"ORC|{control}|P90|F90", ""]).encode())
+        assert [*statuses(hospital, "A1"), *statuses(hospital, "A2")] == [expected] * 2
+        assert hospital.last_message() == ("done", "")
+
+
+async def test_a_number_is_assigned(hospital: Hospital) -> None:
+    """SN has a placer number only; after NA the order is cancelled by its filler number."""
+    head = orm().decode().split("\r")[:3]
+    await hospital.send("\r".join([*head, "ORC|SN|P5|||SC", "OBR|1|P5||X^CT^L", ""]).encode())
+    assert statuses(hospital, "P5") == [S]
+    head = orm().decode().split("\r")[:3]
+    await hospital.send("\r".join([*head, "ORC|NA|P5|F5", ""]).encode())
+    head = orm().decode().split("\r")[:3]
+    await hospital.send("\r".join([*head, "ORC|CA||F5", ""]).encode())
+    assert statuses(hospital, "P5") == [C]
+
+
+async def test_procedures_of_one_message_end_apart(hospital: Hospital) -> None:
+    """OMI with several OBR and IPC: each OBR has its own steps, with its own end."""
+    other = [line.replace("A1^", "A2^") for line in (CT, MR)]
+    await hospital.send(omi(*steps("NW", PET), *steps("NW", *other, number=2)))
+    began = steps("SC", PET)
+    began[0] = began[0].replace("||SC", "||IP")
+    await hospital.send(omi(*began, *steps("CA", *other, number=2)))
+    assert statuses(hospital, "A1") == [StepStatus.STARTED]
+    assert statuses(hospital, "A2") == [C, C]
+
+
+async def test_a_repeated_cancellation_of_one_procedure(hospital: Hospital) -> None:
+    """The other procedure of the accession stays scheduled; a person is told."""
+    await hospital.send(omi(*steps("NW", PET), *steps("NW", CT, number=2)))
+    for code in ("", "several_orders"):
+        await hospital.send(omi(*steps("CA", CT, number=2)))
+        assert [step.step_id for step in on_worklist(hospital)] == ["S1"]
+        assert hospital.last_message() == ("done", code)
+    await hospital.send(omi(*steps("CA", PET)))
+    assert not on_worklist(hospital)
 
 
 async def test_a_change_adds_and_removes_steps(hospital: Hospital) -> None:
