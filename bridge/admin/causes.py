@@ -123,7 +123,7 @@ MESSAGE_CAUSES: Final[Mapping[str, Cause]] = {
         "Check whether the order was sent to another listener, or with another number.",
     ),
     "order_cancelled": Cause(
-        "The message changes an order that was cancelled; it had no effect",
+        "The message is about an order that was cancelled; it had no effect",
         ProposedAction.ACKNOWLEDGE,
         "If the examination takes place, the sender orders again.",
     ),

@@ -14,7 +14,9 @@ from typing import Final
 from sqlalchemy import Connection
 
 from bridge.contract import OrderKey
+from bridge.contract.errors import ErrorCode
 from bridge.engine_client.client import EngineClient
+from bridge.engine_client.errors import EngineFailure
 from bridge.intake.process.job_context import JobContext
 from bridge.intake.process.jobs import (
     DefinitionMissingError,
@@ -23,6 +25,7 @@ from bridge.intake.process.jobs import (
     require_content,
 )
 from bridge.orders.order import Order, OrderState
+from bridge.orders.plans import ORDER_CANCELLED
 from bridge.orders.received_objects import (
     MessageKind,
     OrderReference,
@@ -214,5 +217,19 @@ async def apply_received(client: EngineClient, context: JobContext, found: Recei
             context.waits_for |= order_keys(order)
             context.notes.append(AWAITS_ORDER)
         else:
-            warnings = await client.add_structured_report(order.key, content)
-            context.notes += [why.value for why in SetAside if why in warnings] or [STORED]
+            context.notes += await _add_to_report(client, context, order, content)
+
+
+async def _add_to_report(
+    client: EngineClient, context: JobContext, order: Order, content: str
+) -> list[str]:
+    """Return the notes of an object; that of a cancelled order waits until it is ordered again."""
+    try:
+        warnings = await client.add_structured_report(order.key, content)
+    except EngineFailure as failure:
+        is_gone = failure.code == ErrorCode.REPORT_NOT_FOUND
+        if not is_gone or order.state is not OrderState.CANCELLED:
+            raise
+        context.waits_for |= order_keys(order)
+        return [ORDER_CANCELLED]
+    return [why.value for why in SetAside if why in warnings] or [STORED]

@@ -192,6 +192,21 @@ async def test_an_object_of_an_awaited_order(hospital: Hospital, modality: Modal
     assert len(files(hospital)) == 1
 
 
+async def test_an_object_of_a_cancelled_order(hospital: Hospital, modality: Modality) -> None:
+    """It is kept and an exception, and is attached when the order is placed again."""
+    await hospital.send(new_order())
+    await hospital.send(new_order(control="CA"))
+    await modality.store(report())
+    await applied(hospital)
+    assert received_messages(hospital) == [("C-STORE SR", "done", "order_cancelled")]
+    assert exceptions(hospital) == ["order_cancelled"]
+    await hospital.send(new_order())
+    await applied(hospital)
+    assert received_messages(hospital) == [STORED]
+    assert exceptions(hospital) == []
+    assert len(files(hospital)) == 1
+
+
 async def test_an_object_of_several_orders(hospital: Hospital, modality: Modality) -> None:
     """The requests that a report fulfils name its orders."""
     for number in (1, 2):
