@@ -438,6 +438,7 @@ _ALSO_WITH_DETAIL: Final = frozenset(
     | {"not_connected", "tls", "not_composed", "no_definition", "unknown_code", "dicom"}
     | {"step_started", "step_completed", "step_discontinued", "step_reverted"}
     | {"object_stored", "object_awaits_order", "object_without_order"}
+    | {"dicom_sr_other_patient", "dicom_sr_second_version"}
     | {"character_set", "not_committed"}
 )
 """Codes whose stored detail says more than the code."""

@@ -1,7 +1,10 @@
 """A signed report goes to a PACS: through the feed, the outbox and the association."""
 
+import asyncio
+import zipfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,13 @@ from pydicom import Dataset
 from pynetdicom import evt
 from sqlalchemy import insert
 
+from bridge.admin.background.jobs import JobKind, JobState
+from bridge.admin.definitions.result_previews import ResultPreviews
 from bridge.admin.orders import merges
 from bridge.contract import OrderKey
 from bridge.delivery.destination_settings import make_destination, make_sender
 from bridge.delivery.destinations import CompiledDestination
+from bridge.delivery.dicom_objects import read_documents
 from bridge.executors import close_all
 from bridge.intake.process.scheduled_steps import StepWriter
 from bridge.queue import operations
@@ -23,6 +29,7 @@ from bridge.store.records import patient_records
 from bridge.store.tables import SCHEDULED_STEPS
 from config import Settings
 from config.sections import DestinationSettings
+from tests.bridge.admin.background.job_runs import JobRuns
 from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.pacs import Pacs, orthanc, pacs, report_at_once
 from tests.bridge.delivery.test_dicom_objects import GREEK
@@ -36,7 +43,6 @@ from tests.programs import ORTHANC
 
 STUDY, OTHER_STUDY = "1.2.840.99.1", "1.2.840.99.2"
 STATES = "SELECT state, code, detail FROM delivery ORDER BY id"
-DONE = [("done", "", "")]
 
 
 @pytest.fixture(autouse=True)
@@ -213,6 +219,47 @@ async def test_a_withdrawn_report(tmp_path: Path, database: Database) -> None:
             ]
             assert rejected == archive.instances()[:2]
             assert "Wrong." not in texts_of(of_modality(archive, "SR")[-1])
+
+
+async def test_previews_and_exports(tmp_path: Path, database: Database) -> None:
+    """
+    A preview has the objects that the PACS got, with their UIDs, and stores and sends nothing.
+
+    A raw export has the bytes that were sent; one without patient data leaves them out.
+    """
+    with pacs() as archive:
+        bridge = PacsBridge(tmp_path, database, f"dicom://PACS@127.0.0.1:{archive.port}")
+        async with bridge.open() as hospital:
+            await hospital.send(message(group("A1", uid=STUDY)))
+            await signed(hospital)
+            await bridge.settled("done")
+            settings = Settings(home=tmp_path, destination=[bridge.section])
+            previews = ResultPreviews(settings, database, hospital.client)
+            (preview,) = await previews.compose("results", SHIPPED)
+            assert hospital.rows("SELECT count(*) FROM delivery") == [(1,)]
+            runs = JobRuns(database, tmp_path)
+            runs.grant_role()
+            raw = await asyncio.to_thread(_export, runs, "raw")
+            deidentified = await asyncio.to_thread(_export, runs, "deidentified")
+            ((payload,),) = hospital.rows("SELECT payload FROM delivery_body")
+    sent = [(data.SOPInstanceUID, data.PatientID) for data in archive.stored]
+    assert [
+        (data.SOPInstanceUID, data.PatientID) for data in read_documents(preview.payload)
+    ] == sent
+    assert "Basic Text SR Storage" in preview.text
+    files, _ = raw
+    assert files == {"1.mime": bytes(payload)}
+    files, left_out = deidentified
+    assert (files, left_out) == ({}, ["not_deidentified"])
+
+
+def _export(runs: JobRuns, kind: str) -> tuple[dict[str, bytes], list[str]]:
+    """Export all deliveries; return the files without the index, and why rows were left out."""
+    job = runs.finish(runs.create(JobKind.EXPORT, {}, list_name="deliveries", format=kind))
+    assert job.state is JobState.DONE
+    archive = zipfile.ZipFile(BytesIO(runs.file(job)))
+    names = set(archive.namelist()) - {"index.csv"}
+    return {name: archive.read(name) for name in names}, [row.outcome for row in runs.rows(job)]
 
 
 async def test_a_report_under_the_wrong_patient(tmp_path: Path, database: Database) -> None:
