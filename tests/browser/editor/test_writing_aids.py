@@ -201,7 +201,7 @@ def test_a_prior_that_was_not_made_here(engine: EngineServer, page: Page) -> Non
     sent = {**order, **study, "StudyDate": "20240110", "sender": "NIGHTREADS|NORTH", "number": "1"}
     final = {"reportStatus": "final", "sentAt": 1, "text": "Nodule of 3 mm."}
     pdf = base64.b64encode(b"%PDF-1.7\n%%EOF\n").decode()
-    corrected = {"reportStatus": "corrected", "sentAt": 2, "text": "Nodule of 4 mm.", "pdf": pdf}
+    corrected = {"reportStatus": "corrected", "sentAt": 2, "text": "Nodule of 4 mm.", "pdfs": [pdf]}
     for version in (corrected, final):
         engine.call("POST", "report/outside", {**sent, **version})
     link = engine.launch(
