@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from bridge import active_settings
+from bridge.admin.orders.merges import complete_undos
 from bridge.engine_client.client import EngineClient
 from bridge.executors import Threads
 from bridge.intake.process.order_processor import OrderProcessor
@@ -30,6 +31,7 @@ class Applying:
 
     def __init__(self, process: Process, client: EngineClient, membership: Membership) -> None:
         self._process = process
+        self._client = client
         self._compiler = ListenerCompiler(process)
         self._first = self._compiler.compile()
         self._steps = StepWriter(self._step_rules())
@@ -78,7 +80,13 @@ class Applying:
             schedule.periodic(Job.INBOX_LEASES, worker.keep_leases, every=worker.lease / 3),
             ServicePart("worker", worker.start, worker.stop),
             follower.part(schedule, Job.DEFINITION_ACTIVATIONS),
+            schedule.periodic(Job.INTERRUPTED_UNDOS, self._complete_undos),
         ]
+
+    async def _complete_undos(self) -> None:
+        database = self._process.database
+        if await complete_undos(database, self._client, self._steps, now_ms()):
+            self._worker.notify()
 
     async def _use(self, found: tuple[ActiveListeners, StepRules | None, PeerSites]) -> None:
         listeners, self._steps.rules, self._repository.peer_sites = found

@@ -72,6 +72,7 @@ class Job(Enum):
     UNKNOWN_CODES = ("unknown codes", 5.0, 2.0, False, False)
     HANDSHAKES = ("handshakes", 2.0, 2.0, False, False)
     FAILOVER = ("failover", 2.0, 2.0, False, False)
+    INTERRUPTED_UNDOS = ("interrupted undos of merges", 20.0, 5.0, True, True)
     INBOX_LEASES = ("inbox leases", 20.0, 2.0, False, False)
     OUTBOX_LEASES = ("outbox leases", 10.0, 2.0, False, False)
     FOLDER_SCAN = ("folder scan", _BY_SETTING, 10.0, False, True)

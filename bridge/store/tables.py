@@ -181,6 +181,7 @@ class MergeUndo(Record, table=True):
     site: str = Field(primary_key=True)
     prior_mrn: str = Field(primary_key=True)
     begun_at: int = moment()
+    include_signed: int = 0
 
 
 class PatientDemographics(Record, table=True):

@@ -9,7 +9,9 @@ own patient. Orders that cannot return become exceptions: a person checks whose 
 import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from bridge.contract import SIGNED, OrderKey, ReportStatus
 from bridge.contract.responses import StatusRecordBody
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, FailureKind
 from bridge.executors import CONSOLE_THREADS
 from bridge.index_key import keyed64, signed64
 from bridge.intake.process.order_repository import resume_parked, undo_merge
@@ -372,28 +374,68 @@ async def undo_pointer(
     Undo a merge; return how many orders returned, and how many stay with the survivor.
 
     `include_signed`: also orders whose text was released under the survivor's name. Messages about
-    its patients wait until it is done, or `UNDO_ENDS_AFTER_MS` after a failure. It may be repeated
-    then. Raises MergeBusy.
+    its patients wait until it is done. If it ends halfway it may be repeated, and the service
+    completes it (`complete_undos`). Raises MergeBusy.
     """
-    patients = await CONSOLE_THREADS.run(_begin, database, pointer)
+    begin = partial(_begin, database, pointer, include_signed=include_signed)
+    patients = await CONSOLE_THREADS.run(begin)
+    freed = (pointer.site, pointer.prior_mrn)
     try:
         await _wait_for_messages(database, patients)
         returning = await CONSOLE_THREADS.run(_returning, database, pointer)
     except BaseException:
-        await CONSOLE_THREADS.run(_end, database, pointer)
+        await CONSOLE_THREADS.run(_end, database, freed)
         raise
-    undone = await undo_in_engine(client, pointer, returning, include_signed=include_signed)
+    try:
+        undone = await undo_in_engine(client, pointer, returning, include_signed=include_signed)
+    except EngineFailure as failure:
+        if failure.failure is FailureKind.PERMANENT:
+            await CONSOLE_THREADS.run(_end, database, freed)
+        raise
     return await CONSOLE_THREADS.run(_undo_in_bridge, database, pointer, undone, steps)
 
 
-def _begin(database: Database, pointer: MergePointer) -> set[Patient]:
-    with database.write() as connection:
-        return identifier_changes.begin_undo(connection, pointer, time.time_ns() // 1_000_000)
+_INTERRUPTED_AFTER_MS = 60_000
+"""An undo ends sooner, with the time that it waits for messages."""
 
 
-def _end(database: Database, pointer: MergePointer) -> None:
+async def complete_undos(
+    database: Database, client: EngineClient, steps: StepWriter, now: int
+) -> int:
+    """
+    Complete the undos that were interrupted; return how many. `now` in ms.
+
+    The process of an operator's undo may be killed between the report engine and the bridge.
+    """
+    completed = 0
+    for pointer, include_signed in await CONSOLE_THREADS.run(_interrupted, database, now):
+        with suppress(EngineFailure, MergeBusy):  # later again
+            await undo_pointer(database, client, pointer, steps, include_signed=include_signed)
+            completed += 1
+    return completed
+
+
+def _interrupted(database: Database, now: int) -> list[tuple[MergePointer, bool]]:
+    """Return the interrupted undos; forget those whose merge is undone."""
+    with database.read() as connection:
+        begun = identifier_changes.undos_begun_before(connection, now - _INTERRUPTED_AFTER_MS)
+        pointers = patient_records.merge_pointers(connection, begun)
+    for patient in begun.keys() - pointers.keys():
+        _end(database, patient)
+    return [(pointer, begun[patient]) for patient, pointer in pointers.items()]
+
+
+def _begin(database: Database, pointer: MergePointer, *, include_signed: bool) -> set[Patient]:
+    now = time.time_ns() // 1_000_000
     with database.write() as connection:
-        identifier_changes.end_undo(connection, pointer)
+        return identifier_changes.begin_undo(
+            connection, pointer, now, include_signed=include_signed
+        )
+
+
+def _end(database: Database, patient: Patient) -> None:
+    with database.write() as connection:
+        identifier_changes.end_undo(connection, patient)
 
 
 async def _wait_for_messages(database: Database, patients: Collection[Patient]) -> None:
@@ -426,6 +468,7 @@ def _undo_in_bridge(
     now = time.time_ns() // 1_000_000
     with database.write() as connection:
         orders = undo_merge(connection, undone, now, steps)
+        identifier_changes.end_undo(connection, (pointer.site, pointer.prior_mrn))
         waiting = {(pointer.site, pointer.prior_mrn), (pointer.site, pointer.mrn)}
         resume_parked(database, connection, waiting)
     return orders

@@ -254,20 +254,30 @@ def returning_orders(connection: Connection, pointer: MergePointer) -> list[Retu
     return found
 
 
-def begin_undo(connection: Connection, pointer: MergePointer, now: int) -> set[Patient]:
+def begin_undo(
+    connection: Connection, pointer: MergePointer, now: int, *, include_signed: bool
+) -> set[Patient]:
     """
     Let messages wait that are about the patients of a merge; return these patients.
 
-    An operator undoes the merge outside the lanes of the messages.
+    An operator undoes the merge outside the lanes of the messages. `include_signed` is what the
+    operator wants, for another process that completes the undo.
     """
     key = {"site": pointer.site, "prior_mrn": pointer.prior_mrn}
-    connection.execute(upsert(MERGE_UNDOS), {**key, "begun_at": now})
+    begun = {"begun_at": now, "include_signed": int(include_signed)}
+    connection.execute(upsert(MERGE_UNDOS), {**key, **begun})
     return patient_records.identifiers(connection, [(pointer.site, pointer.mrn)])
 
 
-def end_undo(connection: Connection, pointer: MergePointer) -> None:
-    own = (_UNDO.site == pointer.site, _UNDO.prior_mrn == pointer.prior_mrn)
+def end_undo(connection: Connection, patient: Patient) -> None:
+    own = (_UNDO.site == patient[0], _UNDO.prior_mrn == patient[1])
     connection.execute(delete(MERGE_UNDOS).where(*own))
+
+
+def undos_begun_before(connection: Connection, before: int) -> dict[Patient, bool]:
+    """Return the undos that began before a time (ms) and have not ended: `include_signed`."""
+    rows = connection.execute(select(MERGE_UNDOS).where(_UNDO.begun_at < before))
+    return {(row.site, row.prior_mrn): bool(row.include_signed) for row in rows}
 
 
 def numbers_left(connection: Connection, pointer: MergePointer) -> dict[str, FormerOrder]:
@@ -321,7 +331,7 @@ def undo(
         _add_items(connection, change.id, under_survivor)
     stay = order_index.ids_merged_from(connection, pointer.site, pointer.mrn, numbers)
     order_index.forget_numbers(connection, stay, numbers)
-    end_undo(connection, pointer)
+    end_undo(connection, (pointer.site, pointer.prior_mrn))
     returned = order_index.states(connection, [after.key for _, after in moved])
     return [row_id for row_id, _ in returned.values()], stay
 

@@ -149,12 +149,15 @@ async def test_a_correction_alone_frees_no_number(hospital: Hospital, trigger: s
     assert hospital.states() == {"done"}
 
 
-async def undo(hospital: Hospital, number: str = IDA.mrn) -> tuple[int, int]:
+async def undo(
+    hospital: Hospital, number: str = IDA.mrn, *, include_signed: bool = False
+) -> tuple[int, int]:
     """Undo a merge as an operator does."""
     patient = (SITE, number)
     with hospital.database.read() as connection:
         pointer = patient_records.merge_pointers(connection, [patient])[patient]
-    done = await merges.undo_pointer(hospital.database, hospital.client, pointer, StepWriter())
+    parts = (hospital.database, hospital.client, pointer, StepWriter())
+    done = await merges.undo_pointer(*parts, include_signed=include_signed)
     hospital.worker.notify()
     await hospital.applied()
     return done
@@ -337,6 +340,22 @@ async def test_the_history_of_undone_merges_ends(hospital: Hospital) -> None:
     assert hospital.rows(history) == [("7021",), ("7022",)]
     identifier_changes.delete_old(hospital.database, hospital.time() + 1000)
     assert hospital.rows(history) == [("7022",)]
+
+
+async def test_an_interrupted_undo_is_completed(hospital: Hospital) -> None:
+    """As its operator wanted it, once, and the messages that waited are applied."""
+    await prepared(hospital)
+    hospital.client.undo_merge = failing(hospital, after=True)  # type: ignore[method-assign]
+    with pytest.raises(EngineFailure):
+        await undo(hospital, include_signed=True)
+    await hospital.hand_over(order(IDA, "4"))
+    parts = (hospital.database, hospital.client, StepWriter())
+    assert await merges.complete_undos(*parts, hospital.time()) == 0  # it may be running
+    later = hospital.time() + patient_records.UNDO_ENDS_AFTER_MS
+    assert [await merges.complete_undos(*parts, later) for _ in range(2)] == [1, 0]
+    await hospital.applied()
+    assert await patients(hospital) == {"F0": EVAS, "F1": IDAS, "F2": IDAS, "F4": IDAS}
+    assert hospital.rows("SELECT * FROM merge_undo") == []
 
 
 async def test_an_undo_that_ends_halfway_holds_messages_for_some_time(hospital: Hospital) -> None:
