@@ -134,6 +134,24 @@ async def test_what_was_sent_last_takes_precedence(
     assert hospital.states() == {"done"}
 
 
+async def test_a_number_that_was_given_to_a_third_person(hospital: Hospital) -> None:
+    """
+    The merged number has a new owner, and A43 returns it to the former one.
+
+    The new person's order waits for a decision, and never gets the data of either of the two.
+    """
+    new = Person(IDA.mrn, "NEWMAN^OTTO", "19900101", "M")
+    await hospital.send(order(IDA, "1"))
+    await hospital.send(merge(EVA, IDA))
+    await hospital.send(order(new, "2"))
+    assert hospital.last_message() == ("parked", "merge_contradicted")
+    await hospital.send(REPAIRS["A43"])
+    await hospital.applied()
+    assert await patients(hospital) == {"F1": IDAS}
+    parked = hospital.rows("SELECT code FROM message WHERE state = 'parked'")
+    assert parked == [("patient_name_mismatch",)]
+
+
 @pytest.mark.parametrize("trigger", ["A28", "A31", "A08"])
 async def test_a_correction_alone_frees_no_number(hospital: Hospital, trigger: str) -> None:
     """It contradicts the survivor, needs a person, and changes nobody until a person decides."""
