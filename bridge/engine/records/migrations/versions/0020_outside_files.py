@@ -5,7 +5,7 @@ from alembic import op
 
 from bridge.store.columns import BIG_KEY
 
-revision = "0041"
+revision = "0020"
 down_revision = "0019"
 branch_labels = None
 depends_on = None
