@@ -76,6 +76,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 bind = "127.0.0.1:{port}"
 max_object = {OBJECT}
 message_timeout = 600
+idle_timeout = 600
 object_memory = {MEMORY}
 max_associations = 150
 max_associations_per_source = 150
