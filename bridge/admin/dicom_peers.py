@@ -77,6 +77,7 @@ def _settings(dicom: DicomSettings) -> list[dict[str, Any]]:
     for name, field in DicomSettings.model_fields.items():
         if name != "peer":
             value = to_plain_value(getattr(dicom, name))
+            value = f"{value:g}s" if isinstance(value, float) else value
             found.append({"name": name, "value": value, "help": field.description or ""})
     return found
 

@@ -52,6 +52,7 @@ RULES: dict[str, Rule] = {
     "POST /api/channels/{kind}/{name}/pause": _rule(_P.OPERATE, site=True, body={}),
     "POST /api/channels/{kind}/{name}/resume": _rule(_P.OPERATE, site=True, body={}),
     "POST /api/channels/{kind}/{name}/test": _rule(_P.OPERATE, site=True, body={}),
+    "GET /api/dicom-peers": _rule(_P.SEE),
     "GET /api/connections": _rule(_P.CONNECT),
     "GET /api/connections/{kind}/{name}": _rule(_P.CONNECT),
     "POST /api/connections/{kind}/check": _rule(_P.CONNECT, body={"table": {}}),

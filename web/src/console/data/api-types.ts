@@ -261,6 +261,44 @@ export interface SavedView {
 }
 
 export type ChannelKind = "listener" | "destination";
+/** The DICOM port: its settings, its peers, and whom it refused within an hour. */
+export interface DicomPort {
+  now: number;
+  /** Null: the port is off. */
+  bind: string | null;
+  settings: { name: string; value: unknown; help: string }[];
+  peers: DicomPeer[];
+  refusals: DicomRefusal[];
+}
+export interface DicomPeer {
+  ae_title: string;
+  enabled: boolean;
+  addresses: string[];
+  may: string[];
+  sites: string[];
+  shared: boolean;
+  /** `file`, `console`, or `both` if the console overrides bridge.toml. */
+  source: string;
+  /** Of the last association. */
+  address: string;
+  associated_at: number | null;
+  request: string;
+  requested_at: number | null;
+  /** To the last request. */
+  answers: number;
+  /** Refusals with its AE title within an hour. */
+  refused: number;
+}
+export interface DicomRefusal {
+  address: string;
+  /** Empty if none was read. */
+  title: string;
+  reason: string;
+  count: number;
+  first_at: number;
+  last_at: number;
+  is_peer: boolean;
+}
 /** One connection on the overview. Counts are null if it also serves other sites. */
 export interface ChannelSummary {
   kind: ChannelKind;

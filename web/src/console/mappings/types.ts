@@ -117,6 +117,9 @@ export interface SampleMessage {
 
 /** The kind of definitions that write messages; the others read them. One with errors has none. */
 export const OUTBOUND = "results";
+const OF_LISTENERS: readonly string[] = ["orders", "patients", "outside-reports"];
+/** Whether a listener can use definitions of a kind. */
+export const isOfListeners = (kind: string): boolean => OF_LISTENERS.includes(kind);
 
 export interface MappedEvent {
   action: string;

@@ -9,4 +9,5 @@ addTexts(configure);
 addTexts(specification);
 export { default as Connection } from "./connections/Connection.svelte";
 export { default as Connections } from "./connections/Connections.svelte";
+export { default as DicomPeer } from "./connections/DicomPeer.svelte";
 export { default as NewConnection } from "./connections/NewConnection.svelte";

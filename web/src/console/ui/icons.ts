@@ -10,6 +10,7 @@ export const ICONS = {
   attention: "M8 2.2 14.3 13.3H1.7zM8 6.4v3.2M8 11.4v.2",
   connection: "M2 5.5h9.5M9 2.8l2.7 2.7L9 8.2M14 10.5H4.5M7 7.8l-2.7 2.7L7 13.2",
   listener: "M2 8h7.8M6.6 4.8 9.8 8l-3.2 3.2M9 2.5h4.5v11H9",
+  "dicom-peer": "M2.5 4.5h11v7h-11zM5 14h6M8 11.5V14M5.5 8h5",
   destination: "M7 2.5H2.5v11H7M6.2 8H14M10.8 4.8 14 8l-3.2 3.2",
   mapping: "M2 3.5h3.5v3H2zM10.5 3.5H14v3h-3.5zM10.5 9.5H14v3h-3.5zM5.5 5h5M7.5 5v6h3",
   examine: "M1.5 8.5h3l2-5 3 9 2-4h3",

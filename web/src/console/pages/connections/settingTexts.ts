@@ -1,16 +1,16 @@
 // The words for settings: labels, notes, choices; and a table of settings as names and values.
-import type { ChannelKind } from "../../data/api-types";
 import { hasText, t } from "../../texts";
+import type { Kind } from "./fieldGroups";
 import type { FieldSpec, Table, Value } from "./settingsTable";
 
 /** The text for this kind of connection if there is one, else the common text. */
-function textFor(area: string, kind: ChannelKind, name: string): string {
+function textFor(area: string, kind: Kind, name: string): string {
   const key = [`${area}.${kind}_${name}`, `${area}.${name}`].find(hasText);
   return key ? t(key) : "";
 }
-export const settingLabel = (kind: ChannelKind, name: string): string =>
+export const settingLabel = (kind: Kind, name: string): string =>
   textFor("setting", kind, name) || name;
-export const settingNote = (kind: ChannelKind, name: string): string =>
+export const settingNote = (kind: Kind, name: string): string =>
   textFor("setting_note", kind, name);
 
 export function choiceLabel(field: string, choice: string): string {
@@ -28,11 +28,11 @@ export function valueText(field: FieldSpec, value: Value): string {
 }
 
 /** The address is in the head of the page. */
-const IN_THE_HEAD = ["name", "bind", "address"];
+const IN_THE_HEAD = ["name", "bind", "address", "ae_title", "addresses"];
 
 /** A table of settings as names and values; what is left out has its default. */
 export function settingItems(
-  kind: ChannelKind,
+  kind: Kind,
   table: Table,
 ): { label: string; value: string; mono?: boolean }[] {
   return Object.entries(table)

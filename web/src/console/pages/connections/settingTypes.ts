@@ -13,7 +13,8 @@ export interface Activation {
 export interface Form {
   listener: FieldSpec[];
   destination: FieldSpec[];
-  /** The kind of each definition: orders, patients, outside-reports or results. */
+  "dicom-peer": FieldSpec[];
+  /** The kind of each definition: orders, patients, outside-reports, worklist or results. */
   definitions: Record<string, string>;
 }
 

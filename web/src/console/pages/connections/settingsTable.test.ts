@@ -54,6 +54,18 @@ test("an address is typed in the form of its transport", () => {
     expect(addressOf(transportOf(address), typed(address))).toBe(address);
   expect(addressOf("web", "a.test/hl7")).toBe("http://a.test/hl7");
   expect(addressOf("folder", " ")).toBe("");
+  expect(addressOf("dicom", " ")).toBe("");
+  expect(typed("dicom://PACS 1@10.0.0.1:104")).toBe("PACS 1@10.0.0.1:104");
+  expect(addressOf("dicomweb", "pacs.test/dicom")).toBe("dicomweb+http://pacs.test/dicom");
+});
+
+test("stations and locations may contain blanks", () => {
+  const fields = [field("stations", "words", []), field("modalities", "words", [])];
+  const values = { stations: "US 1 , US 2", modalities: "CT MR" };
+  expect(tableOf(fields, values, false)).toEqual({
+    stations: ["US 1", "US 2"],
+    modalities: ["CT", "MR"],
+  });
 });
 
 test("a key may hold an equals sign", () => {

@@ -13,25 +13,35 @@ export interface FieldSpec {
 export type Table = Record<string, unknown>;
 export type Value = string | boolean | string[];
 export type Values = Record<string, Value>;
-export type Transport = "mllp" | "web" | "folder";
+export type Transport = "mllp" | "web" | "folder" | "dicom" | "dicomweb";
 
-const FOLDER = "folder:";
+/** What precedes the typed part of an address. */
+const PREFIX: Record<Transport, string> = {
+  mllp: "",
+  web: "",
+  folder: "folder:",
+  dicom: "dicom://",
+  dicomweb: "dicomweb+",
+};
+const IS_URL = /^https?:\/\//;
 
 /** Returns the transport of an address. */
 export function transportOf(address: string): Transport {
-  if (address.startsWith(FOLDER)) return "folder";
-  return /^https?:\/\//.test(address) ? "web" : "mllp";
+  if (IS_URL.test(address)) return "web";
+  const found = Object.entries(PREFIX).find(([, prefix]) => prefix && address.startsWith(prefix));
+  return found ? (found[0] as Transport) : "mllp";
 }
 
 /** Returns the part of an address that the user types. */
 export const typed = (address: string): string =>
-  address.startsWith(FOLDER) ? address.slice(FOLDER.length) : address;
+  address.slice(PREFIX[transportOf(address)].length);
 
 /** Returns the address for a typed text. */
 export function addressOf(transport: Transport, text: string): string {
   const bare = text.trim();
-  if (transport === "folder") return bare ? FOLDER + bare : "";
-  return transport === "web" && bare && !/^https?:\/\//.test(bare) ? `http://${bare}` : bare;
+  if (!bare) return "";
+  const isUrl = transport === "web" || transport === "dicomweb";
+  return PREFIX[transport] + (isUrl && !IS_URL.test(bare) ? `http://${bare}` : bare);
 }
 
 /** Returns the form values of a settings table; missing settings have their defaults. */
@@ -63,12 +73,15 @@ export const defaultOf = (field: FieldSpec): Value => shown(field, field.default
 export const isDefault = (field: FieldSpec, value: Value): boolean =>
   JSON.stringify(value) === JSON.stringify(defaultOf(field));
 
-/** The items of a field that takes several words. */
-export const wordsOf = (value: Value): string[] =>
+/** Fields whose items may contain blanks, as AE titles may. */
+const PHRASES = ["stations", "locations"];
+
+/** The items of a field that takes several words, or several phrases between commas. */
+export const wordsOf = (value: Value, arePhrases = false): string[] =>
   Array.isArray(value)
     ? value
     : String(value)
-        .split(/[\s,]+/)
+        .split(arePhrases ? /\s*,\s*/ : /[\s,]+/)
         .filter(Boolean);
 
 function shown(field: FieldSpec, value: unknown): Value {
@@ -86,7 +99,7 @@ function shown(field: FieldSpec, value: unknown): Value {
 function plain(field: FieldSpec, value: Value): unknown {
   if (typeof value !== "string") return value;
   const text = value.trim();
-  if (field.kind === "words") return text.split(/[\s,]+/).filter(Boolean);
+  if (field.kind === "words") return wordsOf(text, PHRASES.includes(field.name));
   if (field.kind === "pairs") return Object.fromEntries(text.split("\n").flatMap(pair));
   const number = /^\d+(\.\d+)?$/.test(text) && ["number", "seconds"].includes(field.kind);
   return number ? Number(text) : text;
