@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, func, or_, select, text, update
+from sqlalchemy import Connection, exists, func, or_, select, text, update
 
 from bridge.admin.access.permissions import Permission
 from bridge.admin.causes import Cause, ProposedAction, cause_of
@@ -317,7 +317,7 @@ _SUBJECTS: Final = {
 _MESSAGE: Final = MESSAGE.alias("m")
 _IS_NOT_PARKED: Final = or_(
     _ITEM.kind != ExceptionSubject.MESSAGE.value,
-    _ITEM.row_id.not_in(select(_MESSAGE.c.id).where(text(_PARKED))),
+    ~exists().where(_MESSAGE.c.id == _ITEM.row_id, _MESSAGE.c.code == _ITEM.code, text(_PARKED)),
 )
 
 
@@ -325,7 +325,7 @@ def _items(connection: Connection, access: Access) -> Iterable[AttentionGroup]:
     """
     Yield the groups of open attention items: processed, and a person must check the result.
 
-    The items of parked messages are left out: their messages are groups already.
+    Those with the code of a parked message are left out: it is in a group already.
     """
     statement = (
         select(

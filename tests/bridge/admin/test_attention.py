@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from bridge.admin.lists.listing import UNLIMITED, Access
 from bridge.admin.overview import attention
@@ -86,6 +87,7 @@ def test_nothing_is_listed_twice(database: Database) -> None:
     """Parked rows are grouped by cause, in place of the alert that counts them."""
     MessageStore(database).fill(1, 4, state="parked")
     with database.write() as connection:
+        connection.execute(text("UPDATE message SET code = 'patient_conflict'"))
         items = [(1, "patient_conflict"), (4, "patient_conflict")]
         exceptions.add(connection, ExceptionSubject.MESSAGE, items, START)
     raise_alerts(database, "parked:listener odd", "concern:message 1", "differs:no_report")
