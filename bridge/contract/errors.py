@@ -251,11 +251,6 @@ class ErrorCode(StrEnum):
         409,
         "the outside report is known for another patient",
     )
-    RETURNED_TO_UNREAD = (
-        "returned_to_unread",
-        409,
-        "the order was returned to the unread ones, and this message is not later than the last",
-    )
     PATIENT_NAME_MISMATCH = (
         "patient_name_mismatch",
         409,
@@ -316,6 +311,11 @@ class ErrorCode(StrEnum):
     REPORT_NOT_PRELIMINARY = "report_not_preliminary", 400, "the report is not Preliminary"
     REPORT_NOT_SIGNED = "report_not_signed", 400, "the report is not signed"
     REPORT_SIGNED = "report_signed", 400, "the report is signed"
+    RETURNED_TO_UNREAD = (
+        "returned_to_unread",
+        409,
+        "the order was returned to the unread ones, and this message is not later than the last",
+    )
     ROUTE_DISABLED = "route_disabled", 403, "the browser route is switched off"
     SAME_PATIENT = "same_patient", 400, "the two patient identifiers are the same"
     SIGN_DELAY_DISABLED = "sign_delay_disabled", 500, "the site has no sign cooling period"
