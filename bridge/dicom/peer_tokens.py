@@ -42,7 +42,7 @@ class PeerTokens:
             try:
                 found[peer.ae_title] = self._read(peer)
             except SettingsError as error:
-                self._log.error("token not read", peer=peer.ae_title, reason=str(error))
+                self._log.error("token not read", connection=peer.ae_title, reason=str(error))
         self._use([peer for peer in wanted if peer.ae_title in found], found)
 
     def find(self, token: str, address: str) -> DicomPeer | None:

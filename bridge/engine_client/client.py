@@ -430,7 +430,7 @@ class EngineClient:
     async def outside_reports(self, order: OrderKey) -> tuple[OutsideReportOfPatient, ...]:
         """Read the outside reports of the patient of an order; only our engine has them."""
         found = await self._call(
-            "GET", "/api/report/outside", order.site, _OUTSIDE, query=order.tags()
+            "GET", "/api/report/outside-reports", order.site, _OUTSIDE, query=order.tags()
         )
         return found.reports
 

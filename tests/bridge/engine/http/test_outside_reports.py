@@ -96,7 +96,7 @@ def test_the_reports_of_an_order(service: Service) -> None:
     service.post("report/outside", body(sentAt=1, reportStatus="preliminary", text="First."))
     service.post("report/outside", body(sentAt=2, pdfs=files_of(PDF)))
     service.launch()
-    (found,) = service.get("report/outside", **identity()).json()["reports"]
+    (found,) = service.get("report/outside-reports", **identity()).json()["reports"]
     assert (found["Accession"], found["sender"]) == ("NIGHT", "NIGHTREADS NORTH")
     assert [
         (version["status"], version["text"], version["pdfs"]) for version in found["versions"]
@@ -104,4 +104,4 @@ def test_the_reports_of_an_order(service: Service) -> None:
         ("final", "No acute <b>finding</b>.", 1),
         ("preliminary", "First.", 0),
     ]
-    assert service.get("report/outside", **identity(mrn="OTHER")).status_code == 404
+    assert service.get("report/outside-reports", **identity(mrn="OTHER")).status_code == 404

@@ -211,7 +211,7 @@ async def content(
     return FastJsonResponse(ContentResponse(content=report.content_text))
 
 
-@router.get("/report/outside", response_model=OutsideReportsResponse, responses=problems())
+@router.get("/report/outside-reports", response_model=OutsideReportsResponse, responses=problems())
 async def outside(
     identity: Annotated[OrderIdentity, Depends(_identity)], request: Request
 ) -> Response:
