@@ -90,14 +90,10 @@ _META: Final = 2**12
 _UNEXPECTED_END: Final = r".* in file "  # pydicom only warns about a truncated sequence
 
 
-def _do_nothing() -> None:
-    """Do nothing with a stored message."""
-
-
 class ReceivedLog:
     """Stores messages of modalities. Raises StoreError; then nothing is stored."""
 
-    def __init__(self, database: Database, on_stored: Callable[[], object] = _do_nothing) -> None:
+    def __init__(self, database: Database, on_stored: Callable[[], object] | None = None) -> None:
         """`on_stored` is called after a message was stored, on the thread that stored it."""
         self._database, self._on_stored = database, on_stored
         self._tables = log_tables(database)
@@ -118,7 +114,7 @@ class ReceivedLog:
             if self._tables.known(cursor, [created]):
                 return Admission.KNOWN
             self._admit(cursor, arrival)
-        self._on_stored()
+        self._report_stored()
         return Admission.STORED
 
     def set_step(self, message: ReceivedMessage, *, is_final: bool) -> Admission:
@@ -137,7 +133,7 @@ class ReceivedLog:
                 return Admission.KNOWN
             lanes = self._tables.lanes_of(cursor, known[created].message_id)
             self._admit(cursor, self._arrival(message, ended if is_final else own, lanes))
-        self._on_stored()
+        self._report_stored()
         return Admission.STORED
 
     def store_object(self, message: ReceivedMessage) -> Admission:
@@ -153,8 +149,12 @@ class ReceivedLog:
                 if self._tables.known(cursor, [identity]):
                     return Admission.KNOWN
                 self._admit(cursor, arrival)
-        self._on_stored()
+        self._report_stored()
         return Admission.STORED
+
+    def _report_stored(self) -> None:
+        if self._on_stored is not None:
+            self._on_stored()
 
     def _admit(self, cursor: Any, arrival: Arrival) -> None:
         self._tables.admit(cursor, [arrival])

@@ -217,7 +217,7 @@ def _dicomweb(
     settings = peers.settings()
     activity, limit = Activity(database), settings.dicom.max_object
     web = WorklistWeb(settings, database, metrics, activity.note_request, activity.note_refusal)
-    received = ReceivedLog(database, *([] if intake is None else [intake.report_stored]))
+    received = ReceivedLog(database, None if intake is None else intake.report_stored)
     answers = AnswerCounter(metrics, activity.note_request)
     store = StoreWeb(ObjectStore(received, limit), answers, web.authenticate, limit)
 

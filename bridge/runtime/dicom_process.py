@@ -77,7 +77,7 @@ def assemble_dicom(
             parts.append(web_part(router, settings.http.probe_bind, settings.http, metrics))
     else:
         parts.append(_samples(metrics, schedule, parent))
-    on_stored = _do_nothing if parent is None else parent.report_stored
+    on_stored = None if parent is None else parent.report_stored
     server, port = _port(peers.settings(), metrics, database, activity, node, on_stored)
     parts.append(port)
     parts.append(peers.follow(LatestActivation(database), schedule, server.use_peers))
@@ -111,17 +111,13 @@ def _samples(metrics: Metrics, schedule: Schedule, parent: ParentChannel) -> Ser
     return schedule.periodic(Job.DICOM_SAMPLES, send)
 
 
-def _do_nothing() -> None:
-    """Do nothing: the process that applies messages polls, or gets a notification."""
-
-
 def _port(
     settings: Settings,
     metrics: Metrics,
     database: Database,
     activity: Activity,
     node: str,
-    on_stored: Callable[[], object],
+    on_stored: Callable[[], object] | None,
 ) -> tuple[DicomServer, ServicePart]:
     """Return the server, and the part that opens the DICOM port. Raises TLSConfigurationError."""
     loop = asyncio.get_running_loop()
