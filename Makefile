@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE # each worker and each child would compile the tests
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint lint-python lint-web bench fuzz soak power sweep model simulate sbom advisories setup app clean
+.PHONY: demo test lint lint-python lint-web bench explore fuzz soak power sweep model simulate sbom advisories setup app clean
 
 demo: app ## the whole story over real sockets; KEEP=1 leaves it running
 	$(BIN)/python -m bridge.demo $(if $(KEEP),--keep)
@@ -30,6 +30,10 @@ lint-web: $(READY)
 
 bench: app
 	$(BIN)/python -m tests.benchmarks
+
+explore: app ## the property tests with new examples; SEED=1: those of one run again
+	$(BIN)/python -m pytest -n 2 -m hypothesis --hypothesis-profile explore \
+		$(if $(SEED),--hypothesis-seed $(SEED))
 
 fuzz: app ## guided by coverage, for so many seconds in all; `make test` does it for half a minute
 	$(BIN)/python -m tests.fuzz $(or $(SECONDS),600)

@@ -18,6 +18,7 @@ from itertools import count, permutations
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -512,6 +513,7 @@ class Identifiers(RuleBasedStateMachine):
 EXAMPLES = {"sqlite": 20, "postgresql": 5}
 
 
+@pytest.mark.hypothesis  # the plugin marks functions with `given` only
 def test_identifiers(database_url: str) -> None:
     """Any sequence of orders, merges, moves, undos, repetitions and late messages."""
     dialect = database_url.partition(":")[0].partition("+")[0]
