@@ -150,7 +150,7 @@ def _problem(vr: str, text: str) -> str:
         case "DT":
             return "" if _moments(text) else "no date-time or range, as 20261130080000-"
         case "UI":
-            return "" if _UID.fullmatch(text) else "no UID"
+            return "" if is_uid(text) else "no UID"
     if vr in _NUMBERS and _number(text) is None:
         return "no number"
     return ""
@@ -161,6 +161,13 @@ _DATES: Final = re.compile(rf"(?:{_DATE})?-?(?:{_DATE})?", re.ASCII)
 _TIME: Final = r"\d\d(?::?\d\d(?::?\d\d(?:\.\d{1,6})?)?)?"
 _TIMES: Final = re.compile(rf"(?:{_TIME})?-?(?:{_TIME})?", re.ASCII)
 _UID: Final = re.compile(r"[0-9.]{1,64}")
+
+
+def is_uid(text: str) -> bool:
+    """True for a UID, also for one with leading zeros, which some devices make."""
+    return _UID.fullmatch(text) is not None
+
+
 _MOMENT: Final = re.compile(
     r"(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?(?:\.(\d{1,6}))?([+-]\d{4})?", re.ASCII
 )

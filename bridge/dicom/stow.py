@@ -20,10 +20,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from bridge.dicom.answers import AnswerCounter
+from bridge.dicom.matching import is_uid
 from bridge.dicom.objects import ObjectStore
 from bridge.dicom.refusals import Refused
 from bridge.dicom.statuses import CANNOT_UNDERSTAND
-from bridge.dicom.web import WebRefused, problem
+from bridge.dicom.web import WebRefused, negotiate, problem
 from bridge.executors import PoolFull, ThreadLimit, Threads
 from bridge.redaction import describe
 from bridge.store.errors import StoreError
@@ -35,7 +36,6 @@ MAX_PARTS: Final = 100
 """Objects of one request."""
 _HEADERS: Final = 4096  # bytes of the headers of a part
 _BOUNDARY: Final = 200  # characters; RFC 2046 allows 70, and Orthanc sends 73
-_JSON: Final = "application/dicom+json"
 _FILE: Final = "application/dicom"
 _RETRY_SECONDS: Final = "5"
 _THREADS: Final = ThreadLimit(Threads.EXTERNAL, "STOW-RS", 1, 16)
@@ -94,12 +94,13 @@ class StoreWeb:
         try:
             peer = self._authenticate(request, "store")
             title = peer.ae_title
+            kind = negotiate(request)
+            study = _study(request)
             boundary = _boundary(request.headers)
             with BoundedRequest(request, self._limit) as bounded:
                 body = await bounded.body()
-                study = request.path_params.get("study", "")
                 outcome = await _THREADS.run(self._store, body, boundary, study, peer)
-            response = Response(json.dumps(outcome.body()), outcome.status, media_type=_JSON)
+            response = Response(json.dumps(outcome.body()), outcome.status, media_type=kind)
         except WebRefused as refused:
             response = problem(refused)
         except BodyTooLarge as error:
@@ -172,11 +173,17 @@ def _reason(refused: Refused) -> dict[str, Any]:
     }
 
 
+def _study(request: Request) -> str:
+    """Return the study of the address, '' if it has none. Raises WebRefused."""
+    study: str = request.path_params.get("study", "")
+    if study and not is_uid(study):
+        text = "the address has no UID in place of the study"
+        raise WebRefused(HTTPStatus.BAD_REQUEST, text, "StudyInstanceUID")
+    return study
+
+
 def _boundary(headers: Any) -> bytes:
     """Return the boundary of a request. Raises WebRefused."""
-    accepted = headers.get("accept", "*/*").replace(" ", "").lower()
-    if not any(kind in accepted for kind in (_JSON, "application/*", "*/*", "application/json")):
-        raise WebRefused(HTTPStatus.NOT_ACCEPTABLE, f"only {_JSON} is supported")
     if headers.get("content-encoding", "identity").lower() != "identity":
         text = "a body with Content-Encoding is not supported"
         raise WebRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)

@@ -7,6 +7,7 @@ UPS-RS (PS3.18 11.5 and 11.9). A peer has a token; it sees the steps that it see
 
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,7 +37,9 @@ from config.dicom import DicomPeer
 
 PATH: Final = "/dicomweb"
 _JSON: Final = "application/dicom+json"
-_ACCEPTED: Final = frozenset({_JSON, "application/json", "application/*", "*/*"})
+_TYPES: Final = (_JSON, "application/json")
+"""Media types of an answer. The first one is taken unless the client prefers the other."""
+_RANGES: Final = ("application/*", "*/*")
 _THREADS: Final = ThreadLimit(Threads.EXTERNAL, "DICOMweb", 2, 32)
 _MAX_KEYS: Final = 100
 _AGENT: Final = "report-bridge"
@@ -118,6 +121,7 @@ class WorklistWeb:
                 Route("/modality-scheduled-procedure-steps", steps, methods=["GET"]),
                 Route("/workitems", found, methods=["GET"]),
                 Route("/workitems/{uid}", one, methods=["GET"]),
+                Route("/workitems/{uid}/{transaction:path}", _refuse_change, methods=[]),
                 *more,
             ],
             exception_handlers={HTTPException: _no_route},
@@ -130,8 +134,10 @@ class WorklistWeb:
         try:
             peer = self.authenticate(request, "worklist")
             title = peer.ae_title
-            _check_representation(request)
+            kind = negotiate(request)
             response = await _THREADS.run(work, request, peer)
+            if response.media_type == _JSON:
+                response.headers["content-type"] = kind
         except WebRefused as error:
             response = problem(error)
         except (PoolFull, StoreError):
@@ -228,14 +234,38 @@ class WorklistWeb:
 _REPRESENTATION: Final = frozenset({"accept", "charset"})
 
 
-def _check_representation(request: Request) -> None:
-    """Refuse other media types and character sets; parameters have priority (PS3.18 8.3.3)."""
+def negotiate(request: Request) -> str:
+    """
+    Return the media type of the answer; the parameter has priority over the header (PS3.18 8.3.3).
+
+    Raises WebRefused if the client accepts none, or no UTF-8.
+    """
     if request.query_params.get("charset", "utf-8").lower() not in {"utf-8", "*"}:
         raise WebRefused(HTTPStatus.NOT_ACCEPTABLE, "only UTF-8 is supported", "charset")
     parameter = request.query_params.get("accept")
-    accepted = (parameter or request.headers.get("accept", "*/*")).split(",")
-    if not any(part.partition(";")[0].strip().lower() in _ACCEPTED for part in accepted):
+    weights = _weights(parameter or ",".join(request.headers.getlist("accept")) or "*/*")
+
+    def weight(kind: str) -> float:
+        """Return that of the most specific range (RFC 9110 12.5.1)."""
+        return next((weights[name] for name in (kind, *_RANGES) if name in weights), 0.0)
+
+    best = max(_TYPES, key=weight)
+    if not weight(best):
         raise WebRefused(HTTPStatus.NOT_ACCEPTABLE, f"only {_JSON} is supported")
+    return best
+
+
+_WEIGHT: Final = re.compile(r"q\s*=\s*(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)")
+
+
+def _weights(accepted: str) -> Mapping[str, float]:
+    """Return the weights of media types and ranges; 1 if none, or a malformed one, is given."""
+    found: dict[str, float] = {}
+    for part in accepted.lower().split(","):
+        kind, *parameters = (word.strip() for word in part.split(";"))
+        given = next(filter(None, map(_WEIGHT.fullmatch, parameters)), None)
+        found[kind] = max(found.get(kind, 0.0), 1.0 if given is None else float(given[1]))
+    return found
 
 
 def _shown(item: dict[str, Any], search: _Search, default: Sequence[str]) -> dict[str, Any]:
@@ -339,6 +369,12 @@ def _key(tag: str, value: str) -> Key:
 
 def _json(body: Any, status: HTTPStatus) -> Response:
     return Response(json.dumps(body, ensure_ascii=False), status, media_type=_JSON)
+
+
+def _refuse_change(_request: Request) -> Response:
+    """Refuse a transaction that changes a workitem; 404 would mean that there is no workitem."""
+    status = HTTPStatus.METHOD_NOT_ALLOWED
+    return problem(WebRefused(status, "workitems can only be read", headers={"allow": ""}))
 
 
 def _missing() -> Response:

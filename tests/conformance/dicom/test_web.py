@@ -160,6 +160,58 @@ def test_parameters_of_the_representation(connect: Connect, steps: Database) -> 
         assert client.get(STEPS, params=refused).status_code == 406
 
 
+DICOM, PLAIN = "application/dicom+json", "application/json"
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("", DICOM),
+        ("*/*", DICOM),
+        (f"{PLAIN}, {DICOM}", DICOM),
+        (PLAIN, PLAIN),
+        (f"{DICOM};q=0.5, {PLAIN};q=0.8", PLAIN),
+        (f"{DICOM} ; Q=0.8, application/*;q=0.5", DICOM),
+        (f"{DICOM};q=0, */*", PLAIN),
+        (f"{DICOM};q=much", DICOM),
+        (f"application/dicom+xml, {DICOM};q=0.001", DICOM),
+        (f"{DICOM};q=0", None),
+        (f"{DICOM};q=0.000, {PLAIN};q=0", None),
+        ("*/*;q=0", None),
+        ("application/*;q=0, */*", None),
+        ("text/html", None),
+    ],
+)
+def test_the_media_type(connect: Connect, steps: Database, accept: str, kind: str | None) -> None:
+    """Weights decide between the types; a type with the weight 0 is not accepted (RFC 9110)."""
+    insert(steps, make_item(1))
+    by_header = connect().get(STEPS, headers={"accept": accept})
+    by_parameter = connect().get(STEPS, params={"accept": accept})
+    for response in (by_header, by_parameter):
+        assert response.status_code == (406 if kind is None else 200)
+        assert response.headers["content-type"] == (kind or "application/problem+json")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("POST", ITEMS, {"GET", "HEAD"}),
+        ("POST", f"{ITEMS}/2.25.1", {"GET", "HEAD"}),
+        ("PUT", f"{ITEMS}/2.25.1/state", {""}),
+        ("POST", f"{ITEMS}/2.25.1/cancelrequest", {""}),
+        ("POST", f"{ITEMS}/2.25.1/subscribers/CT1", {""}),
+        ("DELETE", f"{ITEMS}/2.25.1/subscribers/CT1", {""}),
+        ("SEARCH", STEPS, {"GET", "HEAD"}),
+    ],
+)
+def test_other_transactions(connect: Connect, method: str, path: str, allowed: set[str]) -> None:
+    """A transaction that is not supported gets 405 and what the address allows; never 404."""
+    response = connect().call(method, path)
+    assert response.status_code == 405
+    assert set(response.headers["allow"].split(", ")) == allowed
+    assert response.headers["content-type"] == "application/problem+json"
+
+
 def test_other_addresses_and_methods(connect: Connect) -> None:
     """They have a problem body, too; a method that exists is named."""
     client = connect()
