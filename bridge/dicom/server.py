@@ -14,7 +14,7 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from socketserver import BaseServer
 from typing import Any, Final, Protocol
@@ -23,6 +23,7 @@ import pydicom.config
 import structlog
 from pynetdicom import AE, _config, build_context, evt
 from pynetdicom.association import Association
+from pynetdicom.dimse_primitives import C_CANCEL
 from pynetdicom.events import Event
 from pynetdicom.presentation import PresentationContext
 from pynetdicom.sop_class import (  # type: ignore[attr-defined]
@@ -43,7 +44,16 @@ from bridge.dicom.connections import (
 )
 from bridge.dicom.encoding import SYNTAXES
 from bridge.dicom.refusals import Refused
-from bridge.dicom.statuses import NOT_AUTHORIZED, OUT_OF_RESOURCES, RESOURCE_LIMIT, SUCCESS
+from bridge.dicom.statuses import (
+    MISTYPED_ARGUMENT,
+    NO_SUCH_CLASS,
+    NO_SUCH_SOP_CLASS,
+    NOT_AUTHORIZED,
+    OUT_OF_RESOURCES,
+    RESOURCE_LIMIT,
+    SUCCESS,
+    UNRECOGNIZED_OPERATION,
+)
 from bridge.metrics import Metrics
 from bridge.network_source import parse_address, source_of
 from config.dicom import DicomPeer, DicomSettings
@@ -119,6 +129,11 @@ class DicomServer:
         self.on_handshake = on_handshake
         self._on_refusal, self._on_association = on_refusal, on_association
         self._services = services
+        self._operations: Mapping[str, Collection[str]] = {
+            str(context.abstract_syntax): {_request_name(event) for event in service.handle}
+            for service in services
+            for context in service.contexts
+        }
         self._peers = _enabled(settings.peer)
         self._memory = MemoryBudget(settings.object_memory)
         self._known: dict[Association, Peer] = {}
@@ -232,6 +247,7 @@ class DicomServer:
         found: list[tuple[Any, Callable[[Event], Any]]] = [
             (evt.EVT_CONN_OPEN, self._opened),
             (evt.EVT_REQUESTED, self._requested),
+            (evt.EVT_DIMSE_RECV, self._received),
             (evt.EVT_C_ECHO, self._echo),
         ]
         for service in self._services:
@@ -244,12 +260,9 @@ class DicomServer:
     def _guarded(
         self, service: DimseService, function: Callable[[Event, Peer], Any]
     ) -> Callable[[Event], Any]:
-        syntaxes = {context.abstract_syntax for context in service.contexts}
-
         def handle(event: Event) -> Any:
             peer = self._known.get(event.assoc)
-            is_own = event.context.abstract_syntax in syntaxes
-            if peer is None or service.name not in peer.settings.may or not is_own:
+            if peer is None or service.name not in peer.settings.may:
                 if event.event is evt.EVT_C_STORE:
                     return NOT_AUTHORIZED
                 refused = (NOT_AUTHORIZED, None)
@@ -265,11 +278,56 @@ class DicomServer:
         is_composite = event.event in (evt.EVT_C_STORE, evt.EVT_C_FIND)
         status = OUT_OF_RESOURCES if is_composite else RESOURCE_LIMIT
         answer = Refused(status, "the data set is too large, here or now").data_set()
-        request = event.event.name.removeprefix("EVT_").replace("_", "-")
-        self.metrics.dicom_requests.labels(peer.title, request, f"{status:04X}").inc()
+        name = _request_name(event.event)
+        self.metrics.dicom_requests.labels(peer.title, name, f"{status:04X}").inc()
         if event.event is evt.EVT_C_STORE:
             return answer
         return iter([(answer, None)]) if event.event is evt.EVT_C_FIND else (answer, None)
+
+    def _received(self, event: Event) -> None:
+        """
+        Refuse a request that its presentation context does not support (PS3.7 annex C).
+
+        pynetdicom would abort the association, or not answer.
+        """
+        message, association = event.message, event.assoc
+        request: Any = message.message_to_primitive()
+        number = message.context_id
+        contexts = {one.context_id: one for one in association.accepted_contexts}
+        context = contexts.get(number)
+        is_request = request.MessageID is not None and request.MessageIDBeingRespondedTo is None
+        if number is None or context is None or not is_request or isinstance(request, C_CANCEL):
+            return
+        status = self._unsupported(request, str(context.abstract_syntax))
+        if status is None:
+            return
+        answer = type(request)()
+        answer.MessageIDBeingRespondedTo = request.MessageID
+        for name in ("SOPClassUID", "SOPInstanceUID"):
+            given = getattr(request, f"Affected{name}", None)
+            given = given or getattr(request, f"Requested{name}", None)
+            if given:
+                setattr(answer, f"Affected{name}", given)
+        answer.Status = status
+        association.dimse.send_msg(answer, number)
+        del message.command_set.MessageID  # pynetdicom does nothing with an incomplete request
+        peer = self._known.get(association)
+        if peer is not None:
+            reason = f"{request.msg_type} {status:04X}"
+            self.metrics.dicom_requests.labels(peer.title, *reason.split()).inc()
+            self._on_refusal(reason, peer.address, peer.title)
+
+    def _unsupported(self, request: Any, syntax: str) -> int | None:
+        """Return the status of a request that a context does not support; None for others."""
+        name = request.msg_type
+        if name != _ECHO:
+            if name not in self._operations.get(syntax, ()):
+                return UNRECOGNIZED_OPERATION
+            own = getattr(request, "AffectedSOPClassUID", None)
+            own = own or getattr(request, "RequestedSOPClassUID", None)
+            if own and own != syntax:
+                return NO_SUCH_SOP_CLASS if name.startswith("C-") else NO_SUCH_CLASS
+        return None if request.is_valid_request else MISTYPED_ARGUMENT
 
     def _opened(self, event: Event) -> None:
         """Give the connection a place: one of the associations, or one of the refused."""
@@ -334,7 +392,7 @@ class DicomServer:
     def _echo(self, event: Event) -> int:
         peer = self._known.get(event.assoc)
         if peer is not None:
-            self.metrics.dicom_requests.labels(peer.title, "C-ECHO", f"{SUCCESS:04X}").inc()
+            self.metrics.dicom_requests.labels(peer.title, _ECHO, f"{SUCCESS:04X}").inc()
         return SUCCESS
 
     def _count_refusal(self, reason: str, address: str, title: str = "") -> None:
@@ -351,6 +409,15 @@ class DicomServer:
             self._memory,
             settings.max_identifier,
         )
+
+
+_ECHO: Final = "C-ECHO"
+"""Answered in each context."""
+
+
+def _request_name(event: Any) -> str:
+    """Return the request of an event of pynetdicom, as N-CREATE."""
+    return str(event.name).removeprefix("EVT_").replace("_", "-")
 
 
 _DATA_SETS: Final = (

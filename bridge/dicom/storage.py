@@ -16,7 +16,6 @@ from bridge.dicom.objects import CLASSES, ObjectStore
 from bridge.dicom.refusals import Refused
 from bridge.dicom.server import Peer
 from bridge.dicom.statuses import (
-    NOT_THE_SOP_CLASS,
     OUT_OF_RESOURCES,
     SUCCESS,
 )
@@ -60,8 +59,6 @@ class StorageService:
 
     def _store(self, event: Event, peer: Peer) -> None:
         request: Any = event.request
-        if request.AffectedSOPClassUID != event.context.abstract_syntax:
-            raise Refused(NOT_THE_SOP_CLASS, "not that of the context", "SOPClassUID")
         meta = FileMeta(
             str(request.AffectedSOPClassUID),
             str(request.AffectedSOPInstanceUID or ""),

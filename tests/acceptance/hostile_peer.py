@@ -2,7 +2,7 @@
 
 import socket
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pydicom.dataset import Dataset
 from pydicom.uid import UID, ExplicitVRLittleEndian
@@ -79,13 +79,21 @@ def p_data(context: int, control: int, data: bytes) -> bytes:
 
 def store_command(sop_class: str, uid: str = "1.2.3") -> bytes:
     """Return the command of a C-STORE-RQ."""
+    return command(
+        AffectedSOPClassUID=sop_class,
+        CommandField=0x0001,
+        MessageID=1,
+        Priority=0,
+        CommandDataSetType=1,
+        AffectedSOPInstanceUID=uid,
+    )
+
+
+def command(**elements: Any) -> bytes:
+    """Return a command set."""
     found = Dataset()
-    found.AffectedSOPClassUID = sop_class
-    found.CommandField = 0x0001
-    found.MessageID = 1
-    found.Priority = 0
-    found.CommandDataSetType = 1
-    found.AffectedSOPInstanceUID = uid
+    for keyword, value in elements.items():
+        setattr(found, keyword, value)
     members = encode(found, True, True)
     assert members is not None
     return b"\0\0\0\0\4\0\0\0" + len(members).to_bytes(4, "little") + members

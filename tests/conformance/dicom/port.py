@@ -11,7 +11,12 @@ from typing import Any
 from pydicom import Dataset, dcmread
 
 from bridge.dicom.activity import Activity
+from bridge.dicom.answers import AnswerCounter
+from bridge.dicom.objects import ObjectStore
+from bridge.dicom.performed import PerformedSteps
+from bridge.dicom.received_log import ReceivedLog
 from bridge.dicom.server import DicomServer
+from bridge.dicom.storage import StorageService
 from bridge.dicom.worklist import WorklistService
 from bridge.metrics import Metrics
 from bridge.store.database import Database
@@ -31,6 +36,7 @@ class Port:
     server: DicomServer
     metrics: Metrics
     activity: Activity
+    received: ReceivedLog
     refused: list[str] = field(default_factory=list)
     handshakes: list[str] = field(default_factory=list)
 
@@ -60,16 +66,23 @@ def open_port(
     def note_handshake(_address: str, failure: HandshakeFailure) -> None:
         handshakes.append(failure.reason)
 
+    received = ReceivedLog(database)
+    answers = AnswerCounter(metrics, activity.note_request, note_refusal)
     server = DicomServer(
         chosen,
-        [WorklistService(database, metrics, activity.note_request)],
+        [
+            WorklistService(database, metrics, activity.note_request),
+            PerformedSteps(received, chosen.max_object, answers),
+            StorageService(ObjectStore(received, chosen.max_object), answers),
+        ],
         metrics,
         tls,
         note_refusal,
         note_handshake,
         activity.note_association,
     )
-    return Port(database, server.start(), server, metrics, activity, refused, handshakes)
+    number = server.start()
+    return Port(database, number, server, metrics, activity, received, refused, handshakes)
 
 
 def run(*command: str, expect: int | None = 0) -> str:
@@ -136,3 +149,4 @@ def ids(answers: Sequence[Dataset]) -> list[str]:
 def close(port: Port) -> None:
     with suppress(OSError):
         port.server.stop()
+    port.received.close()

@@ -6,8 +6,9 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ import httpx
 import pytest
 import trustme
 from pydicom import Dataset
+from pydicom.uid import generate_uid
 from pynetdicom import AE
 from pynetdicom.association import Association
+from pynetdicom.dsutils import decode
 from pynetdicom.pdu_primitives import UserIdentityNegotiation
 from pynetdicom.sop_class import (  # type: ignore[attr-defined]  # made at run time
     ModalityWorklistInformationFind,
@@ -25,6 +28,7 @@ from pynetdicom.sop_class import (  # type: ignore[attr-defined]  # made at run 
 from sqlalchemy import select
 
 from bridge.dicom.activity import Activity
+from bridge.orders.received_objects import PERFORMED_STEP
 from bridge.store.database import Database
 from bridge.store.records.dicom_peers import (
     MAX_OF_ADDRESS,
@@ -39,7 +43,17 @@ from bridge.transports.tls import listener_tls_context
 from config import Settings
 from config.dicom import DicomPeer
 from config.listeners import ListenerTLS
+from tests.acceptance.hostile_peer import (
+    COMMAND,
+    DATA,
+    LAST,
+    HostilePeer,
+    command,
+    p_data,
+    request_of,
+)
 from tests.acceptance.house import free_port
+from tests.bridge.dicom.modality import BASIC_TEXT, Modality, ended, new_step
 from tests.bridge.dicom.worklist_items import insert, make_item
 from tests.conformance.dicom.port import TITLE, Port, dump, echoscu, findscu, ids, run
 from tests.eventually import eventually
@@ -214,11 +228,6 @@ def test_an_association_of_many_contexts(serve: Serve, steps: Database) -> None:
     association.release()
 
 
-def p_data(context: int, control: int, data: bytes) -> bytes:
-    value = (len(data) + 2).to_bytes(4, "big") + bytes((context, control)) + data
-    return b"\x04\x00" + len(value).to_bytes(4, "big") + value
-
-
 @pytest.mark.parametrize("control", [0, 1])
 def test_endless_messages(serve: Serve, control: int) -> None:
     """A command or data set without an end is cut off at its limit, before it takes memory."""
@@ -266,6 +275,135 @@ def test_malformed_messages(serve: Serve, command: bytes) -> None:
         assert other.send_c_echo().Status == 0 or not other.is_established
     eventually(lambda: port.count("bridge_dicom_associations") == 0)
     assert "Rejected" not in echoscu(port.number)
+
+
+WORKLIST = str(ModalityWorklistInformationFind)
+SUPPORTED = {
+    WORKLIST: {"C-FIND"},
+    PERFORMED_STEP: {"N-CREATE", "N-SET"},
+    BASIC_TEXT: {"C-STORE"},
+    str(Verification): set[str](),
+}
+OPERATIONS = {
+    "C-STORE": 0x0001,
+    "C-GET": 0x0010,
+    "C-FIND": 0x0020,
+    "C-MOVE": 0x0021,
+    "N-EVENT-REPORT": 0x0100,
+    "N-GET": 0x0110,
+    "N-SET": 0x0120,
+    "N-ACTION": 0x0130,
+    "N-CREATE": 0x0140,
+    "N-DELETE": 0x0150,
+}
+
+
+class RawPeer(HostilePeer):
+    """A peer that sends any command in the context of any class of `SUPPORTED`."""
+
+    def ask(self, context: str, name: str, sop_class: str, **elements: Any) -> Dataset:
+        """Send a request, with a data set if context and operation have one; return the answer."""
+        kind = "Requested" if name in {"N-GET", "N-SET", "N-ACTION", "N-DELETE"} else "Affected"
+        has_data = context != str(Verification) and name not in {"N-GET", "N-DELETE"}
+        named = {f"{kind}SOPClassUID": sop_class} if sop_class else {}
+        elements = {"MessageID": 7, f"{kind}SOPInstanceUID": "1.2.3", **named, **elements}
+        data_set_type = {"CommandDataSetType": 1 if has_data else 0x0101}
+        field = {"CommandField": OPERATIONS[name]}
+        number = 1 + 2 * [*SUPPORTED].index(context)
+        sent = command(**elements, **field, **data_set_type)
+        self.send(p_data(number, COMMAND | LAST, sent))
+        if has_data:
+            self.send(p_data(number, DATA | LAST, b"\x10\x00\x20\x00LO\x00\x00"))
+        kind_of_pdu, content = self.read()
+        assert kind_of_pdu == 4, f"{name} in {context}"
+        answer = decode(BytesIO(content[6:]), True, True)
+        assert answer.CommandField == OPERATIONS[name] | 0x8000
+        assert answer.MessageIDBeingRespondedTo == 7
+        return answer
+
+
+@pytest.fixture
+def raw_peer(serve: Serve) -> Iterator[RawPeer]:
+    """A peer that may use all services, in one association."""
+    port = serve({"ae_title": "CT1", "may": ["worklist", "performed", "store"]})
+    with closing(RawPeer(port.number, request_of(port.number, *SUPPORTED))) as made:
+        yield made
+
+
+def test_operations_that_are_not_supported(raw_peer: RawPeer) -> None:
+    """Each gets 0211, unrecognized operation, in each context; the association goes on."""
+    for context, supported in SUPPORTED.items():
+        for name in OPERATIONS.keys() - supported:
+            more: dict[str, dict[str, Any]] = {
+                "C-MOVE": {"MoveDestination": "CT1"},
+                "N-EVENT-REPORT": {"EventTypeID": 1},
+                "N-ACTION": {"ActionTypeID": 1},
+            }
+            answer = raw_peer.ask(context, name, context, **more.get(name, {}))
+            assert answer.Status == 0x0211, f"{name} in {context}"
+            assert str(answer.get("AffectedSOPClassUID", context)) == context
+    find = raw_peer.ask(WORKLIST, "C-FIND", WORKLIST, Priority=0)
+    assert find.Status == 0x0000
+
+
+@pytest.mark.parametrize(
+    ("context", "name", "sop_class", "status"),
+    [
+        (WORKLIST, "C-FIND", "1.2.840.10008.5.1.4.1.2.1.1", 0x0122),  # patient root
+        (WORKLIST, "C-FIND", "1.2.3.4", 0x0122),
+        (BASIC_TEXT, "C-STORE", "1.2.840.10008.5.1.4.1.1.2", 0x0122),  # CT image
+        (BASIC_TEXT, "C-STORE", "1.2.3.4", 0x0122),
+        (PERFORMED_STEP, "N-CREATE", "1.2.840.10008.5.1.1.1", 0x0118),  # film session
+        (PERFORMED_STEP, "N-SET", "1.2.3.4", 0x0118),
+        (WORKLIST, "C-FIND", "", 0x0212),
+        (PERFORMED_STEP, "N-SET", "", 0x0212),
+    ],
+)
+def test_another_class_than_that_of_the_context(
+    raw_peer: RawPeer, steps: Database, context: str, name: str, sop_class: str, status: int
+) -> None:
+    """A known, an unknown and no SOP class are refused; nothing is stored or shown."""
+    insert(steps, make_item(1))
+    for _ in range(2):
+        assert raw_peer.ask(context, name, sop_class, Priority=0).Status == status
+    with steps.read() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM message").scalar() == 0
+
+
+def test_refused_steps_do_not_end_an_association(serve: Serve) -> None:
+    """All refusals of N-CREATE and N-SET in one association, and a step that is accepted."""
+    port = serve({"ae_title": "CT1", "may": ["performed"]})
+    association = Modality(port.number).associate(PERFORMED_STEP, str(Verification))
+    known, other = generate_uid(), generate_uid()
+
+    def create(uid: str, **values: str) -> int:
+        return int(association.send_n_create(new_step(**values), PERFORMED_STEP, uid)[0].Status)
+
+    def change(uid: str) -> int:
+        return int(association.send_n_set(ended(), PERFORMED_STEP, uid)[0].Status)
+
+    assert change(known) == 0x0112  # no such SOP instance
+    assert create(known, status="COMPLETED") == 0x0106  # invalid attribute value
+    assert create(known) == 0x0000
+    assert create(known) == 0x0111  # duplicate SOP instance
+    assert change(other) == 0x0112
+    assert change(known) == 0x0000
+    assert change(known) == 0x0110  # it may no longer be updated
+    assert association.send_c_echo().Status == 0x0000
+    association.release()
+
+
+def test_unknown_abstract_syntaxes(serve: Serve) -> None:
+    """They are not accepted, beside one that is (PS3.8 table 9-18)."""
+    entity = AE("CT1")
+    unknown = ("1.2.3.4", "1.2.840.10008.5.1.4.1.1.2", PERFORMED_STEP)
+    for sop_class in (*unknown, Verification):
+        entity.add_requested_context(sop_class)
+    association = entity.associate("127.0.0.1", serve().number, ae_title=TITLE)
+    rejected = {str(one.abstract_syntax): one.result for one in association.rejected_contexts}
+    assert rejected == dict.fromkeys(unknown, 3)
+    assert association.send_c_echo().Status == 0x0000
+    association.release()
 
 
 @pytest.fixture(scope="module")
