@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bridge.orders.order import Order, OrderState, merged_hash
+from bridge.orders.order import Order, OrderState, Patient, merged_hash
 from bridge.orders.patients import DEMOGRAPHICS, MergePointer, Separation, contradicts
 from bridge.orders.times import MessageTime, is_earlier
 from mappings.hl7.path import Path
@@ -77,6 +77,36 @@ class UndoneMerge:
         if accession in self.kept or order.before.state in _ON_WORKLIST:
             return None
         return order.after
+
+
+def merge_to_undo(
+    event: OrderEvent, pointers: Mapping[Patient, MergePointer]
+) -> MergePointer | None:
+    """
+    Return the merge that an event undoes; None if the two patients are not merged.
+
+    The patient of the event gets its identifier back from the prior patient. In a mutual event it
+    may be either of the two. A number that was merged into another one in PID-3 follows this one.
+    """
+    if event.mrn == event.prior_mrn:
+        return None
+    own, other = (pointers.get((event.site, mrn)) for mrn in (event.mrn, event.prior_mrn))
+    survivor = {own.mrn if own else event.mrn, other.mrn if other else event.prior_mrn}
+    if len(survivor) != 1:
+        return None
+    if own and own.merged_into in event.other_mrns and (event.site, own.merged_into) in pointers:
+        return None
+    if own and not (event.is_mutual and other and other.merged_into == event.mrn):
+        return own
+    return other if event.is_mutual else None
+
+
+def frees_other_number(event: OrderEvent, pointers: Mapping[Patient, MergePointer]) -> bool:
+    """True if an event undoes the merge of another number of the patient in PID-3."""
+    return any(
+        merge_to_undo(replace(event, mrn=number, other_mrns=()), pointers) is not None
+        for number in event.other_mrns
+    )
 
 
 def is_undone_by_later(

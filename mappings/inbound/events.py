@@ -129,6 +129,8 @@ class OrderEvent:
     """The keys of Metadata that are lists of distinct values, with their separators."""
     renumbers: bool = False
     """Of a merge: the patient gets a new number that no other patient has (A46, A47)."""
+    is_further: bool = False
+    """Of an undone merge: a pair of further numbers of the two patients."""
     is_mutual: bool = False
     """Of an undone merge: either of the two patients may be the one that was merged (A37)."""
     outside: OutsideReport | None = None

@@ -82,6 +82,9 @@ def compile_visit(node: YamlNode | None, context: CompilationContext) -> VisitRu
     )
 
 
+MAX_PAIRS = 200
+"""Pairs of numbers of one patient in a message. Each is a call to the report engine."""
+
 MAX_SAME_NUMBERS = 50
 """Authorities of one number in PID-3. Each number in MRG-1 is compared with all of them."""
 
@@ -227,8 +230,10 @@ class PatientRules:
         """Return site and MRN of each patient of a message, also of merged ones; no duplicates."""
         pairs = []
         for scope in scopes:
-            site = self.site(scope)
-            mrns = [self.tags["PatientMRN"].value(scope), *self._priors(scope)]
+            site, mrn = self.site(scope), self.tags["PatientMRN"].value(scope)
+            mrns = [mrn, *self._priors(scope)]
+            if self._action(scope.message) is OrderAction.PATIENT_UNMERGE:
+                mrns += other_numbers(scope, mrn)
             pairs += [(site, mrn) for mrn in mrns]
         return [pair for pair in dict.fromkeys(pairs) if pair[1]]
 
@@ -255,8 +260,8 @@ class PatientRules:
         first, *others = (self._event(scope, OrderAction.PATIENT_UNMERGE) for scope in scopes)
         if first.action is OrderAction.IGNORE:
             return [first]
-        numbers = [event.mrn for event in others if event.mrn] or [""]
-        return [replace(first, prior_mrn=number, is_mutual=True) for number in numbers]
+        numbers = [number for event in others if event.mrn for number in _numbers(event)] or [""]
+        return _pairs(replace(first, is_mutual=True), numbers, scopes[0])
 
     def site(self, scope: MessageScope) -> str:
         """Return the SiteID: the value of the mapping, else that of the listener."""
@@ -304,6 +309,10 @@ class PatientRules:
                 found.append(IdentifierTooLong(place))
             elif prior == self.tags["PatientMRN"].value(scope):
                 found.append(DuplicateKeyIdentifier(place))
+        elif action in _WITH_PRIOR and any(
+            len(number) > MAX_VALUE_CHARACTERS for number in self._priors(scope)
+        ):
+            found.append(IdentifierTooLong(scope.locate(self.prior_place)))
         return found
 
     def _foreign_merge(self, scope: MessageScope) -> str:
@@ -327,11 +336,15 @@ class PatientRules:
     def _events(
         self, scope: MessageScope, action: OrderAction, renumbers: bool
     ) -> list[OrderEvent]:
-        """Map one patient. A merge of several numbers becomes several events."""
+        """Map one patient. A message about several of its numbers becomes several events."""
         event = self._event(scope, action)
-        if event.action not in {OrderAction.PATIENT_MERGE, OrderAction.PATIENT_UNMERGE}:
+        if event.action not in _WITH_PRIOR:
             return [event]
         priors = self._priors(scope)
+        if event.action is OrderAction.PATIENT_UNMERGE:
+            return _pairs(event, priors, scope)
+        if len(priors) > MAX_PAIRS:
+            raise TooManyRepetitions(scope.locate("MRG-1"))
         return [replace(event, prior_mrn=prior, renumbers=renumbers) for prior in priors]
 
     def _event(self, scope: MessageScope, action: OrderAction) -> OrderEvent:
@@ -369,6 +382,36 @@ class PatientRules:
     def _is_complete_move(self, scope: MessageScope, visit: PatientVisit | None) -> bool:
         known = visit is not None and bool(visit.prior or (self._prior(scope) and visit.number))
         return known and not self._refusals(scope, OrderAction.VISIT_MOVE)
+
+
+def _numbers(event: OrderEvent) -> list[str]:
+    """Return the numbers of a patient that an event separates from another one."""
+    others = (number for number in event.other_mrns if len(number) <= MAX_VALUE_CHARACTERS)
+    return [event.mrn, *others]
+
+
+def _pairs(event: OrderEvent, priors: Sequence[str], scope: MessageScope) -> list[OrderEvent]:
+    """
+    Separate each number of a patient from each number of the other one.
+
+    A number that both lists contain moves to the patient in PID-3. Raises TooManyRepetitions.
+    """
+    numbers = _numbers(event)
+    from_others = [prior for prior in priors if prior not in numbers] or priors[:1]
+    if len(numbers) * len(from_others) > MAX_PAIRS:
+        raise TooManyRepetitions(scope.locate("PID-3"))
+    return [
+        replace(
+            event,
+            mrn=number,
+            clinical_info={**event.clinical_info, "PatientMRN": number},
+            prior_mrn=prior,
+            other_mrns=tuple(other for other in numbers if other != number),
+            is_further=(number, prior) != (numbers[0], from_others[0]),
+        )
+        for number in numbers
+        for prior in from_others
+    ]
 
 
 def _identity_lines(scope: MessageScope) -> tuple[str, ...]:

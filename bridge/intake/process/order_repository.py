@@ -223,7 +223,7 @@ def _with_pointers(connection: Connection, job: MessageJob) -> MessageJob:
         return replace(job, separations=patient_records.separations(connection, job.patients))
     if OrderAction.PATIENT_UNMERGE not in actions:
         return job
-    pointers = patient_records.merge_pointers(connection, job.patients)
+    pointers = patient_records.merge_pointers(connection, _named_patients(job))
     returning = {
         patient: identifier_changes.returning_orders(connection, pointer)
         for patient, pointer in pointers.items()
@@ -288,7 +288,7 @@ def _with_corrections(connection: Connection, jobs: Sequence[MessageJob]) -> Seq
         (event.site, mrn)
         for job in jobs
         for event in job.events
-        for mrn in (event.mrn, event.prior_mrn)
+        for mrn in (event.mrn, event.prior_mrn, event.merged_into)
         if mrn
     }
     demographics = patient_records.demographics(connection, patients)

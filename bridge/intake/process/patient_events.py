@@ -55,7 +55,9 @@ from bridge.orders.times import is_earlier
 from bridge.orders.undone_merges import (
     ReturningOrder,
     UndoneMerge,
+    frees_other_number,
     is_undone_by_later,
+    merge_to_undo,
     separations_of,
 )
 from bridge.orders.values import as_moved_away, as_moved_by_merge
@@ -133,9 +135,7 @@ async def record_merge(worklist: WorklistClient, context: JobContext, event: Ord
     survivor = event.merged_into or event.mrn
     named = demographics_of(replace(event, clinical_info=event.merged_into_info))
     if named:  # it is known by them again if its merge is undone
-        at, clock = context.sent
-        update = DemographicsUpdate(event.site, survivor, at, named, clock)
-        context.demographics.append(update)
+        context.demographics.append(_completed(context, (event.site, survivor), named))
     sent_at = context.job.source.sent_at
     context.merges.append(Merge(event.site, event.prior_mrn, survivor, identity, sent_at))
     context.demographics += former_identity(
@@ -260,6 +260,9 @@ async def _undo_merge(worklist: WorklistClient, context: JobContext, event: Orde
         _note_once(context, SUPERSEDED)
         return
     context.separations += separations_of(event, sent_at, freed)
+    if freed is None and (event.is_further or frees_other_number(event, context.job.pointers)):
+        context.notes.append("no_merge_to_undo")
+        return
     if freed is None:
         named = {(event.site, event.mrn), (event.site, event.prior_mrn)}
         has_orders = any(order.patient in named for order in context.index.values())
@@ -267,16 +270,28 @@ async def _undo_merge(worklist: WorklistClient, context: JobContext, event: Orde
         context.notes.append(IDENTIFIER_MOVED if is_affected else "no_merge_to_undo")
         context.renamed_patients += sorted(named)  # a parked merge of the two has no effect now
         return
+    if any(
+        (undone.site, undone.prior_mrn) == (freed.site, freed.prior_mrn)
+        for undone in context.undone_merges
+    ):
+        return
     returning = context.job.returning[freed.site, freed.prior_mrn]
     context.undone_merges.append(await undo_in_engine(worklist.client, freed, returning))
     context.renamed_patients += [(freed.site, freed.prior_mrn), (freed.site, freed.mrn)]
     given = demographics_of(event)
     if freed.prior_mrn == event.mrn and given:
-        at, clock = context.sent
-        context.demographics.append(
-            DemographicsUpdate(freed.site, freed.prior_mrn, at, given, clock)
-        )
+        context.demographics.append(_completed(context, (freed.site, freed.prior_mrn), given))
     context.notes.append(MERGE_UNDONE)
+
+
+def _completed(
+    context: JobContext, patient: Patient, given: Mapping[str, str]
+) -> DemographicsUpdate:
+    """Return the demographics in a message, completed by those that are known of the patient."""
+    known = context.job.demographics.get(patient)
+    at, clock = context.sent
+    tags = {**(known.tags if known is not None else {}), **given}
+    return DemographicsUpdate(*patient, at, tags, clock)
 
 
 async def undo_in_engine(
@@ -308,26 +323,6 @@ def _returned(order: ReturningOrder) -> ReturnedOrder:
         tag: str(order.after.tags.get(tag) or "") for tag in DEMOGRAPHICS
     }
     return ReturnedOrder.model_construct(Accession=order.after.key.accession, **demographics)
-
-
-def merge_to_undo(
-    event: OrderEvent, pointers: Mapping[Patient, MergePointer]
-) -> MergePointer | None:
-    """
-    Return the merge that an event undoes; None if the two patients are not merged.
-
-    The patient of the event gets its identifier back from the prior patient. In a mutual event it
-    may be either of the two.
-    """
-    if event.mrn == event.prior_mrn:
-        return None
-    own, other = (pointers.get((event.site, mrn)) for mrn in (event.mrn, event.prior_mrn))
-    survivor = {own.mrn if own else event.mrn, other.mrn if other else event.prior_mrn}
-    if len(survivor) != 1:
-        return None
-    if own and not (event.is_mutual and other and other.merged_into == event.mrn):
-        return own
-    return other if event.is_mutual else None
 
 
 def _current_visit_changes(context: JobContext, event: OrderEvent) -> list[VisitChange]:
@@ -393,9 +388,8 @@ async def _apply_patient_event(
     for correction in corrections(event, updates, context.index.values()):
         context.changed[correction.key] = context.index[correction.key] = correction
     if updates and not stale:
-        tags = {**(known.tags if known is not None else {}), **updates, **newer}
-        at, clock = context.sent
-        context.demographics.append(DemographicsUpdate(event.site, event.mrn, at, tags, clock))
+        given = {**updates, **newer}
+        context.demographics.append(_completed(context, (event.site, event.mrn), given))
     if event.action is OrderAction.PATIENT_MERGE:
         context.index, linkable = index_after_merge(event, context.index)
         context.move_to_survivor(event)

@@ -202,8 +202,10 @@ def identified_event(
     Return an event with the number of its known patient; None if it names several patients.
 
     The first number in PID-3 may be new. It is the known patient's if name, date of birth and sex
-    do not contradict that.
+    do not contradict that. An undone merge is about each of its numbers.
     """
+    if event.action is OrderAction.PATIENT_UNMERGE:
+        return event
     patients = patients_in_identifiers(event, survivors)
     known = patient_records.known_patients(connection, patients) if patients else set()
     if len(known) > 1:

@@ -125,6 +125,37 @@ def test_a_merge_is_undone() -> None:
             assert [event.action for event in events(trigger, *segments)] == [OrderAction.IGNORE]
 
 
+SEPARATED = {
+    "two numbers": ("O1^^^N^MR~O2^^^N^MR", "K1^^^N^MR", {("O1", "K1"), ("O2", "K1")}),
+    "of two patients": ("O1^^^N^MR", "K1^^^N^MR~K2^^^N^MR", {("O1", "K1"), ("O1", "K2")}),
+    "of another authority": ("O1^^^N^MR~7^^^S^MR", "K1^^^N^MR~8^^^S^MR", {("O1", "K1")}),
+    "of another type": ("7^^^GOV^SS~O1^^^N^MR", "8^^^GOV^SS~K1^^^N^MR", {("O1", "K1")}),
+    "a number in both": ("P^^^N^MR~X^^^N^MR", "Q^^^N^MR~X^^^N^MR", {("P", "Q"), ("X", "Q")}),
+}
+
+
+@pytest.mark.parametrize("case", SEPARATED)
+def test_each_number_is_separated(case: str) -> None:
+    """Of each authority that the definition uses, A43 moves all numbers in PID-3, not the first."""
+    numbers, priors, expected = SEPARATED[case]
+    found = events("A43", f"PID|1||{numbers}||OTHER^OLGA", f"MRG|{priors}")
+    assert {(item.mrn, item.prior_mrn) for item in found} == expected
+    assert all(item.clinical_info["PatientMRN"] == item.mrn for item in found)
+    others = events("A37", f"PID|1||{numbers}||OTHER^OLGA", f"PID|2||{priors}||ROE^RIA")
+    assert {(item.mrn, item.prior_mrn) for item in others} == expected
+    (group,) = {item.place for item in found}
+    assert group == "PID[1]"
+
+
+@pytest.mark.parametrize("trigger", ["A40", "A43", "A45"])
+def test_a_message_with_very_many_pairs(trigger: str) -> None:
+    """It is refused: each pair is a call to the report engine."""
+    numbers = "~".join(f"O{number}^^^N^MR" for number in range(500))
+    segments = (f"PID|1||{numbers}||OTHER^OLGA", f"MRG|{numbers.replace('O', 'K')}||||V1")
+    with pytest.raises(TooManyRepetitions):
+        events(trigger, *segments, "PV1|1|O|||||||||||||||||V1")
+
+
 REFUSED = {
     "a query": ("A19", (PID,), UnsupportedEvent, "MSH-9.2"),
     "no patient": ("A08", (), MissingField, "PID"),

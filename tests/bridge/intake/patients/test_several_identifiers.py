@@ -113,6 +113,79 @@ async def test_a_merge_of_both_explains_it(hospital: Hospital) -> None:
     assert await owners(hospital) == dict.fromkeys(("F1", "F2", "F3"), "K1")
 
 
+FREED = {
+    "two patient groups": [(f"{OLD}~S1^^^SOUTH^MR", f"{KEPT}~S8^^^SOUTH^MR"), ("O2", "K2")],
+    "a list of numbers": [(f"Z9^^^NORTH^MR~O4^^^NORTH^MR~{OLD}", KEPT), ("O2", "K2")],
+    "of several patients": [(OLD, f"{KEPT}~Z9^^^NORTH^MR"), ("O4", KEPT), ("O2", "K2")],
+    "merged into another number": [(f"{OLD}~O3^^^NORTH^MR~O4^^^NORTH^MR", KEPT), ("O2", "K2")],
+    "in another order": [(f"O4^^^NORTH^MR~O3^^^NORTH^MR~{OLD}", KEPT), ("O2", "K2")],
+}
+
+
+@pytest.mark.parametrize("case", FREED)
+async def test_each_number_is_freed(hospital: Hospital, case: str) -> None:
+    """
+    A43 with several patients, and several numbers of several authorities of each.
+
+    O1 was merged into O3, and O3 and O4 into K1; O2 into K2. S1 was merged into S8, numbers of an
+    authority that the definition does not use: they stay. O1 stays merged into O3 if both belong to
+    the patient in PID-3.
+    """
+    for mrn in ("O1", "O2", "O3", "O4", "S1"):
+        group = order_group("NW", f"P{mrn}", f"F{mrn}")
+        await hospital.send(order_message(group, mrn=mrn, name=f"OWN^{mrn}"))
+    merges = (("O3", "O1"), ("K2", "O2"), ("K1", "O3"), ("K1", "O4"), ("S8", "S1"))
+    for mrn, prior in merges:
+        await hospital.send(adt("A40", mrn, prior, name=f"SURVIVOR^{mrn}"))
+    merged = {"FO1": "K1", "FO2": "K2", "FO3": "K1", "FO4": "K1", "FS1": "S8"}
+    assert await owners(hospital) == merged
+    groups = "".join(
+        f"PID|{place}||{numbers}|||||F\rMRG|{prior}\r"
+        for place, (numbers, prior) in enumerate(FREED[case], 1)
+    )
+    head = adt("A43", "X").split(b"PID|")[0].replace(b"ADT^A43", b"ADT^A43^ADT_A43")
+    await hospital.send(head + groups.encode())
+    with_o3 = "O3^^^" in FREED[case][0][0]
+    o4 = "K1" if case == "two patient groups" else "O4"
+    expected = {"FO1": "O1", "FO2": "O2", "FO3": "K1", "FO4": o4, "FS1": "S8"}
+    expected |= {"FO1": "O3", "FO3": "O3"} if with_o3 else {}
+    assert await owners(hospital) == expected
+    exceptions = "SELECT DISTINCT code FROM exception WHERE kind = 'message'"
+    assert hospital.rows(exceptions) == [("merge_undone",)]
+    assert hospital.states() == {"done"}
+    await hospital.send(head.replace(b"|S", b"|REPEATED", 1) + groups.encode())
+    for mrn in ("O1", "O2"):
+        name = "SURVIVOR^O3" if mrn == "O1" and with_o3 else f"OWN^{mrn}"
+        group = order_group("NW", f"PN{mrn}", f"N{mrn}")
+        await hospital.send(order_message(group, mrn=mrn, name=name))
+    later = {"NO1": expected["FO1"], "NO2": "O2"}
+    assert await owners(hospital) == expected | later
+
+
+@pytest.mark.parametrize("trigger", ["A40", "A30", "A47"])
+async def test_each_number_is_merged(hospital: Hospital, trigger: str) -> None:
+    """A merge of several pairs, each with several numbers of two authorities."""
+    for mrn in ("O1", "O2", "O3", "S1"):
+        group = order_group("NW", f"P{mrn}", f"F{mrn}")
+        await hospital.send(order_message(group, mrn=mrn, name=NAME))
+    head = adt(trigger, "X").split(b"PID|")[0]
+    first = f"PID|1||{KEPT}~S8^^^SOUTH^MR||{NAME}\rMRG|{OLD}~O3^^^NORTH^MR~S1^^^SOUTH^MR\r"
+    await hospital.send(head + first.encode() + f"PID|2||K2||{NAME}\rMRG|O2\r".encode())
+    assert await owners(hospital) == {"FO1": "K1", "FO2": "K2", "FO3": "K1", "FS1": "S1"}
+
+
+@pytest.mark.parametrize("trigger", ["A44", "A45"])
+async def test_the_visits_of_each_number_move(hospital: Hospital, trigger: str) -> None:
+    """The patient of a visit has several numbers, and its order was sent with the second one."""
+    group = order_group("NW", "P1", "F1")
+    visit = "PV1|1|O" + "|" * 17 + "V1\r"
+    order_sent = order_message(visit, group, mrn=OTHER, name=NAME)
+    await hospital.send(order_sent)
+    prior = f"{OLD}~{OTHER}||V1" if trigger == "A44" else f"{OLD}~{OTHER}||||V1"
+    await hospital.send(adt(trigger, KEPT, prior, name=NAME) + visit.encode())
+    assert await owners(hospital) == {"F1": "K1"}
+
+
 async def test_the_sender_is_told(database: Database) -> None:
     """Known before the acknowledgment, two patients get AE 205 at PID-3."""
     async with open_intake(database) as intake:

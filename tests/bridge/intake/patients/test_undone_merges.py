@@ -152,6 +152,16 @@ async def test_a_number_that_was_given_to_a_third_person(hospital: Hospital) -> 
     assert parked == [("patient_name_mismatch",)]
 
 
+async def test_a_repair_without_a_name(hospital: Hospital) -> None:
+    """The name of the freed person stays known: her number does not take another person's order."""
+    await hospital.send(ordered(1, 800).encode())
+    await hospital.send(MERGE.encode())
+    bare = FREED_PID.replace("FREED^IDA||19610607", "||")
+    await hospital.send(UNDO_BY_A43.replace(FREED_PID, bare).encode())
+    known = "SELECT tags FROM patient_demographics WHERE mrn = 'N7021'"
+    assert "FREED^IDA" in hospital.rows(known)[0][0]
+
+
 @pytest.mark.parametrize("trigger", ["A28", "A31", "A08"])
 async def test_a_correction_alone_frees_no_number(hospital: Hospital, trigger: str) -> None:
     """It contradicts the survivor, needs a person, and changes nobody until a person decides."""
