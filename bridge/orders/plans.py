@@ -5,7 +5,7 @@ Events of one message about one order are one task: several ORC groups may share
 accession, and an accession is one report.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bridge.contract import OrderKey
@@ -135,9 +135,10 @@ def plan(
     """
     known = dict(index)
     tasks = []
+    final = {key_of(event) for event in events if event.outside_is_final}
     planned = (
         event
-        for event in (_with_reported(event, index) for event in events)
+        for event in (_with_reported(event, index, final) for event in events)
         if event.action in ORDER_ACTIONS and event.note != SEVERAL_ORDERS
     )
     own_events = _replacements_first(merge_events(planned))
@@ -157,25 +158,40 @@ def plan(
 IDENTITY_TAGS = ("SiteID", "PatientMRN", "Accession")
 
 
-def _with_reported(event: OrderEvent, index: Mapping[OrderKey, Order]) -> OrderEvent:
+def _with_reported(
+    event: OrderEvent, index: Mapping[OrderKey, Order], final: Collection[OrderKey]
+) -> OrderEvent:
     """
     Return what an outside report does to its order: a known one is reported elsewhere.
 
-    Only a final or corrected result does that. The values of the order do not change.
+    Only a final or corrected result does that. Without one in the message, a withdrawn report
+    returns the order as a new examination does; that of an addendum does not. The values of the
+    order do not change.
     """
     if event.action is not OrderAction.OUTSIDE_REPORT:
         return event
     known = index.get(key_of(event))
     applies = (
-        bool(event.result_status)
-        and known is not None
+        known is not None
         and not (known.number_only or known.moved_away)
         and known.state is not OrderState.CANCELLED
     )
     info = {tag: event.clinical_info[tag] for tag in IDENTITY_TAGS if tag in event.clinical_info}
-    action = OrderAction.REPORTED if applies else OrderAction.IGNORE
     note = event.note if event.note == SEVERAL_ORDERS else ""
-    return replace(event, action=action, clinical_info=info, note=note, outside=None)
+    own = replace(event, clinical_info=info, note=note, outside=None)
+    if applies and event.outside_is_final:
+        return replace(own, action=OrderAction.REPORTED)
+    returns = (
+        known is not None
+        and known.state in {OrderState.REPORTED, OrderState.ORDERED}
+        and event.outside is not None
+        and event.outside.is_withdrawn
+        and not event.outside.parent
+        and key_of(event) not in final
+    )
+    if applies and returns:
+        return replace(own, action=OrderAction.CHANGE, examined=True)
+    return replace(own, action=OrderAction.IGNORE)
 
 
 def is_final_cancellation(task: OrderTask, events: Iterable[OrderEvent]) -> bool:

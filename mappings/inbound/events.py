@@ -88,6 +88,10 @@ class OutsideReport:
     omitted: tuple[str, ...]
     """The types of the parts that are neither text, RTF nor PDF."""
 
+    @property
+    def is_withdrawn(self) -> bool:
+        return self.status == "withdrawn"
+
 
 @dataclass(frozen=True, slots=True)
 class OrderEvent:
@@ -135,3 +139,8 @@ class OrderEvent:
     """Of an undone merge: either of the two patients may be the one that was merged (A37)."""
     outside: OutsideReport | None = None
     """Of an outside report; None if the group only names another order of the same report."""
+
+    @property
+    def outside_is_final(self) -> bool:
+        """True for an outside report whose order has a final or corrected result."""
+        return self.action is OrderAction.OUTSIDE_REPORT and bool(self.result_status)

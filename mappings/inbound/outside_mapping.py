@@ -4,12 +4,13 @@ Outside mapping: ORU^R01 and MDM of other systems become outside reports.
 An outside report is a document of the patient that was not made here. `number` names the document,
 so that a correction is a version of it; `parent` names the document that this one replaces or
 completes. A group without content adds no report if other groups have content, because its order
-has their result too; nor does a final one, which would hide the text that came before. Only the
+has their result too; nor does a final one, which would hide the text that came before. Groups with
+one number are parts of one version: as versions of their own, one would hide the others. Only the
 senders that the definition lists are accepted.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from enum import StrEnum
 from typing import Final
@@ -21,11 +22,17 @@ from mappings.hl7.refusals import (
     MessageRefusal,
     MissingField,
     TableValueNotFound,
+    ValueTooLong,
 )
 from mappings.hl7.times import Precision, parse_timestamp
 from mappings.inbound.events import OrderAction, OrderEvent, OutsideReport
 from mappings.inbound.order_mapping import check_identity_rules, missing_site, other_numbers
-from mappings.inbound.report_text import ReportContent, read_content
+from mappings.inbound.report_text import (
+    MAX_PDF_FILES,
+    MAX_TEXT_CHARACTERS,
+    ReportContent,
+    read_content,
+)
 from mappings.language.conditions import Condition, compile_condition
 from mappings.language.diagnostics import YamlNode
 from mappings.language.rules import (
@@ -45,6 +52,7 @@ from mappings.language.scope import (
     SegmentPositions,
     split_orders,
 )
+from parsers.pdf import MAX_PDF_BYTES
 
 KEYS: Final = ("tags", "order", "report", "report_status", "reported")
 ORDER_KEYS: Final = ("placer", "filler")
@@ -74,6 +82,14 @@ class OutsideStatus(StrEnum):
 _SHOWN_EMPTY: Final = frozenset({OutsideStatus.WITHDRAWN, OutsideStatus.PRELIMINARY})
 """Statuses that say something without a text: it is withdrawn, or no longer final."""
 
+_PARTS: Final = (
+    OutsideStatus.PRELIMINARY,
+    OutsideStatus.CORRECTED,
+    OutsideStatus.FINAL,
+    OutsideStatus.UNKNOWN,
+)
+"""Statuses of the parts of one version; it has the first one that a part has."""
+
 
 @dataclass(frozen=True, slots=True)
 class OutsideRules:
@@ -98,7 +114,8 @@ class OutsideRules:
         """Return why a message is refused."""
         if not scopes:
             return [MissingField("OBR")]
-        return [refusal for scope in scopes for refusal in self._refusals(scope)]
+        found = [refusal for scope in scopes for refusal in self._refusals(scope)]
+        return found or self._too_large(scopes)
 
     def patients(self, scopes: Sequence[MessageScope]) -> list[tuple[str, str]]:
         """Return site and MRN of each patient of a message, without duplicates."""
@@ -117,10 +134,12 @@ class OutsideRules:
             raise refusal
         contents = [read_content(scope) for scope in scopes]
         has_content = any(contents)
-        return [
-            self._event(scope, content, has_content=has_content)
-            for scope, content in zip(scopes, contents, strict=True)
-        ]
+        return _with_parts(
+            [
+                self._event(scope, content, has_content=has_content)
+                for scope, content in zip(scopes, contents, strict=True)
+            ]
+        )
 
     def site(self, scope: MessageScope) -> str:
         """Return the SiteID: the value of the mapping, else that of the listener."""
@@ -164,6 +183,19 @@ class OutsideRules:
             found.append(refusal)
         return found
 
+    def _too_large(self, scopes: Sequence[MessageScope]) -> list[MessageRefusal]:
+        """Return why the parts of one version are refused."""
+        parts: dict[str, list[MessageScope]] = {}
+        for scope in scopes:
+            parts.setdefault(self._value("number", scope), []).append(scope)
+        for several in parts.values():
+            contents = [read_content(scope) for scope in several] if several[1:] else []
+            characters = sum(len(content.text) + MAX_VALUE_CHARACTERS for content in contents)
+            pdfs = {pdf for content in contents for pdf in content.pdfs}
+            if characters > MAX_TEXT_CHARACTERS or sum(map(len, pdfs)) > MAX_PDF_BYTES:
+                return [ValueTooLong(several[-1].locate("OBX-5"))]
+        return []
+
     def _place(self, name: str, scope: MessageScope) -> str:
         """Return the first path of a rule with a value, else the first whose segment was sent."""
         paths, segment = self.paths[name], scope.message.segment
@@ -181,7 +213,13 @@ class OutsideRules:
         """Map a group; `has_content`: any group of the message has content."""
         info = {**fill(self.tags, scope), "SiteID": self.site(scope)}
         status = self.status(scope) or OutsideStatus.UNKNOWN
-        is_final = self.reported is not None and self.reported(scope)
+        if content.is_deleted and status is not OutsideStatus.IGNORE:
+            status = OutsideStatus.WITHDRAWN
+        is_final = (
+            self.reported is not None
+            and self.reported(scope)
+            and status is not OutsideStatus.WITHDRAWN
+        )
         ignored = status is OutsideStatus.IGNORE
         is_empty = not content and (has_content or status not in _SHOWN_EMPTY)
         note = NO_RESULT_YET if ignored else NO_CONTENT if is_empty else ""
@@ -219,6 +257,57 @@ class OutsideRules:
             pdfs=content.pdfs,
             omitted=content.omitted,
         )
+
+
+def _with_parts(events: Sequence[OrderEvent]) -> list[OrderEvent]:
+    """Give the first event of each version the parts of the others, which then name an order."""
+    parts: dict[tuple[str, str, str, str], list[OrderEvent]] = {}
+    for event in events:
+        report = event.outside
+        if report is not None and OutsideStatus(report.status) in _PARTS:
+            named = (event.site, event.mrn, report.number, report.parent)
+            parts.setdefault(named, []).append(event)
+    found = list(events)
+    for several in parts.values():
+        if not several[1:]:
+            continue
+        whole = _joined([event.outside for event in several if event.outside is not None])
+        is_open = whole.status == OutsideStatus.PRELIMINARY
+        for event in several:
+            outside = whole if event is several[0] else None
+            code = "" if is_open else event.result_status
+            place = next(at for at, one in enumerate(found) if one is event)
+            found[place] = replace(event, outside=outside, result_status=code)
+    return found
+
+
+def _joined(parts: Sequence[OutsideReport]) -> OutsideReport:
+    """Return one version of several parts; parts with other titles have them as headings."""
+    status = min((OutsideStatus(part.status) for part in parts), key=_PARTS.index)
+    titles = list(dict.fromkeys(part.title for part in parts if part.title))
+    texts: dict[str, str] = {}  # a text that is sent with each order is one
+    for part in parts:
+        texts.setdefault(part.text, part.title)
+    headed = [
+        f"{title}\n{text}" if len(titles) > 1 and title and len(texts) > 1 else text
+        for text, title in texts.items()
+        if text
+    ]
+    pdfs = tuple(dict.fromkeys(pdf for part in parts for pdf in part.pdfs))
+    omitted = tuple(dict.fromkeys(name for part in parts for name in part.omitted))
+    omitted += ("PDF",) if len(pdfs) > MAX_PDF_FILES and "PDF" not in omitted else ()
+    times = [part.at for part in parts if part.at is not None]
+    return replace(
+        parts[0],
+        status=status.value,
+        code=next(part.code for part in parts if part.status == status),
+        at=max(times, default=None),
+        title=", ".join(titles)[:MAX_VALUE_CHARACTERS],
+        author=next((part.author for part in parts if part.author), ""),
+        text="\n\n".join(headed),
+        pdfs=pdfs[:MAX_PDF_FILES],
+        omitted=omitted,
+    )
 
 
 def _moment(text: str, zone: str) -> int | None:

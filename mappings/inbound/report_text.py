@@ -4,7 +4,8 @@ The content of an outside report: its text and its PDF files, from the OBX segme
 TX, FT and ST are lines of text, and so are other simple types; each repetition of OBX-5 is a line,
 and so is a comment (NTE) below an OBX. Consecutive OBX with one OBX-3 are a section. If there are
 several sections, each has the name of its OBX-3, because the text itself may not say where the
-impression begins. OBX-11 O describes the order, and D deletes the OBX: neither is in the report.
+impression begins. OBX-11 O describes the order, D deletes the OBX, W says that it was wrong, for
+example of another patient: none of them is in the report.
 
 RTF is converted to text, in an ED or in the text itself. Of an ED, the first bytes decide what it
 is, because senders name types and subtypes differently. What is neither text, RTF nor PDF is
@@ -42,6 +43,8 @@ _END_TEXTS: Final = 200
 """The encoded end of a file: characters, and texts that may contain them."""
 _TEXTS: Final = frozenset({"", "TX", "FT", "ST", "NM", "DT", "TM", "TS", "DTM", "SI", "IS", "ID"})
 _PROSE: Final = frozenset({"TX", "FT", "ED"})
+_NOT_ENCODED: Final = frozenset({"A", "ASCII", "TEXT"})
+"""ED.4: table 0299, and what senders write in its place."""
 _CODED: Final = frozenset({"CE", "CWE", "CNE", "CF"})
 _BLANKS: Final = re.compile(r"\s+")
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
@@ -50,11 +53,16 @@ _LINE_ENDS: Final = re.compile(r"\r\n?|\u2028|\u2029|\x0b|\x0c|\x85")
 
 @dataclass(frozen=True, slots=True)
 class ReportContent:
-    """The text and the PDF files of a report; `omitted` names the parts that are left out."""
+    """
+    The text and the PDF files of a report; `omitted` names the parts that are left out.
+
+    `is_deleted`: each OBX was deleted or is wrong.
+    """
 
     text: str = ""
     pdfs: tuple[bytes, ...] = ()
     omitted: tuple[str, ...] = ()
+    is_deleted: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.text or self.pdfs or self.omitted)
@@ -71,24 +79,35 @@ def read_content(scope: MessageScope) -> ReportContent:
     pdfs, omitted, characters = list[bytes](), list[str](), 0
     place = scope.locate("OBX-5")
     for observation, part in _joined(_parts_of_all(scope)):
-        found = part.content() if isinstance(part, _EncodedData) else part
-        if isinstance(found, str):
+        value = part.content() if isinstance(part, _EncodedData) else part
+        if isinstance(value, str):
             if not sections or not sections[-1].continues_with(observation):
                 sections.append(_Section(observation))
-            sections[-1].lines.append(found)
-            characters += len(found) + 1
+            sections[-1].lines.append(value)
+            characters += len(value) + 1
             if characters > MAX_RTF_CHARACTERS:
                 raise ValueTooLong(place)
-        elif isinstance(found, bytes) and len(pdfs) < MAX_PDF_FILES:
-            pdfs.append(found)
+        elif isinstance(value, bytes) and len(pdfs) < MAX_PDF_FILES:
+            pdfs.append(value)
             if sum(map(len, pdfs)) > MAX_PDF_BYTES:
                 raise ValueTooLong(place)
         elif len(omitted) < MAX_OMITTED:
-            omitted.append("PDF" if isinstance(found, bytes) else found.name)
+            omitted.append("PDF" if isinstance(value, bytes) else value.name)
     text = _text_of(sections, place)
     if len(text) > MAX_TEXT_CHARACTERS:
         raise ValueTooLong(place)
-    return ReportContent(text, tuple(pdfs), tuple(dict.fromkeys(omitted)))
+    found = ReportContent(text, tuple(pdfs), tuple(dict.fromkeys(omitted)))
+    return found or ReportContent(is_deleted=_is_deleted(scope))
+
+
+def _is_deleted(scope: MessageScope) -> bool:
+    rows = [
+        scope.message.segment(position)
+        for position in scope.own.order
+        if scope.message.names[position] == "OBX"
+    ]
+    codes = {row.value("11").strip().upper() for row in rows} - _OF_ORDER
+    return bool(codes) and codes <= _DELETED
 
 
 _SUFFIXES: Final = {
@@ -101,8 +120,10 @@ _SUFFIXES: Final = {
     "TCM": "Technician's comment",
 }
 """Suffixes of OBX-3, its second subcomponent (HL7 v2.3.1 §7.1.3)."""
-_NO_RESULT: Final = frozenset({"O", "D"})
-"""OBX-11 (table 0085) of an OBX that describes the order, and of a deleted one."""
+_OF_ORDER: Final = frozenset({"O"})
+_DELETED: Final = frozenset({"D", "W"})
+_NO_RESULT: Final = _OF_ORDER | _DELETED
+"""OBX-11 (table 0085) of an OBX that describes the order, and of a deleted or wrong one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +317,7 @@ def _parts(segment: Segment, data_type: str, place: str) -> Iterator[_Part]:
         yield _Omitted(data_type[:20])
 
 
-def _encapsulated(repetition: Repetition, place: str) -> str | _EncodedData | None:
+def _encapsulated(repetition: Repetition, place: str) -> _Part | None:
     """Return the content of an ED: type (2), subtype (3), encoding (4) and data (5)."""
     kind, subtype, encoding = (repetition.component(number).text().strip() for number in (2, 3, 4))
     data = repetition.component(5)
@@ -304,9 +325,11 @@ def _encapsulated(repetition: Repetition, place: str) -> str | _EncodedData | No
         return None
     text = data.text()
     # A sender that writes no encoding means base64 if the data is neither text nor RTF.
-    is_text = encoding.upper() == "A" or (
+    is_text = encoding.upper() in _NOT_ENCODED or (
         not encoding and (text.lstrip().startswith(_RTF) or not _is_base64(text))
     )
+    if is_text and text.lstrip().startswith("<?xml"):
+        return _Omitted(" ".join(filter(None, (kind, subtype)))[:40] or "XML")
     if is_text:
         return text
     found = _EncodedData(kind, subtype, encoding, repetition.syntax.codec, place)

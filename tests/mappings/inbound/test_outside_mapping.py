@@ -11,6 +11,7 @@ from mappings.authoring.trial import try_message
 from mappings.compiler import compile_sources
 from mappings.hl7.header import peek
 from mappings.hl7.message import Message
+from mappings.hl7.refusals import ValueTooLong
 from mappings.inbound.definition import InboundMapping, refusal_for
 from mappings.inbound.events import OrderAction, OrderEvent, OutsideReport
 from mappings.inbound.trace import trace
@@ -115,13 +116,14 @@ def test_status(segment: str, expected: str) -> None:
         ("MDM^T11", txa(), "withdrawn"),
         ("ORU^R01", obr() + "|T&L|||^F0", "addendum"),
         ("ORU^R01", obr("X") + "|T&L|||^F0", "withdrawn"),
+        ("ORU^R01", "ORC|CA\r" + obr(), "withdrawn"),
         ("ORU^R01", obr("Final"), "final"),
         ("ORU^R01", obr("ADDENDED"), "corrected"),
     ],
 )
 def test_status_of_other_senders(kind: str, segment: str, expected: str) -> None:
     """Addenda are documents or child orders of their own; some senders write words."""
-    assert report(PID, ORC, segment, OBX, kind=kind).status == expected
+    assert report(PID, *segment.split("\r"), OBX, kind=kind).status == expected
 
 
 @pytest.mark.parametrize("status", ["F", "C"])
@@ -129,6 +131,48 @@ def test_a_final_result_without_text(status: str) -> None:
     """It hides no text that came before; its order is reported."""
     (event,) = events(PID, ORC, obr(status))
     assert (event.outside, event.note, event.result_status) == (None, "no content", status)
+
+
+def test_procedures_with_one_number_are_one_version() -> None:
+    """Their texts have the procedures as headings; an equal text and file is there once."""
+    more = "OBR|2|P1|F1|AB^CT abdomen||||||||||||||A1|||||||F"
+    pdf = f"OBX|2|ED|R||^application^PDF^Base64^{base64.b64encode(b'%PDF-1.7 %%EOF').decode()}"
+    first, second = events(PID, ORC, obr(), OBX, pdf, more, OBX.replace("finding", "stone"), pdf)
+    assert first.outside is not None
+    assert first.outside.text == "CT chest\nNo acute finding.\n\nCT abdomen\nNo acute stone."
+    assert (first.outside.title, len(first.outside.pdfs)) == ("CT chest, CT abdomen", 1)
+    assert (second.outside, second.result_status) == (None, "F")
+    same, _ = events(PID, ORC, obr(), OBX, more, OBX)
+    assert same.outside is not None
+    assert same.outside.text == "No acute finding."
+
+
+def test_a_part_that_is_not_final() -> None:
+    """The version is preliminary, and no order is reported."""
+    open_part = "OBR|2|P1|F1|AB^CT abdomen||||||||||||||A1|||||||P"
+    first, second = events(PID, ORC, obr(), OBX, open_part, OBX)
+    assert first.outside is not None
+    assert first.outside.status == "preliminary"
+    assert (first.result_status, second.result_status) == ("", "")
+
+
+def test_parts_above_the_limit_of_a_report() -> None:
+    """Each part is small enough, and all together are not."""
+    long = "OBX|1|TX|R||" + "x" * 600_000
+    more = "OBR|2|P1|F1|AB^CT abdomen||||||||||||||A1|||||||F"
+    (refusal,) = mapping().pre_check(message(PID, ORC, obr(), long, more, long), DEFAULTS).refusals
+    assert (type(refusal), refusal.place) == (ValueTooLong, "OBX[2]-5")
+
+
+@pytest.mark.parametrize("code", ["D", "W"])
+def test_a_report_whose_text_is_deleted(code: str) -> None:
+    """It is withdrawn, and its order is not reported; with other text the rest stays."""
+    deleted = OBX.replace("|F", f"|{code}")
+    (event,) = events(PID, ORC, obr(), deleted)
+    assert event.outside is not None
+    assert (event.outside.status, event.result_status) == ("withdrawn", "")
+    rest = report(PID, ORC, obr("C"), deleted, OBX.replace("acute", "new"))
+    assert (rest.status, rest.text) == ("corrected", "No new finding.")
 
 
 def test_status_of_the_text() -> None:

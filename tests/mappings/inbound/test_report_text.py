@@ -120,6 +120,15 @@ def test_plain_text_in_base64() -> None:
     assert read(encapsulated("Größe".encode(), "text", "plain")).text == "Größe"
 
 
+@pytest.mark.parametrize("encoding", ["A", "ASCII"])
+def test_an_ed_that_is_not_encoded(encoding: str) -> None:
+    """Text is text; a CDA document is named."""
+    assert read(f"OBX|1|ED|1||^TEXT^plain^{encoding}^One.").text == "One."
+    xml = '<?xml version="1.0"?><ClinicalDocument/>'
+    found = read(f"OBX|1|ED|1||^Text^text/xml^{encoding}^{xml}")
+    assert found == ReportContent(omitted=("Text text/xml",))
+
+
 @pytest.mark.parametrize("data", ["%%%%", "JVBERi0x===A", "JVBER"])
 def test_invalid_base64(data: str) -> None:
     """Data that is not base64 is refused, with its place."""

@@ -102,6 +102,55 @@ async def test_a_result_that_is_not_final_leaves_the_order(hospital: Hospital, s
     assert len(await priors(hospital, "A1")) == 1
 
 
+@pytest.mark.parametrize("change", ["OBR-25 X", "ORC-1 CA", "OBX-11 D", "OBX-11 W"])
+async def test_a_withdrawn_report_returns_the_order(hospital: Hospital, change: str) -> None:
+    """Nobody has read it: it is unread again, also if a late message says that it was final."""
+    await hospital.send(order_message(new_order(), sent=1))
+    await hospital.send(result())
+    withdrawn = {
+        "OBR-25 X": lambda: result(status="X", sent=20),
+        "ORC-1 CA": lambda: result(sent=20).replace(b"ORC|RE", b"ORC|CA"),
+        "OBX-11 D": lambda: result(sent=20).replace(b"||||||F\r", b"||||||D\r"),
+        "OBX-11 W": lambda: result(sent=20).replace(b"||||||F\r", b"||||||W\r"),
+    }[change]
+    await hospital.send(withdrawn())
+    assert (await hospital.descriptions(), state(hospital)) == ({"A1": "CT Head"}, ["ordered"])
+    (prior,) = await priors(hospital, "A1")
+    assert prior["outside"]["withdrawn"]
+    await hospital.send(result("Late.", sent=15))
+    assert state(hospital) == ["ordered"]
+    await hospital.send(result("Again.", sent=30))
+    assert (await hospital.descriptions(), state(hospital)) == ({}, ["reported"])
+
+
+async def test_a_report_that_was_withdrawn_before(hospital: Hospital) -> None:
+    """An earlier message returns nothing; before the order, the later one of both counts."""
+    await hospital.send(order_message(new_order(), sent=1))
+    await hospital.send(result(sent=20))
+    await hospital.send(result(status="X", sent=10))
+    await hospital.send(result(number="2", sent=10))
+    await hospital.send(result(number="2", status="X", sent=20))
+    await hospital.send(order_message(new_order("2"), sent=1))
+    assert state(hospital) == ["reported", "ordered"]
+
+
+async def test_a_withdrawn_addendum_leaves_the_order(hospital: Hospital) -> None:
+    await hospital.send(order_message(new_order(), sent=1))
+    await hospital.send(result())
+    addendum = result(status="X", sent=20).replace(b"CT|X\r", b"CT|X|T|||P1^F1\r")
+    await hospital.send(addendum.replace(b"OBR|1|P1|F1|", b"OBR|1|P1|F9|"))
+    assert state(hospital) == ["reported"]
+
+
+async def test_two_procedures_of_one_report(hospital: Hospital) -> None:
+    """Both texts are shown, as one version."""
+    await hospital.send(order_message(new_order(), sent=1))
+    second = "OBR|2|P1|F1|X^CT Abdomen^L||||||||||||||A1||||||CT|F\rOBX|1|TX|R||No stone.||||||F\r"
+    await hospital.send(result() + second.encode())
+    (prior,) = await priors(hospital, "A1")
+    assert (prior["outside"]["versions"], state(hospital)) == (1, ["reported"])
+
+
 async def test_an_unknown_patient_and_order(hospital: Hospital) -> None:
     """The report is kept, makes no order, and is a prior when an order of the patient arrives."""
     await hospital.send(result())
