@@ -54,6 +54,12 @@ NAME_KEYS: Final[Mapping[ConnectionKind, str]] = {
     PeerKind.DICOM: "ae_title",
 }
 """The key of a table that names the connection."""
+HEADINGS: Final[Mapping[ConnectionKind, str]] = {
+    ChannelKind.LISTENER: "listener",
+    ChannelKind.DESTINATION: "destination",
+    PeerKind.DICOM: "dicom.peer",
+}
+"""The heading of a table in bridge.toml."""
 _KINDS: Final = {str(kind): kind for kind in SECTIONS}
 _CONNECTION_PREFIX: Final = "settings of "
 _CONNECTION_FILE: Final = "settings.json"

@@ -13,7 +13,13 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from bridge import active_settings
-from bridge.active_settings import NAME_KEYS, SECTIONS, active_sources, find_connection
+from bridge.active_settings import (
+    HEADINGS,
+    NAME_KEYS,
+    SECTIONS,
+    active_sources,
+    find_connection,
+)
 from bridge.admin.checks import connection_checks
 from bridge.admin.definitions.activation import ActivationResult, Author, activate, previous_version
 from bridge.admin.definitions.drafts import as_operator_errors
@@ -67,7 +73,7 @@ def find_mistakes(kind: ConnectionKind, table: Mapping[str, Any]) -> list[FieldM
     try:
         SECTIONS[kind].model_validate(dict(table))
     except ValidationError as error:
-        problems = describe_problems(error, SECTIONS[kind], kind.value)
+        problems = describe_problems(error, SECTIONS[kind], HEADINGS[kind])
         return [_mistake(problem) for problem in problems]
     return []
 

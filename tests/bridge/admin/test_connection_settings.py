@@ -301,6 +301,7 @@ def peers(harness: ConnectionsHarness) -> list[DicomPeer]:
     [
         ({**PEER, "ae_title": "A TITLE WITH MORE THAN 16"}, "ae_title", "16"),
         ({**PEER, "addresses": ["ten"]}, "addresses", "address"),
+        ({"ae_title": "CT 1"}, "addresses", 'for example addresses = ["'),
         ({**PEER, "may": ["all"]}, "may", "worklist"),
         ({**PEER, "charset": "utf-8"}, "charset", "Specific Character Set"),
         ({**PEER, "token_file": "none.token"}, "token_file", "No such file"),

@@ -30,35 +30,35 @@ def assert_fits(page: Page) -> None:
 def test_a_refused_modality_becomes_a_peer(service: ServiceHarness, page: Page) -> None:
     """Whom the port refused is listed with the reason, and its form is filled in by one press."""
     with bridge_database(service.house.home) as database, database.write() as connection:
-        key = RefusalKey("10.1.4.30", "US 1", "calling title")
+        key = RefusalKey("10.1.4.30", "US 1/A", "calling title")
         store_refusals(connection, {key: 3}, now_ms())
     enter(page, service, CHIEF, "connections?show=dicom-peer")
     row = page.get_by_role("table", name="Refused within an hour").get_by_role("row")
-    row = row.filter(has_text="US 1")
+    row = row.filter(has_text="US 1/A")
     for text in ("10.1.4.30", "unknown AE title", "3"):
         expect(row).to_contain_text(text)
     expect(page.get_by_text("The DICOM port is off").first).to_be_visible()
     assert_fits(page)
     row.get_by_role("button", name="Add as peer").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("New DICOM peer")
-    expect(page.get_by_label("AE title", exact=True)).to_have_value("US 1")
+    expect(page.get_by_label("AE title", exact=True)).to_have_value("US 1/A")
     expect(page.get_by_label("Addresses")).to_have_value("10.1.4.30")
     page.get_by_label("Stations").fill("US 1, US 2")
     page.get_by_label("performed steps (MPPS)").check()
     assert_fits(page)
     page.get_by_label("Reason for the audit trail").fill("a new room")
     page.get_by_role("button", name="Save and activate").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("US 1")
-    saved = service.call(CHIEF, "GET", "connections/dicom-peer/US%201").json()
+    expect(page.get_by_role("heading", level=1)).to_have_text("US 1/A")
+    saved = service.call(CHIEF, "GET", "connections/dicom-peer/US%201%2FA").json()
     assert saved["table"] == {
-        "ae_title": "US 1",
+        "ae_title": "US 1/A",
         "addresses": ["10.1.4.30"],
         "may": ["worklist", "performed"],
         "stations": ["US 1", "US 2"],
     }
     with bridge_database(service.house.home) as database, database.write() as connection:
         now = now_ms()
-        store_peers(connection, {"US 1": PeerActivity("10.1.4.30", now, "C-FIND", now, 4)})
+        store_peers(connection, {"US 1/A": PeerActivity("10.1.4.30", now, "C-FIND", now, 4)})
     expect(page.get_by_text("C-FIND · 4 answers")).to_be_visible()
     expect(page.get_by_text("from 10.1.4.30")).to_be_visible()
     assert_fits(page)

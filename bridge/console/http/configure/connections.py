@@ -126,7 +126,7 @@ def _channel_action(call: ConsoleCall, kind: ChannelKind, name: str, action: str
 
 _NAME = r"^[!-\[\]-~]([ -\[\]-~]*[!-\[\]-~])?$"
 ConnectionName = Annotated[str, Path(max_length=64, pattern=_NAME)]
-"""A name, or an AE title, which may have other characters."""
+"""A name, or an AE title, which may have other characters, also a slash."""
 _NOT_ONE_SITE = ("", ALL_SITES)
 _CONNECT = (Permission.CONNECT,)
 
@@ -139,7 +139,7 @@ async def form(call: CallDep) -> Mapping[str, Any]:
         return await CONSOLE_THREADS.run(call.context.connections.form)
 
 
-@router.get("/{kind}/{name}")
+@router.get("/{kind}/{name:path}")
 async def connection(kind: ConnectionKind, name: Name, call: CallDep) -> Mapping[str, Any]:
     """Return the settings of a connection, and their history."""
     call.user.grant.require(Permission.CONNECT)
@@ -171,7 +171,7 @@ async def try_out(
     return {"steps": list(await await_audited(call, action, lambda: work(plan)))}
 
 
-@router.put("/{kind}/{name}")
+@router.put("/{kind}/{name:path}")
 async def save(
     kind: ConnectionKind, name: ConnectionName, body: ConnectionChangeBody, call: CallDep
 ) -> Mapping[str, Any]:
@@ -193,7 +193,7 @@ async def save(
         return await run_audited(call, action, work)
 
 
-@router.post("/{kind}/{name}/rollback")
+@router.post("/{kind}/{name:path}/rollback")
 async def rollback(
     kind: ConnectionKind, name: ConnectionName, body: ConnectionRollbackBody, call: CallDep
 ) -> Mapping[str, Any]:
