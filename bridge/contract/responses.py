@@ -510,6 +510,10 @@ class ChangeBody(ResponseBody):
     cancelled: StrictBool | None = Field(
         default=None, description="For a deleted report: whether its order is cancelled for good"
     )
+    returned: dict[str, StrictInt] | None = Field(
+        default=None,
+        description="For `order_returned`: the time of the removed mark, by accession number",
+    )
     text: ReleasedTextBody | None = Field(
         default=None,
         description="With `texts`, if the export quota is sufficient and the texts of the response "

@@ -211,6 +211,8 @@ class ChangeProcessor:
             report_events.add(connection, map(_stored_event, changes))
             if self._ends_steps:
                 self._end_steps(connection, changes)
+            for change in changes:
+                order_index.return_to_unread(connection, _returned(change))
             if (position := split_cursor(page.cursor)[0]) > read_to or stored is None:
                 marked = None if position == page.cursor else page.cursor
                 cursor = {"feed": feed, "cursor": position, "marked": marked}
@@ -319,6 +321,12 @@ def _stored_event(change: ChangeBody) -> ReportEventRow:
         record.status.value,
         record.user_email,
     )
+
+
+def _returned(change: ChangeBody) -> dict[OrderKey, int]:
+    """Return the orders that a reader returned to the unread ones, with the time of their mark."""
+    times = change.returned or {}
+    return {key: times[key.accession] for key in change.record.orders if key.accession in times}
 
 
 def _anchor(change: ChangeBody) -> OrderKey:

@@ -34,12 +34,17 @@ def house(database_url: str, tmp_path: Path) -> Iterator[House]:
 
 
 def result(
-    number: int, text: str = "No acute finding.", *, sender: str = "NIGHTREADS", status: str = "F"
+    number: int,
+    text: str = "No acute finding.",
+    *,
+    sender: str = "NIGHTREADS",
+    status: str = "F",
+    hour: int = 3,
 ) -> bytes:
     """An ORU about the order of the same number, with a text and a PDF."""
     pdf = base64.b64encode(PDF).decode()
     return (
-        f"MSH|^~\\&|{sender}|NORTH|BRIDGE|RAD|20260103030405||ORU^R01^ORU_R01|N{number}|P|2.5.1\r"
+        f"MSH|^~\\&|{sender}|NORTH|BRIDGE|RAD|202601030{hour}0405||ORU^R01^ORU_R01|N{number}-{hour}|P|2.5.1\r"
         f"PID|1||M{number}^^^HOSP^MR||DOE^JANE||19700203|F\r"
         f"ORC|RE|P{number}|F{number}||CM\r"
         f"OBR|1|P{number}|F{number}|71250^CT chest^C4||||||||||||||A{number}||||||CT|{status}\r"
@@ -80,6 +85,21 @@ def test_the_night_service_has_read_it(house: House) -> None:
     assert "Outside report, ORU^R01 from orders" in shown
     assert "not made here: NIGHTREADS NORTH" in shown
     assert "    No acute finding.\n" in shown
+
+    def marks() -> list[str]:
+        (row,) = house.worklist(Accession="A1")
+        return [mark["status"] for mark in row["reportedElsewhere"]]
+
+    assert marks() == ["F"]
+    Window(house, "M1", "A1").do("unread")
+    assert marks() == []
+    words = "is reported elsewhere"
+    eventually(lambda: words not in house.bridge("orders", "show", "A1"))
+    house.send(result(1, "Corrected.", status="C", hour=4))
+    assert words in house.bridge("orders", "show", "A1")
+    assert marks() == ["C"]
+    house.bridge("orders", "return-to-unread", "A1", "--reason", "second opinion")
+    assert marks() == []
     with Sender(house.mllp_port) as sender:
         assert verdict(sender.ask(result(2, sender="OTHER")))[0] == "AR"
     (refused,) = json.loads(house.bridge("messages", "list", "--limit", "1", "--json"))

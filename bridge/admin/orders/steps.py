@@ -178,6 +178,7 @@ _CHANGES: Final = {
     "addendum_unsigned": "Signature of the addendum taken back",
     "addendum_finalized": "Addendum released",
     "addendum_retracted": "Addendum withdrawn",
+    "order_returned": "Returned to the unread orders by a reader",
     "orders_linked": "Linked with other orders of the report",
     "orders_unlinked": "Unlinked from the report",
     "patient_updated": "Patient data changed",

@@ -25,6 +25,7 @@ CHECK_DELAY = 0.02
 
 NOTHING_DUE = frozenset({
     ChangeEvent.ORDER_REGISTERED, ChangeEvent.ORDER_UPDATED, ChangeEvent.REPORT_CREATED,
+    ChangeEvent.ORDER_RETURNED,
     ChangeEvent.REPORT_OPENED, ChangeEvent.REPORT_CONTENT_UPDATED, ChangeEvent.ADDENDUM_CREATED,
     ChangeEvent.ADDENDUM_CONTENT_UPDATED, ChangeEvent.REPORT_FILES_UPDATED,
 })  # fmt: skip

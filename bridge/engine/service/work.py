@@ -44,6 +44,7 @@ class ChangeEvent(StrEnum):
 
     ORDER_REGISTERED = "order_registered"
     ORDER_UPDATED = "order_updated"
+    ORDER_RETURNED = "order_returned"
     ORDERS_LINKED = "orders_linked"
     ORDERS_UNLINKED = "orders_unlinked"
     PATIENT_UPDATED = "patient_updated"

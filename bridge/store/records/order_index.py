@@ -479,6 +479,16 @@ _SET_REPORT: Final = (
     .where(_ORDER.report_id != bindparam("report"))
     .values(report_id=bindparam("report"))
 )
+_RETURN: Final = (
+    update(ORDERS)
+    .where(_ORDER.site == bindparam("of_site"), _ORDER.mrn == bindparam("of_mrn"))
+    .where(_ORDER.accession == bindparam("of_accession"))
+    .where(_ORDER.state == OrderState.REPORTED.value)
+    .where(
+        or_(_ORDER.state_changed_at.is_(None), _ORDER.state_changed_at <= bindparam("marked_at"))
+    )
+    .values(state=OrderState.ORDERED.value)
+)
 
 
 def save(connection: Connection, orders: Sequence[Order]) -> None:
@@ -511,6 +521,21 @@ def set_reports(connection: Connection, reports: Mapping[OrderKey, str]) -> None
     ]
     if rows:
         connection.execute(_SET_REPORT, rows)
+
+
+def return_to_unread(connection: Connection, orders: Mapping[OrderKey, int]) -> None:
+    """
+    Return orders that are reported elsewhere to the unread ones.
+
+    Each has the time (ms) of the message that reported it; an order that a later message reported
+    keeps its state.
+    """
+    rows = [
+        {"of_site": key.site, "of_mrn": key.mrn, "of_accession": key.accession, "marked_at": at}
+        for key, at in sorted(orders.items())
+    ]
+    if rows:
+        connection.execute(_RETURN, rows)
 
 
 def moved_away_row(order: Order) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from bridge.engine.service.report_lookup import (
     mark_updated,
     orders_of,
 )
-from bridge.engine.service.work import Work
+from bridge.engine.service.work import ChangeEvent, Work
 
 _ORDER, _SIBLING = aliased(ReportOrder), aliased(ReportOrder)
 _WITH_UNMARKED: Final = exists().where(
@@ -74,6 +74,7 @@ def mark_order(work: Work, identity: OrderKey, message: Mapping[str, Any]) -> Re
         return report
     order.elsewhere_since, order.elsewhere = at, dict(message)
     _store(work, report, [order])
+    change_feed.announce_order_update(work, report)
     return report
 
 
@@ -83,20 +84,27 @@ def unmark_order(work: Work, identity: OrderKey) -> Report:
     if found.order.elsewhere_since is not None:
         found.order.elsewhere_since = None
         _store(work, found.report, [found.order])
+        change_feed.announce_order_update(work, found.report)
     return found.report
 
 
 def unmark_report(work: Work, report: Report) -> None:
-    """Remove the marks of all orders of a locked report."""
-    marked = [
-        order
+    """
+    Remove the marks of all orders of a locked report, for a person.
+
+    The change has the time of each removed mark, so that a reader of the feed knows a later one.
+    """
+    marked = {
+        order.accession: order
         for order in orders_of(work.session, key_of(report))
         if order.elsewhere_since is not None
-    ]
-    for order in marked:
+    }
+    removed = {accession: order.elsewhere_since for accession, order in marked.items()}
+    for order in marked.values():
         order.elsewhere_since = None
     if marked:
-        _store(work, report, marked)
+        _store(work, report, marked.values())
+        change_feed.announce(work, report, ChangeEvent.ORDER_RETURNED, returned=removed)
 
 
 def _store(work: Work, report: Report, orders: Iterable[ReportOrder]) -> None:
@@ -104,4 +112,3 @@ def _store(work: Work, report: Report, orders: Iterable[ReportOrder]) -> None:
         order.updated_at = work.now
         work.session.add(order)
     mark_updated(work, report)
-    change_feed.announce_order_update(work, report)

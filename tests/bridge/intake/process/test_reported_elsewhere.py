@@ -132,6 +132,32 @@ async def test_a_repetition_does_not_undo_what_a_person_decided(
     assert state(hospital) == ["reported"]
 
 
+async def test_a_reader_decides_that_it_is_read_here(hospital: Hospital) -> None:
+    """Both sides return all orders of the report, and a later message reports one again."""
+    await hospital.send(order_message(new_order("1"), new_order("2"), sent=1))
+    for number in "12":
+        await hospital.send(order_message(status_group("SC", "F", number=number), sent=2))
+    await (await hospital.page("A1"))("unread")
+    assert await marks(hospital, "A1") == []
+    await hospital.follow()
+    assert state(hospital) == ["ordered", "ordered"]
+    await hospital.send(order_message(status_group("SC", "F"), sent=2))
+    assert state(hospital) == ["ordered", "ordered"]
+    await hospital.send(order_message(status_group("SC", "C"), sent=3))
+    assert state(hospital) == ["reported", "ordered"]
+
+
+async def test_a_later_report_counts_if_the_decision_is_read_late(hospital: Hospital) -> None:
+    """The feed may be behind: a message that was sent after the decision's mark stays."""
+    await hospital.send(order_message(new_order(), sent=1))
+    await hospital.send(order_message(status_group("SC", "F"), sent=2))
+    await (await hospital.page("A1"))("unread")
+    await hospital.send(order_message(status_group("SC", "C"), sent=3))
+    await hospital.follow()
+    assert state(hospital) == ["reported"]
+    assert await marks(hospital, "A1") == ["C"]
+
+
 @pytest.mark.parametrize(
     "earlier",
     [new_order(), status_group("SC", ""), order_group("XO", "P1", "F1", accession="A1")],
