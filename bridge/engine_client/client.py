@@ -108,24 +108,8 @@ _BATCH: Final = f"{_LAUNCH}/batch"
 _STATUS: Final = "/api/report/status"
 _ELSEWHERE: Final = "/api/report/elsewhere"
 _PROFILE: Final = "/reporting/api/account"
-
-_ANYTHING: Final = TypeAdapter[Any](Any)
 _WARNINGS: Final = "x-warnings"
-_RECORDS: Final = TypeAdapter(tuple[StatusRecordBody, ...])
-_OUTSIDE: Final = TypeAdapter(OutsideReportsResponse)
-_ANSWERS: Final = TypeAdapter(tuple[StatusAnswerBody, ...])
-_CHANGES: Final = TypeAdapter(ChangesResponse)
-_CONTENT: Final = TypeAdapter(ContentResponse)
-_EXPORT: Final = TypeAdapter(ReleasedTextBody)
-_WORKLIST: Final = TypeAdapter(WorklistResponse)
-_LAUNCHED: Final = TypeAdapter(LaunchResponse)
-_UNDONE_MERGE: Final = TypeAdapter[UndoneMergeBody | None](UndoneMergeBody | None)
-_RESULTS: Final = TypeAdapter(
-    Annotated[
-        list[dict[str, Any]],
-        BeforeValidator(lambda body: body.get("results") if isinstance(body, dict) else body),
-    ]
-)
+
 _USER: Final = TypeAdapter(SignedInUser)
 
 
@@ -229,6 +213,56 @@ class Answer:
     @property
     def is_success(self) -> bool:
         return self.status in OK
+
+
+def read_json(reader: TypeAdapter[T], content: bytes) -> T:
+    """
+    Read JSON; nothing counts as null. Raises ValueError, RecursionError.
+
+    JSON in UTF-16 or 32 is read, too, and characters that do not exist are replaced.
+    """
+    try:
+        return reader.validate_json(content or b"null")
+    except ValidationError as error:
+        if error.errors()[0]["type"] != "json_invalid":
+            raise
+    text = json.dumps(json.loads(content), ensure_ascii=False)
+    return reader.validate_json(text.encode(errors="replace"))
+
+
+Reader = Callable[[Answer], T]
+"""Reads a successful response. Raises ValueError, RecursionError."""
+
+
+def _json_reader(adapter: TypeAdapter[T]) -> Reader[T]:
+    return lambda answer: read_json(adapter, answer.content)
+
+
+_ANYTHING: Final = _json_reader(TypeAdapter[Any](Any))
+_RECORDS: Final = _json_reader(TypeAdapter(tuple[StatusRecordBody, ...]))
+_OUTSIDE: Final = _json_reader(TypeAdapter(OutsideReportsResponse))
+_ANSWERS: Final = _json_reader(TypeAdapter(tuple[StatusAnswerBody, ...]))
+_CHANGES: Final = _json_reader(TypeAdapter(ChangesResponse))
+_CONTENT: Final = _json_reader(TypeAdapter(ContentResponse))
+_EXPORT: Final = _json_reader(TypeAdapter(ReleasedTextBody))
+_WORKLIST: Final = _json_reader(TypeAdapter(WorklistResponse))
+_LAUNCHED: Final = _json_reader(TypeAdapter(LaunchResponse))
+_UNDONE_MERGE: Final = _json_reader(TypeAdapter[UndoneMergeBody | None](UndoneMergeBody | None))
+_RESULTS: Final = _json_reader(
+    TypeAdapter(
+        Annotated[
+            list[dict[str, Any]],
+            BeforeValidator(lambda body: body.get("results") if isinstance(body, dict) else body),
+        ]
+    )
+)
+
+
+def _read_warnings(answer: Answer) -> frozenset[str]:
+    """Return the codes of the warnings of a JSON response."""
+    _ANYTHING(answer)
+    items = answer.headers.get(_WARNINGS, "").split(",")
+    return frozenset(item.partition(";")[0].strip() for item in items) - {""}
 
 
 def _no_cookies() -> CookieJar:
@@ -446,9 +480,7 @@ class EngineClient:
             mode=UpdateMode.APPEND,
         )
         path = "/api/report/update-dicomsr"
-        _, answer = await self._ask("POST", path, order.site, _ANYTHING, body=body)
-        items = answer.headers.get(_WARNINGS, "").split(",")
-        return frozenset(item.partition(";")[0].strip() for item in items) - {""}
+        return await self._call("POST", path, order.site, _read_warnings, body=body)
 
     async def unmark_reported(self, order: OrderKey) -> tuple[StatusRecordBody, ...]:
         """Remove the mark of an order that is reported elsewhere; idempotent."""
@@ -620,33 +652,18 @@ class EngineClient:
         method: str,
         path: str,
         site: str,
-        reader: TypeAdapter[T],
+        read: Reader[T],
         *,
         body: object = None,
         query: Mapping[str, Any] | None = None,
         wait: float = 0.0,
     ) -> T:
-        """Send JSON and read the JSON of a successful response; `wait` extends the deadline."""
-        found, _ = await self._ask(method, path, site, reader, body=body, query=query, wait=wait)
-        return found
-
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        site: str,
-        reader: TypeAdapter[T],
-        *,
-        body: object = None,
-        query: Mapping[str, Any] | None = None,
-        wait: float = 0.0,
-    ) -> tuple[T, Answer]:
-        """Return what `_call` returns, and the response."""
+        """Send JSON and read a successful response; `wait` extends the deadline."""
         report, begun = self._on_call, perf_counter()
         try:
             answer = await self._succeed(method, path, site, body=body, query=query, wait=wait)
             try:
-                found = read_json(reader, answer.content)
+                found = read(answer)
             except (ValueError, RecursionError):  # without their text, which may quote the body
                 raise EngineFailure(path, FailureKind.AMBIGUOUS, "unreadable", 200) from None
         except EngineFailure as failure:
@@ -655,7 +672,7 @@ class EngineClient:
             raise
         if report is not None:
             report(path, 200, "", perf_counter() - begun)
-        return found, answer
+        return found
 
     async def _succeed(
         self,
@@ -769,21 +786,6 @@ def unreachable(path: str) -> EngineFailure:
 def no_answer(path: str) -> EngineFailure:
     """Return the failure for a request without a response: its effect is unknown."""
     return EngineFailure(path, FailureKind.AMBIGUOUS, "no_answer")
-
-
-def read_json(reader: TypeAdapter[T], content: bytes) -> T:
-    """
-    Read JSON; nothing counts as null. Raises ValueError, RecursionError.
-
-    JSON in UTF-16 or 32 is read, too, and characters that do not exist are replaced.
-    """
-    try:
-        return reader.validate_json(content or b"null")
-    except ValidationError as error:
-        if error.errors()[0]["type"] != "json_invalid":
-            raise
-    text = json.dumps(json.loads(content), ensure_ascii=False)
-    return reader.validate_json(text.encode(errors="replace"))
 
 
 def _identity(order: OrderKey) -> OrderIdentity:
