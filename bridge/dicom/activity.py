@@ -38,15 +38,11 @@ Refusals = Mapping[tuple[str, str], int]
 """Numbers of refused connections by reason and source."""
 
 
-def _forget(_: Refusals) -> None:
-    """Do nothing with refusals."""
-
-
 class Activity:
     """Counts requests and refusals until they are reported. For threads."""
 
     def __init__(
-        self, database: Database, on_refusals: Callable[[Refusals], object] = _forget
+        self, database: Database, on_refusals: Callable[[Refusals], object] | None = None
     ) -> None:
         """`on_refusals` gets the refusals since the last report."""
         self._database, self._on_refusals = database, on_refusals
@@ -120,7 +116,7 @@ class Activity:
             events = list(self._due(now))
         for (reason, source), count in sorted(to_log.items()):
             self._log.warning("DICOM peer refused", reason=reason, address=source, count=count)
-        if to_log:
+        if to_log and self._on_refusals is not None:
             self._on_refusals(to_log)
         if events:
             with self._database.write() as connection:

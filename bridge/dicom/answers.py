@@ -13,10 +13,6 @@ REPETITIONS: Final = frozenset({f"{DUPLICATE_INSTANCE:04X}", f"{MAY_NOT_BE_UPDAT
 """Answers to a message that was sent again because its first answer was lost."""
 
 
-def _ignore(_reason: str, _address: str, _title: str) -> None:
-    """Do nothing with a refusal."""
-
-
 class AnswerCounter:
     """Counts answers by peer, request and status, and as those of a listener."""
 
@@ -24,7 +20,7 @@ class AnswerCounter:
         self,
         metrics: Metrics,
         on_request: Callable[[str, str, int], object],
-        on_refusal: Callable[[str, str, str], object] = _ignore,
+        on_refusal: Callable[[str, str, str], object],
     ) -> None:
         """
         `on_request` gets peer, request and 0, `on_refusal` request with status, address and peer.
@@ -43,15 +39,21 @@ class AnswerCounter:
         *,
         is_success: bool,
         began: float,
-        address: str = "",
+        address: str,
     ) -> None:
-        """Count an answer; `began` is the time of the request by `time.monotonic`."""
+        """
+        Count an answer; `began` is the time of the request by `time.monotonic`.
+
+        `peer` is empty if the sender is none: who authenticated it has noted the refusal.
+        """
         seconds = time.monotonic() - began
         self._metrics.dicom_requests.labels(peer, request, status).inc()
         self._metrics.dicom_request_seconds.labels(request).observe(seconds)
         outcome = "accepted" if is_success else "refused"
         with self._lock:
             self._metrics.received.labels(DICOM_LISTENER, outcome).inc()
+        if not peer:
+            return
         self._on_request(peer, request, 0)
         if not is_success and status not in REPETITIONS:
             self._on_refusal(f"{request} {status}", address, peer)

@@ -74,10 +74,6 @@ class PduLimits:
     free_bytes: int = 0
 
 
-def _ignore(_limit: str) -> None:
-    """Do nothing with a limit."""
-
-
 @dataclass(slots=True)
 class PduStream:
     """
@@ -89,11 +85,11 @@ class PduStream:
     """
 
     limits: PduLimits
+    on_cut: Callable[[str], object]
+    """Gets the limit that a data set exceeds."""
     clock: Callable[[], float] = time.monotonic
     is_associated: bool = False
     max_data_sets: dict[int, int] = field(default_factory=dict)
-    on_cut: Callable[[str], object] = _ignore
-    """Gets the limit that a data set exceeds."""
     _is_cut: bool = False
     _passed: bytearray = field(default_factory=bytearray)
     _head: bytes = b""
@@ -311,6 +307,6 @@ def plain_connection(accepted: socket.socket) -> PlainConnection:
 
 def set_limits(connection: Any, limits: PduLimits, on_limit: Callable[[str], object]) -> PduStream:
     """Begin to count what a connection receives."""
-    stream = PduStream(limits, on_cut=on_limit)
+    stream = PduStream(limits, on_limit)
     connection.stream, connection.on_limit = stream, on_limit
     return stream

@@ -89,10 +89,6 @@ class Peer:
     settings: DicomPeer
 
 
-def _ignore(_title: str, _address: str) -> None:
-    """Do nothing with an association."""
-
-
 class DimseService(Protocol):
     """A service: its word in `may`, its presentation contexts, and its functions by event."""
 
@@ -122,7 +118,7 @@ class DicomServer:
         tls: ReloadingOptions | None,
         on_refusal: Callable[[str, str, str], object],
         on_handshake: Callable[[str, HandshakeFailure], object],
-        on_association: Callable[[str, str], object] = _ignore,
+        on_association: Callable[[str, str], object],
     ) -> None:
         """`tls` makes the `ssl.SSLContext` of a connection. The callbacks run on any thread."""
         self.settings, self.metrics, self.tls = settings, metrics, tls

@@ -8,7 +8,7 @@ a reason of PS3.18 annex I.
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from email.message import Message
 from http import HTTPStatus
@@ -24,7 +24,7 @@ from bridge.dicom.matching import is_uid
 from bridge.dicom.objects import ObjectStore
 from bridge.dicom.refusals import Refused
 from bridge.dicom.statuses import CANNOT_UNDERSTAND
-from bridge.dicom.web import WebRefused, negotiate, problem
+from bridge.dicom.web import WebRefused, WorklistWeb, negotiate, problem
 from bridge.executors import PoolFull, ThreadLimit, Threads
 from bridge.redaction import describe
 from bridge.store.errors import StoreError
@@ -39,9 +39,6 @@ _BOUNDARY: Final = 200  # characters; RFC 2046 allows 70, and Orthanc sends 73
 _FILE: Final = "application/dicom"
 _RETRY_SECONDS: Final = "5"
 _THREADS: Final = ThreadLimit(Threads.EXTERNAL, "STOW-RS", 1, 16)
-
-Authenticate = Callable[[Request, str], DicomPeer]
-"""Returns the peer of a request, which may use a service. Raises WebRefused."""
 
 
 @dataclass(slots=True)
@@ -72,14 +69,14 @@ class StoreWeb:
         self,
         objects: ObjectStore,
         answers: AnswerCounter,
-        authenticate: Authenticate,
+        web: WorklistWeb,
         max_size: int,
     ) -> None:
-        """`max_size` limits the bytes of all objects of a request."""
+        """`web` knows the peers; `max_size` limits the bytes of all objects of a request."""
         self._log = structlog.get_logger("dicom")
         self._objects = objects
         self._answers = answers
-        self._authenticate = authenticate
+        self._web = web
         self._limit = max_size + MAX_PARTS * _HEADERS
 
     def routes(self) -> Sequence[Route]:
@@ -92,7 +89,7 @@ class StoreWeb:
         """Store the objects of a request; of one study, if the address names it."""
         began, title = time.monotonic(), ""
         try:
-            peer = self._authenticate(request, "store")
+            peer = self._web.authenticate(request, "store")
             title = peer.ae_title
             kind = negotiate(request)
             study = _study(request)
@@ -117,6 +114,7 @@ class StoreWeb:
             str(response.status_code),
             is_success=response.status_code < HTTPStatus.BAD_REQUEST,
             began=began,
+            address=self._web.address_of(request),
         )
         response.headers["cache-control"] = "no-store"
         return response

@@ -73,10 +73,6 @@ class WebRefused(Exception):
         self.headers = headers
 
 
-def _ignore(_reason: str, _address: str) -> None:
-    """Do nothing with a refusal."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Search:
     """The parameters of a search."""
@@ -103,9 +99,9 @@ class WorklistWeb:
         database: Database,
         metrics: Metrics,
         on_request: Callable[[str, str, int], object],
-        on_refusal: Callable[[str, str], object] = _ignore,
+        on_refusal: Callable[[str, str, str], object],
     ) -> None:
-        """Read the tokens. `on_refusal` gets reason and address. Raises SettingsError."""
+        """Read the tokens. `on_refusal` gets reason, address and peer. Raises SettingsError."""
         self._database, self._metrics, self._on_request = database, metrics, on_request
         self._on_refusal = on_refusal
         self._proxies = Proxies(settings.http.trusted_proxies)
@@ -149,11 +145,15 @@ class WorklistWeb:
         response.headers["cache-control"] = "no-store"
         return response
 
+    def address_of(self, request: Request) -> str:
+        """Return the address of the client, '' if it is unknown."""
+        client = request.client.host if request.client else ""
+        return self._proxies.client(request.headers, client)
+
     def authenticate(self, request: Request, service: str) -> DicomPeer:
         """Return the peer of a request, which may use a service. Raises WebRefused."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        client = request.client.host if request.client else ""
-        address = self._proxies.client(request.headers, client)
+        address = self.address_of(request)
         if (blocked := self.tokens.blocked(address)) is not None:
             status = HTTPStatus.TOO_MANY_REQUESTS
             detail = "this address sent too many wrong tokens; try again later"
@@ -161,9 +161,10 @@ class WorklistWeb:
         found = self.tokens.find(token.strip(), address) if scheme.lower() == "bearer" else None
         if found is None:
             self.tokens.count_failure(address)
-            self._on_refusal("token", address)
+            self._on_refusal("token", address, "")
             raise WebRefused(HTTPStatus.UNAUTHORIZED, "the token is not that of a peer here")
         if service not in found.may:
+            self._on_refusal("service", address, found.ae_title)
             raise WebRefused(HTTPStatus.FORBIDDEN, f"the peer may not use the service {service}")
         return found
 

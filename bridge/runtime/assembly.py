@@ -218,8 +218,8 @@ def _dicomweb(
     activity, limit = Activity(database), settings.dicom.max_object
     web = WorklistWeb(settings, database, metrics, activity.note_request, activity.note_refusal)
     received = ReceivedLog(database, None if intake is None else intake.report_stored)
-    answers = AnswerCounter(metrics, activity.note_request)
-    store = StoreWeb(ObjectStore(received, limit), answers, web.authenticate, limit)
+    answers = AnswerCounter(metrics, activity.note_request, activity.note_refusal)
+    store = StoreWeb(ObjectStore(received, limit), answers, web, limit)
 
     async def report() -> None:
         await Threads.JOBS.run(activity.report, now_ms())

@@ -35,7 +35,7 @@ def received(hospital: Hospital) -> Iterator[ReceivedLog]:
 @pytest.fixture
 def modality(hospital: Hospital, received: ReceivedLog) -> Iterator[Modality]:
     """A modality that may report performed steps and store objects."""
-    answers = AnswerCounter(hospital.metrics, lambda *_: None)
+    answers = AnswerCounter(hospital.metrics, lambda *_: None, lambda *_: None)
     steps = PerformedSteps(received, MAX_SIZE, answers)
     storage = StorageService(ObjectStore(received, MAX_SIZE), answers)
     with serving(steps, storage) as port:

@@ -41,7 +41,7 @@ def port(database: Database, number: int, *, may: tuple[str, ...] = ("commitment
     commitments = Commitments(database, lambda: 5_000)
     metrics = Metrics()
     service = CommitmentService(commitments, metrics)
-    server = DicomServer(settings, [service], metrics, None, lambda *_: None, lambda *_: None)
+    server = DicomServer(settings, [service], metrics, None, *[lambda *_: None] * 3)
     server.start()
     try:
         yield commitments

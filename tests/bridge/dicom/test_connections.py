@@ -26,7 +26,7 @@ class Clock:
 
 def make_stream(memory: int = 1000, clock: Clock | None = None) -> PduStream:
     limits = PduLimits(2000, 5.0, 20.0, MemoryBudget(memory))
-    stream = PduStream(limits, clock or Clock())
+    stream = PduStream(limits, lambda _: None, clock or Clock())
     stream.is_associated = True
     stream.max_data_sets = {1: 300, 3: 900}
     return stream

@@ -119,9 +119,11 @@ def web(hospital: Hospital, received: ReceivedLog, folder: Path) -> Iterator[int
         home=folder,
         dicom=DicomSettings.model_validate({"peer": [{**peer, "token_file": "archive.token"}]}),
     )
-    found = WorklistWeb(settings, hospital.database, hospital.metrics, lambda *_: None)
-    answers = AnswerCounter(hospital.metrics, lambda *_: None)
-    store = StoreWeb(ObjectStore(received, MAX_SIZE), answers, found.authenticate, MAX_SIZE)
+    found = WorklistWeb(
+        settings, hospital.database, hospital.metrics, lambda *_: None, lambda *_: None
+    )
+    answers = AnswerCounter(hospital.metrics, lambda *_: None, lambda *_: None)
+    store = StoreWeb(ObjectStore(received, MAX_SIZE), answers, found, MAX_SIZE)
     application = Starlette(routes=[Mount(PATH, found.router(*store.routes()))])
     port = free_port()
     server = uvicorn.Server(uvicorn.Config(application, "127.0.0.1", port, log_level="error"))

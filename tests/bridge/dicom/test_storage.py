@@ -344,7 +344,7 @@ async def test_the_process_that_applies_messages_is_told(hospital: Hospital) -> 
         reported.append(count)
 
     received = ReceivedLog(hospital.database, note)
-    answers = AnswerCounter(hospital.metrics, lambda *_: None)
+    answers = AnswerCounter(hospital.metrics, lambda *_: None, lambda *_: None)
     services = (
         StorageService(ObjectStore(received, MAX_SIZE), answers),
         PerformedSteps(received, MAX_SIZE, answers),

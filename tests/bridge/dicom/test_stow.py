@@ -30,7 +30,15 @@ Send = Callable[..., Any]
 
 
 @pytest.fixture
-def send(hospital: Hospital, received: ReceivedLog, tmp_path: Path) -> Send:
+def refusals() -> list[tuple[str, ...]]:
+    """Reason, address and peer of each request that was refused."""
+    return []
+
+
+@pytest.fixture
+def send(
+    hospital: Hospital, received: ReceivedLog, tmp_path: Path, refusals: list[tuple[str, ...]]
+) -> Send:
     """POST parts as a peer that may store, unless `may` says otherwise."""
     (tmp_path / "scanner.token").write_text(TOKEN, "utf-8")
 
@@ -45,9 +53,14 @@ def send(hospital: Hospital, received: ReceivedLog, tmp_path: Path) -> Send:
         peer = {"ae_title": "CT1", "addresses": ["127.0.0.1"], "token_file": "scanner.token"}
         dicom = DicomSettings.model_validate({"peer": [{**peer, "may": [may]}]})
         settings = Settings(home=tmp_path, dicom=dicom)
-        web = WorklistWeb(settings, hospital.database, hospital.metrics, lambda *_: None)
-        answers = AnswerCounter(hospital.metrics, lambda *_: None)
-        store = StoreWeb(ObjectStore(received, MAX_SIZE), answers, web.authenticate, MAX_SIZE)
+
+        def note_refusal(*refusal: str) -> None:
+            refusals.append(refusal)
+
+        metrics = hospital.metrics
+        web = WorklistWeb(settings, hospital.database, metrics, lambda *_: None, note_refusal)
+        answers = AnswerCounter(metrics, lambda *_: None, note_refusal)
+        store = StoreWeb(ObjectStore(received, MAX_SIZE), answers, web, MAX_SIZE)
         application = Starlette(routes=[Mount(PATH, web.router(*store.routes()))])
         transport = httpx.ASGITransport(application, client=("127.0.0.1", 50_000))
         sent = {
@@ -128,6 +141,19 @@ async def test_nothing_is_stored(hospital: Hospital, send: Send) -> None:
     assert (await send(file_of(made), path=f"{STUDIES}/{made.StudyInstanceUID}")).status_code == 200
     await applied(hospital)
     assert len(received_messages(hospital)) == 1
+
+
+async def test_refusals_are_noted(send: Send, refusals: list[tuple[str, ...]]) -> None:
+    """Each refused request once: what its peer did, or that it is no peer."""
+    await send(file_of(report()))
+    await send(b"no DICOM")
+    await send(file_of(report()), may="worklist")
+    await send(file_of(report()), authorization="Bearer other")
+    assert refusals == [
+        ("STOW-RS 409", "127.0.0.1", "CT1"),
+        ("service", "127.0.0.1", "CT1"),
+        ("token", "127.0.0.1", ""),
+    ]
 
 
 async def test_refused_requests(hospital: Hospital, send: Send) -> None:

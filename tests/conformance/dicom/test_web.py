@@ -59,7 +59,7 @@ def connect(steps: Database, tmp_path: Path) -> Connect:
         values = {"ae_title": "VIEWER", "addresses": ["127.0.0.1"], "token_file": "viewer.token"}
         dicom = DicomSettings.model_validate({"peer": [values | peer]})
         settings = Settings(home=tmp_path, dicom=dicom)
-        web = WorklistWeb(settings, steps, Metrics(), Activity(steps).note_request)
+        web = WorklistWeb(settings, steps, Metrics(), Activity(steps).note_request, lambda *_: None)
         application = Starlette(routes=[Mount(PATH, web.router())])
         return Client(application, address)
 
