@@ -32,6 +32,7 @@ from bridge.store.records.scheduled_steps import (
     StepStatus,
     StoredStep,
     StoredSteps,
+    make_uid,
 )
 from config import Settings
 from mappings.compiler import compile_sources
@@ -242,6 +243,7 @@ def _step(
         json.dumps(whole, ensure_ascii=False, separators=(",", ":")),
         before.changed_at if before is not None and before.status is status else now,
         before.performed if before is not None else None,
+        before.workitem_uid if before is not None else make_uid(),
     )
 
 

@@ -10,7 +10,7 @@ The item of a row has no status: `find_page` adds that of the row, so that a sta
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from operator import attrgetter
@@ -38,7 +38,6 @@ from bridge.store.tables import SCHEDULED_STEPS, STEP_COMPUTATIONS, upsert
 
 _STEP: Final = SCHEDULED_STEPS.c
 _NO_STATION: Final = "|"
-_NAMESPACE: Final = uuid.UUID("4f5a3a0e-0d5b-5c8e-8a3b-0c6f2b7f1d11")
 NO_STATUS: Final = '"00400020":{"vr":"CS"}'
 """Scheduled Procedure Step Status in the item of a row."""
 
@@ -70,6 +69,11 @@ ON_WORKLIST: Final = (
 )
 
 
+def make_uid() -> str:
+    """Return a new UID (PS3.5 annex B.2)."""
+    return f"2.25.{uuid.uuid4().int}"
+
+
 @dataclass(frozen=True, slots=True)
 class ScheduledStep:
     """
@@ -94,13 +98,8 @@ class ScheduledStep:
     changed_at: int
     performed: StepStatus | None = None
     """The status that a modality gave it; changes of the order keep it."""
-
-    @property
-    def workitem_uid(self) -> str:
-        """The SOP instance UID of its workitem: always the same for a step of an order."""
-        key = self.key
-        name = "\0".join((key.site, key.mrn, key.accession, str(self.position)))
-        return f"2.25.{uuid.uuid5(_NAMESPACE, name).int}"
+    workitem_uid: str = field(default_factory=make_uid)
+    """The SOP instance UID of its workitem. It stays the same when order and patient change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +152,16 @@ def replace_all(connection: Connection, steps: Mapping[OrderKey, Sequence[Schedu
 
 @dataclass(frozen=True, slots=True)
 class StoredStep:
-    """What is kept of a step when its order changes: its status with its time, and its item."""
+    """
+    What is kept of a step when its order changes: its status with its time, its item, and the UID
+    of its workitem.
+    """
 
     status: StepStatus
     changed_at: int
     performed: StepStatus | None
     item: str
+    workitem_uid: str
 
 
 StoredSteps = Mapping[str, StoredStep]
@@ -166,7 +169,7 @@ StoredSteps = Mapping[str, StoredStep]
 
 _STORED: Final[Select[Any]] = select(
     *(_STEP.site, _STEP.mrn, _STEP.accession, _STEP.step_id),
-    *(_STEP.status, _STEP.changed_at, _STEP.performed, _STEP.item),
+    *(_STEP.status, _STEP.changed_at, _STEP.performed, _STEP.item, _STEP.workitem_uid),
 ).where(_STEP.site == bindparam("site"), one_of(_STEP.accession, "accessions"))
 
 
@@ -236,7 +239,7 @@ def take(connection: Connection, patients: Collection[Patient]) -> Mapping[Order
 
 def _stored(row: Row[Any]) -> StoredStep:
     said = StepStatus(row.performed) if row.performed else None
-    return StoredStep(StepStatus(row.status), row.changed_at, said, row.item)
+    return StoredStep(StepStatus(row.status), row.changed_at, said, row.item, row.workitem_uid)
 
 
 def steps_of(connection: Connection, keys: Iterable[OrderKey]) -> list[ScheduledStep]:
@@ -312,6 +315,7 @@ def _read(row: Row[Any]) -> ScheduledStep:
         row.item.replace(NO_STATUS, status, 1),
         row.changed_at,
         StepStatus(row.performed) if row.performed else None,
+        row.workitem_uid,
     )
 
 
@@ -331,7 +335,6 @@ def _values(step: ScheduledStep) -> dict[str, object]:
     values |= values.pop("key")
     values["stations"] = "".join(f"|{title}" for title in step.stations) + "|"
     values["performed"] = step.performed or ""
-    values["workitem_uid"] = step.workitem_uid
     return values
 
 

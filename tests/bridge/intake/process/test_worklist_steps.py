@@ -420,7 +420,9 @@ async def test_an_undone_merge_returns_steps_without_anything_of_the_survivor(
     (before,) = on_worklist(hospital, mrn="M1")
     survivor = "PID|1||M2^^^MAIN^MR||SURVIVOR^EVA||19800202|M|||^^TOWN"
     await hospital.send(adt("A40", survivor, "MRG|M1^^^MAIN^MR"))
-    assert {step.key.accession for step in on_worklist(hospital, mrn="M2")} == {"A1", "A2"}
+    merged = on_worklist(hospital, mrn="M2")
+    assert {step.key.accession for step in merged} == {"A1", "A2"}
+    assert before.workitem_uid in {step.workitem_uid for step in merged}
     with hospital.database.write() as connection:
         key = OrderKey(SITE, "M2", "A1")
         scheduled_steps.set_status(connection, key, [before.step_id], StepStatus.STARTED, 9)
@@ -428,6 +430,7 @@ async def test_an_undone_merge_returns_steps_without_anything_of_the_survivor(
     await hospital.send(adt("A43", freed, "MRG|M2^^^MAIN^MR"))
     (after,) = on_worklist(hospital, mrn="M1")
     assert after.status is StepStatus.STARTED
+    assert after.workitem_uid == before.workitem_uid
     assert "SURVIVOR" not in after.item
     assert "19800202" not in after.item
     assert json.loads(after.item)["00100010"] == json.loads(before.item)["00100010"]
@@ -446,6 +449,7 @@ async def test_steps_move_with_a_visit(hospital: Hospital) -> None:
     pid = "PID|1||M9^^^MAIN^MR||OTHER^OLGA||19800101|F"
     await hospital.send(adt("A45", pid, "MRG|M1^^^MAIN^MR||||V1", visit))
     (moved,) = on_worklist(hospital)
+    assert moved.workitem_uid == before.workitem_uid
     assert (moved.key.mrn, moved.study_uid, moved.status) == (
         *("M9", before.study_uid),
         StepStatus.STARTED,
