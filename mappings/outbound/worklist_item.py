@@ -52,10 +52,22 @@ MAX_STEPS: Final = 50
 _MAX_VALUES: Final = 50
 ITEM_KEYS: Final = ("each", "unless", "when")
 """The keys of an item of a sequence that are no attributes."""
+STEP_SEGMENTS: Final = ("IPC", "OBR", "TQ1")
+"""The segments whose repeats can be steps, besides Z segments."""
 
 Json = dict[str, Any]
 Texts = Callable[[RenderState], list[str]]
 
+_OF_STEP: Final = re.compile("Modality|PreMedication|RequestedContrastAgent|Scheduled.+")
+"""Keywords of the item of the Scheduled Procedure Step Sequence (PS3.4 table K.6-1)."""
+_WRITTEN_HERE: Final[Mapping[str, str]] = {
+    "ScheduledProcedureStepSequence": "write its attributes in `step`",
+    "ScheduledProcedureStepStatus": "write `status` and `step_status`",
+    "SpecificCharacterSet": "the DICOM port chooses it for each peer",
+}
+"""Attributes that no rule writes, and what to do."""
+_FIRST_GROUP: Final = 0x0008
+"""Lower groups are of commands and files (PS3.5 §7.1, PS3.10 §7.1)."""
 _STEP_SEQUENCE: Final = "00400100"
 _STEP_ID: Final = "00400009"
 _REQUIRED: Final = (
@@ -131,6 +143,8 @@ class _Attribute:
     items: tuple["_Item", ...] = ()
     first: bool = False
     """The items of the first entry that has any."""
+    is_empty: bool = False
+    """It never has a value."""
 
     def write(self, state: RenderState, problems: list[str]) -> tuple[str, Json]:
         """Return tag and element; an element without a value has its VR alone."""
@@ -433,22 +447,31 @@ def compile_worklist(
     for key in ("item", "step"):
         if key not in entries:
             diagnostics.error(root, key, f"{key} is missing: attributes by keyword")
+    if (item := entries.get("item")) is not None and isinstance(item.value, dict):
+        for keyword, below in item.value.items():
+            if _OF_STEP.fullmatch(keyword) and keyword not in _WRITTEN_HERE:
+                diagnostics.error(below.at_key(), "item", f"{keyword} is an attribute of `step`")
     attributes = _attributes(entries.get("item"), context)
     step = _attributes(entries.get("step"), context)
-    known = {attribute.keyword for attribute in (*attributes, *step)}
+    known = {attribute.keyword for attribute in (*attributes, *step) if not attribute.is_empty}
     for keyword in _REQUIRED:
         if keyword not in known and {"item", "step"} <= entries.keys():
             diagnostics.error(root, "item", f"no rule for {keyword}: no item could be used")
     segment = diagnostics.read_text(entries["steps"]) if "steps" in entries else ""
-    if segment and segment not in SEGMENTS and not segment.startswith("Z"):
-        diagnostics.unknown(entries["steps"], "segment", segment, SEGMENTS)
+    if segment and segment not in STEP_SEGMENTS and not re.fullmatch("Z[A-Z0-9]{2}", segment):
+        if segment in SEGMENTS:
+            known_here = ", ".join(STEP_SEGMENTS)
+            message = f"the repeats of {segment} are no steps; give {known_here} or a Z segment"
+            diagnostics.error(entries["steps"], "steps", message)
+        else:
+            diagnostics.unknown(entries["steps"], "segment", segment, STEP_SEGMENTS)
     statuses = diagnostics.read_mapping(entries["step_status"]) if "step_status" in entries else {}
     return WorklistMapping(
         name,
         "",
         segment,
         compile_when(entries["when"], context) if "when" in entries else None,
-        _texts(entries["status"], "LO", context) if "status" in entries else None,
+        _texts(entries["status"], _ANY, context) if "status" in entries else None,
         {
             code.upper(): diagnostics.read_choice(below, "status", STEP_STATUSES) or ""
             for code, below in statuses.items()
@@ -479,8 +502,17 @@ def _attribute(keyword: str, node: YamlNode, context: CompilationContext) -> _At
         known = [word for word in keyword_dict if word]
         context.diagnostics.unknown(node.at_key(), "attribute", keyword, known)
         return None
+    if keyword in _WRITTEN_HERE:
+        message = f"{keyword} has no rule: {_WRITTEN_HERE[keyword]}"
+        context.diagnostics.error(node.at_key(), "attribute", message)
+        return None
+    if tag >> 16 < _FIRST_GROUP:
+        message = f"{keyword} is an attribute of commands or files, not of a worklist item"
+        context.diagnostics.error(node.at_key(), "attribute", message)
+        return None
     vr, multiple = dictionary_VR(tag), dictionary_VM(tag) != "1"
-    attribute = _Attribute(keyword, f"{tag:08X}", vr, multiple)
+    is_empty = node.value in ("", None)
+    attribute = _Attribute(keyword, f"{tag:08X}", vr, multiple, is_empty=is_empty)
     if vr == "SQ":
         first = node.get("first")
         nodes = context.diagnostics.read_items(first or node)
@@ -490,13 +522,19 @@ def _attribute(keyword: str, node: YamlNode, context: CompilationContext) -> _At
         message = f"{keyword} has the VR {vr}, which a worklist item cannot have"
         context.diagnostics.error(node.at_key(), "vr", message)
         return None
-    if isinstance(node.value, str) and not node.value.startswith("$"):
-        _check_constant(attribute, node, context)
-    return replace(attribute, texts=_texts(node, vr, context))
+    if isinstance(node.value, list) and not multiple:
+        message = f"{keyword} has one value (VM 1); `first` chooses among several"
+        context.diagnostics.error(node, "vm", message)
+    return replace(attribute, texts=_texts(node, attribute, context))
 
 
-def _check_constant(attribute: _Attribute, node: YamlNode, context: CompilationContext) -> None:
-    text = context.diagnostics.read_text(node)
+_ANY: Final = _Attribute("", "", "LO", multiple=True)
+"""Any text: no attribute of the item."""
+
+
+def _check_constant(
+    attribute: _Attribute, text: str, node: YamlNode, context: CompilationContext
+) -> None:
     try:
         written = _written(attribute.keyword, attribute.vr, text, "UTC")
     except DoesNotFit:
@@ -514,11 +552,15 @@ def _sequence_item(node: YamlNode, context: CompilationContext) -> _Item:
     path = None
     if each is not None:
         path = parse_path(diagnostics.read_text(each), each, diagnostics)
+        if path is not None and (path.component or not path.field):
+            diagnostics.error(
+                each, "path", "give a field, such as PID-3: its repetitions are items"
+            )
     attributes = {key: below for key, below in entries.items() if key not in ITEM_KEYS}
     return _Item(
         _attributes(replace(node, value=attributes), context),
         path,
-        None if unless is None else _texts(unless, "LO", context),
+        None if unless is None else _texts(unless, _ANY, context),
         None if when is None else compile_when(when, context),
     )
 
@@ -544,13 +586,15 @@ def described(item: WorklistItem) -> dict[str, str]:
     return found
 
 
-def _texts(node: YamlNode, vr: str, context: CompilationContext) -> Texts:
+def _texts(node: YamlNode, attribute: _Attribute, context: CompilationContext) -> Texts:
     """Compile a value to a function of its texts; none is empty."""
     if isinstance(node.value, list):
-        parts = [_texts(item, vr, context) for item in node.value]
+        parts = [_texts(item, attribute, context) for item in node.value]
         return lambda state: [text for part in parts for text in part(state)]
     if isinstance(node.value, dict):
-        return _from_mapping(node, node.value, vr, context)
+        return _from_mapping(node, node.value, attribute, context)
+    if isinstance(node.value, str) and "$" not in node.value and attribute is not _ANY:
+        _check_constant(attribute, node.value, node, context)
     variable = compile_text(node, context)
 
     def get(state: RenderState) -> list[str]:
@@ -561,27 +605,35 @@ def _texts(node: YamlNode, vr: str, context: CompilationContext) -> Texts:
 
 
 def _from_mapping(
-    node: YamlNode, entries: Mapping[str, YamlNode], vr: str, context: CompilationContext
+    node: YamlNode,
+    entries: Mapping[str, YamlNode],
+    attribute: _Attribute,
+    context: CompilationContext,
 ) -> Texts:
     kind = next((kind for kind in VALUE_KINDS if kind in entries), None)
     if kind is None:
         context.diagnostics.error(node, "value", f"give one of {', '.join(VALUE_KINDS)}")
         return lambda state: []
     context.diagnostics.read_mapping(node, (kind, *VALUE_KINDS[kind], "when"))
-    compiled = _COMPILERS[kind](node, vr, context)
+    compiled = _COMPILERS[kind](node, attribute, context)
     if (when := entries.get("when")) is None:
         return compiled
     condition = compile_when(when, context)
     return lambda state: compiled(state) if condition(state) else []
 
 
-def _first(node: YamlNode, vr: str, context: CompilationContext) -> Texts:
-    parts = [_texts(item, vr, context) for item in context.diagnostics.read_items(node["first"])]
+def _first(node: YamlNode, attribute: _Attribute, context: CompilationContext) -> Texts:
+    items = context.diagnostics.read_items(node["first"])
+    if not items:
+        context.diagnostics.error(node["first"], "value", "give at least one value")
+    parts = [_texts(item, attribute, context) for item in items]
     return lambda state: next((found for part in parts if (found := part(state))), [])
 
 
-def _metadata(node: YamlNode, _vr: str, context: CompilationContext) -> Texts:
+def _metadata(node: YamlNode, _: _Attribute, context: CompilationContext) -> Texts:
     wanted = [text.casefold() for text in context.diagnostics.read_texts(node["metadata"])]
+    if not wanted:
+        context.diagnostics.error(node["metadata"], "value", "give at least one key")
 
     def get(state: RenderState) -> list[str]:
         known = {key.casefold(): value for key, value in state.order.metadata.items()}
@@ -592,9 +644,10 @@ def _metadata(node: YamlNode, _vr: str, context: CompilationContext) -> Texts:
     return get
 
 
-def _value(node: YamlNode, vr: str, context: CompilationContext) -> Texts:
+def _value(node: YamlNode, attribute: _Attribute, context: CompilationContext) -> Texts:
     """Translate each value with a code table."""
-    inner = _texts(node["value"], vr, context)
+    translates = node.get("codes") is not None or node.get("codes_back") is not None
+    inner = _texts(node["value"], _ANY if translates else attribute, context)
     unknown, policy = node.get("unknown"), "keep"
     if unknown is not None:
         policy = context.diagnostics.read_choice(unknown, "policy", UNKNOWN_CODES) or policy
@@ -622,8 +675,8 @@ def _value(node: YamlNode, vr: str, context: CompilationContext) -> Texts:
     return get
 
 
-def _echo(node: YamlNode, vr: str, context: CompilationContext) -> Texts:
-    diagnostics = context.diagnostics
+def _echo(node: YamlNode, attribute: _Attribute, context: CompilationContext) -> Texts:
+    diagnostics, vr = context.diagnostics, attribute.vr
     path = parse_path(diagnostics.read_text(node["echo"]), node["echo"], diagnostics)
     if path is None:
         return lambda state: []
@@ -667,7 +720,7 @@ VALUE_KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "value": ("codes", "codes_back", "unknown"),
 }
 """The kinds of values that are mappings, with the keys that each may have besides `when`."""
-_COMPILERS: Final[Mapping[str, Callable[[YamlNode, str, CompilationContext], Texts]]] = {
+_COMPILERS: Final[Mapping[str, Callable[[YamlNode, _Attribute, CompilationContext], Texts]]] = {
     "echo": _echo,
     "metadata": _metadata,
     "first": _first,

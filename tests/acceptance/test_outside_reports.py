@@ -136,6 +136,11 @@ def test_the_commands_know_the_kind(house: House, tmp_path: Path) -> None:
     file = house.home / "mappings" / "night.yaml"
     file.write_text(NIGHT + "report: {title: OBR-4.1}\n", "utf-8")
     assert "71250" in house.bridge("mapping", "diff", "night", "--last", "5", expect=None)
+    assert "71250" not in house.bridge("mapping", "shadow", "night", expect=1)
+    file.write_text(NIGHT + "report: {titel: OBR-4.1}\n", "utf-8")
+    refused = house.bridge("mapping", "activate", "night", "--reason", "wrong", expect=1)
+    assert "night.yaml:4:10" in refused
+    file.write_text(NIGHT + "report: {title: OBR-4.1}\n", "utf-8")
     house.bridge("mapping", "activate", "night", "--reason", "the code is the title")
     house.send(result(2))
     assert "the code is the title" in house.bridge("mapping", "history", "night")

@@ -178,3 +178,28 @@ def test_a_definition_of_the_worklist(console: Console) -> None:
     used = {fact["name"] for fact in trial["facts"] if fact["used"]}
     assert {"clinicalInfo.PatientName", "clinicalInfo.Accession"} <= used
     assert not any(fact["name"].startswith("report.") for fact in trial["facts"])
+
+
+NIGHT = "include: outside-reports.yaml\naccept: {senders: [{application: NIGHT}]}\n"
+RESULT = (
+    "MSH|^~\\&|NIGHT|NORTH|RB|RB|20260401080000||ORU^R01|N1|P|2.5.1\r"
+    "PID|1||S3||DOE^JANE||19700101|F\r"
+    "ORC|RE|P3|F3\r"
+    "OBR|1|P3|F3|CT^CT head||||||||||||||A3|||||||F\r"
+    "OBX|1|TX|R||No acute finding.||||||F\r"
+)
+
+
+def test_a_definition_of_outside_reports(console: Console) -> None:
+    """A trial shows the report, a comparison what differs, and a mistake its place."""
+    drafts, trials = console
+    edit = DraftEdit("night", ANN, {"night.yaml": NIGHT}, "", 0)
+    saved = drafts.save(edit)
+    assert (saved["kind"], saved["issues"]) == ("outside-reports", [])
+    (trial,) = try_messages(trials, "night", RESULT.encode())["trials"]
+    assert trial["accepted"]
+    assert "No acute finding." in str(trial)
+    wrong = f"{NIGHT}report: {{titel: OBR-4.1}}\n"
+    found = drafts.save(DraftEdit("night", ANN, {"night.yaml": wrong}, "", saved["revision"]))
+    (issue,) = found["issues"]
+    assert (issue["file"], issue["line"], issue["column"]) == ("night.yaml", 3, 10)

@@ -232,7 +232,8 @@ def test_steps_with_one_number() -> None:
 
 def test_an_overlay_replaces_single_attributes() -> None:
     found = order(
-        overlay="item: {PatientComments: [a, b]}\nstep: {ScheduledStationAETitle: {echo: ORC-1}}\n"
+        overlay="item: {PatientComments: {first: [a, b]}}\n"
+        "step: {ScheduledStationAETitle: {echo: ORC-1}}\n"
         "when: {$order.PatientSex: F}\n"
     )
     assert found["PatientComments"] == "a"
@@ -261,6 +262,19 @@ def test_a_refused_code() -> None:
         ("item: {PatientName: $order.PatientNam}", "PatientName"),
         ("step_status: {SC: PLANNED}", "SCHEDULED"),
         ("steps: ICP", "IPC"),
+        ("steps: OBX", "are no steps; give IPC"),
+        ("steps: ZIPC", "ZIPC"),
+        ("item: {PatientName: [$order.PatientName, x]}", "VM 1"),
+        ("step: {Modality: {first: [{echo: OBR-24}, ANGIOGRAPHY ROOM 2]}}", "CS"),
+        ("item: {PatientBirthDate: {first: [{echo: PID-7}, unknown]}}", "DA"),
+        ("item: {PatientID: {first: []}}", "one value"),
+        ("item: {PatientWeight: {metadata: []}}", "one key"),
+        ("item: {Modality: CT}", "attribute of `step`"),
+        ("item: {ScheduledProcedureStepSequence: []}", "`step`"),
+        ("step: {ScheduledProcedureStepStatus: SCHEDULED}", "`step_status`"),
+        ("item: {SpecificCharacterSet: ISO_IR 100}", "port"),
+        ("item: {TransferSyntaxUID: 1.2.840.10008.1.2}", "files"),
+        ("item: {OtherPatientIDsSequence: [{each: PID-3.1, PatientID: x}]}", "PID-3:"),
         ("item: {ReferencedStudySequence: [{each: nowhere, StudyID: a}]}", "place"),
     ],
 )  # fmt: skip
@@ -274,6 +288,8 @@ def test_required_rules() -> None:
     found = errors("kind: worklist\nitem: {PatientName: $order.PatientName}\nstep: {}\n")
     assert len(found) == 4
     assert all("no item could be used" in text for text in found)
+    (emptied,) = errors("include: worklist.yaml\nitem: {PatientID: ''}\n")
+    assert "no rule for PatientID" in emptied
 
 
 def test_comparison() -> None:
