@@ -9,7 +9,8 @@ example of another patient: none of them is in the report.
 
 RTF is converted to text, in an ED or in the text itself. Of an ED, the first bytes decide what it
 is, because senders name types and subtypes differently. What is neither text, RTF nor PDF is
-named, and left out. Sizes are limited, before data is decoded.
+named, and left out. A character set that is not known stays in the text as it was sent, and is
+named. Sizes are limited, before data is decoded.
 
 A sender whose fields have a limit divides a PDF: the ED of the next repetition or OBX continues it,
 with the same type. Base64 is divided before or after the encoding.
@@ -24,6 +25,7 @@ from typing import Final
 
 from striprtf.striprtf import rtf_to_text
 
+from mappings.hl7.escapes import unread_sets
 from mappings.hl7.message import NULL, Repetition, Segment
 from mappings.hl7.refusals import ValueTooLong, WrongDataType
 from mappings.language.scope import MessageScope
@@ -96,6 +98,7 @@ def read_content(scope: MessageScope) -> ReportContent:
     text = _text_of(sections, place)
     if len(text) > MAX_TEXT_CHARACTERS:
         raise ValueTooLong(place)
+    omitted += unread_sets(text, scope.delimiters)[:MAX_OMITTED]
     found = ReportContent(text, tuple(pdfs), tuple(dict.fromkeys(omitted)))
     return found or ReportContent(is_deleted=_is_deleted(scope))
 

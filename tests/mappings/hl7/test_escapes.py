@@ -30,7 +30,7 @@ OTHER = Delimiters("^", "~", "|", "?", "!", "#")
         (r"caf\XC3A9\ caf\XC3\\XA9\ caf\xc3a9\ ".strip(), "café café café"),
         (r"\X00E0\ la carte", "à la carte"),
         (r"\Z99\ stays", r"\Z99\ stays"),
-        (r"\C2842\ and \M824041\ stay", r"\C2842\ and \M824041\ stay"),
+        (r"\C2842\one\M824041\ two\C2842\ three", r"one\M824041\ two\C2842\ three"),
         (r"\Z1\F\Z2\ ".strip(), r"\Z1\F\Z2" + "\\"),
         (r"C:\temp\scan", r"C:\temp\scan"),
         (r"lone \ mark", r"lone \ mark"),
@@ -76,6 +76,57 @@ def test_hexadecimal_in_the_charset_of_the_message() -> None:
     assert unescape(r"\XE0\x", codec="iso8859-1") == "àx"
     assert unescape(r"\X92\s \XC3A9\x", codec="iso8859-1") == "\N{RIGHT SINGLE QUOTATION MARK}s Ã©x"
     assert unescape(r"\XC285\x \X85\x", codec="utf-8") == r"\XC285\x …x"
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        (r"\M2442\;3ED\C2842\^x", "山田^x"),
+        (r"\M2442\\X3B33\\X4544\\C2842\.", "山田."),
+        (r"\M2442\%\S\\C2842\.", "\N{KATAKANA LETTER MA}."),
+        (r"A\M2442\;3\.br\ED\C2842\B", "A山\n田B"),
+        (r"\M2442\;3 ED", "山 田"),
+        (r"\M2440\;3ED\C284A\Yen", "山田Yen"),
+        (r"\M242844\0!\C2842\.", "丂."),
+        (r"\M2441\VPND\C2842\ CT", "中文 CT"),
+        (r"\M242843\H+\C2842\ CT", "홍 CT"),
+        (r"\C2849\M\C2842\.", "\N{HALFWIDTH KATAKANA LETTER HE}."),
+        (r"\M242943\홍길동", "홍길동"),
+        (r"\C2D46\λ \C2D41\é", "λ é"),
+        (r"\M2442\;3E\C2842\ odd", r"\M2442\;3E\C2842\ odd"),
+        (r"\M2442\~~~~\C2842\ none", r"\M2442\~~~~\C2842\ none"),
+        (r"\M2442\山\C2842\.", "山."),
+        (r"\M2442\ \C2842\.", " ."),
+        (r"\m2442\;3ED", r"\m2442\;3ED"),
+    ],
+)
+def test_character_sets(sent: str, read: str) -> None:
+    """Text in another set has its characters; what has none is kept as sent."""
+    assert unescape(sent) == read
+    assert unescape(transcribe(sent, STANDARD)) == read
+
+
+def test_a_set_of_bytes_in_a_message_of_another_one() -> None:
+    """Bytes beyond ASCII, and hexadecimal ones, are read in the set that the sequence names."""
+    korean = "홍길동".encode("euc_kr")
+    assert unescape("\\M242943\\" + korean.decode("latin-1"), codec="iso8859-1") == "홍길동"
+    assert unescape(f"\\M242943\\\\X{korean.hex()}\\ CT", codec="utf-8") == "홍길동 CT"
+    assert unescape(r"\C2D46\ë", codec="iso8859-1") == "λ"
+    assert unescape("\\M242943\\È.", codec="iso8859-1") == "\\M242943\\È."
+
+
+@given(
+    st.lists(
+        st.sampled_from(["\\M2442\\", "\\C2842\\", "\\M242943\\", "\\M824041\\", "\\C2849\\"])
+        | st.text("\\X0123;3ED é山.br", max_size=4),
+        max_size=8,
+    ),
+    st.sampled_from(["utf-8", "iso8859-1", "euc_kr"]),
+)
+def test_any_character_sets(parts: list[str], codec: str) -> None:
+    """Any sequences can be read, and give no control characters."""
+    read = unescape("".join(parts), codec=codec)
+    assert not {item for item in read if category(item) == "Cc"} - set("\t\r\n")
 
 
 def test_truncation_character_where_declared() -> None:

@@ -120,6 +120,15 @@ def test_plain_text_in_base64() -> None:
     assert read(encapsulated("Größe".encode(), "text", "plain")).text == "Größe"
 
 
+def test_text_in_another_character_set() -> None:
+    """It has its characters; a set that is not known is kept as sent, and named."""
+    assert read(r"OBX|1|TX|||\M2442\;3ED\C2842\ CT: \M242943\정상") == ReportContent(
+        "山田 CT: 정상"
+    )
+    found = read(r"OBX|1|FT|||One \M824041\ab\C2842\.\.br\Two")
+    assert found == ReportContent("One \\M824041\\ab\\C2842\\.\nTwo", omitted=("\\M824041\\",))
+
+
 @pytest.mark.parametrize("encoding", ["A", "ASCII"])
 def test_an_ed_that_is_not_encoded(encoding: str) -> None:
     """Text is text; a CDA document is named."""
