@@ -101,6 +101,14 @@ CHROMIUM = _program(
     "chromium",
     "chromium-browser",
 )
+HEADLESS_SHELL = _program(
+    "Chromium's headless shell",
+    "the pages in a browser without windows, in half of the processor time",
+    "chromium-headless-shell",
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+)
 # pynetdicom brings programs with the names of others, such as findscu.
 DCMTK = _program("DCMTK", "modalities and archives that speak DICOM", "dcmtk", "dump2dcm")
 HAPROXY = _program("HAProxy", "clusters behind a load balancer", "haproxy", "haproxy")
@@ -132,7 +140,9 @@ RIGHT_TO_MOUNT = Requirement(
 FUSE = (LIBFUSE, FUSE_DEVICE, RIGHT_TO_MOUNT)
 """What the recording disk needs."""
 
-OF_THE_TESTS = (BASH, CHROMIUM, DCMTK, HAPROXY, ORTHANC, STRACE, SYSTEMD_ANALYZE, *FUSE)
+OF_THE_TESTS = (
+    BASH, CHROMIUM, HEADLESS_SHELL, DCMTK, HAPROXY, ORTHANC, STRACE, SYSTEMD_ANALYZE, *FUSE,
+)  # fmt: skip
 """What `make test` uses."""
 
 

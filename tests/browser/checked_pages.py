@@ -8,7 +8,7 @@ from urllib.parse import urljoin
 from playwright.sync_api import Browser, BrowserContext, Error, Page, Playwright
 
 from tests.eventually import PATIENCE
-from tests.programs import CHROMIUM
+from tests.programs import HEADLESS_SHELL
 
 BROWSER_PATIENCE = 1000 * PATIENCE
 """Milliseconds that a test waits for a page."""
@@ -19,8 +19,9 @@ PROCESS_PER_SITE = "--process-per-site"
 
 @contextmanager
 def launched(driver: Playwright, *arguments: str) -> Iterator[Browser]:
+    """A browser for pages that need no device, and no setting of the browser."""
     browser = driver.chromium.launch(
-        executable_path=CHROMIUM.path, args=["--no-sandbox", *arguments]
+        executable_path=HEADLESS_SHELL.require(), args=["--no-sandbox", *arguments]
     )
     yield browser
     browser.close()
