@@ -14,6 +14,7 @@ from tests.eventually import PATIENCE
 
 CALLED: Final = "REPORT_BRIDGE"
 COMMAND, DATA, LAST = 1, 0, 2
+P_DATA: Final = 4
 ABORT: Final = 7
 ACCEPTED: Final = 2
 

@@ -21,6 +21,7 @@ from tests.acceptance.hostile_peer import (
     COMMAND,
     DATA,
     LAST,
+    P_DATA,
     HostilePeer,
     forget_peak,
     p_data,
@@ -78,8 +79,8 @@ max_object = {OBJECT}
 message_timeout = 600
 idle_timeout = 600
 object_memory = {MEMORY}
-max_associations = 150
-max_associations_per_source = 150
+max_associations = 250
+max_associations_per_source = 250
 [[dicom.peer]]
 ae_title = "CT1"
 addresses = ["127.0.0.1"]
@@ -132,6 +133,29 @@ def test_a_hundred_unfinished_objects(target: Target) -> None:
         assert target.ask(behaving) == 1
     eventually(lambda: modality.store_in(storing, large).Status == 0)
     storing.release()
+    behaving.release()
+    assert peak_memory(target.process) - before < ROOM
+
+
+def test_slow_bytes_in_many_associations(target: Target) -> None:
+    """Fifty associations that send a byte now and then cost no memory, and delay no other one."""
+    request = request_of(target.port, BASIC_TEXT)
+    behaving = target.associate()
+    before = forget_peak(target.process)
+    command = p_data(1, COMMAND | LAST, store_command(BASIC_TEXT))
+    with ExitStack() as stack:
+        slow = [stack.enter_context(closing(HostilePeer(target.port, request))) for _ in range(50)]
+        for value in command + p_data(1, DATA, PART)[:100]:
+            for peer in slow:
+                peer.send(bytes((value,)))
+            assert target.ask(behaving) == 1
+        opened = target.associate()
+        assert target.ask(opened) == 1
+        opened.release()
+        for peer in slow:
+            peer.send(p_data(1, DATA, PART)[100:])
+            peer.send(p_data(1, DATA | LAST, b""))
+        assert {peer.read()[0] for peer in slow} == {P_DATA}
     behaving.release()
     assert peak_memory(target.process) - before < ROOM
 

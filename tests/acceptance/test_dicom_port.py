@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 import httpx
 import pytest
 from pydicom.dataset import Dataset
+from pydicom.uid import generate_uid
 from pynetdicom import AE
+from pynetdicom.dsutils import encode
 from pynetdicom.sop_class import (  # type: ignore[attr-defined]  # made at run time
     ModalityWorklistInformationFind,
     Verification,
@@ -22,10 +25,20 @@ from sqlalchemy import select
 from bridge.store.database import Database
 from bridge.store.tables import AUDIT_OUTBOX
 from tests.acceptance.forked import Forked
+from tests.acceptance.hostile_peer import (
+    COMMAND,
+    DATA,
+    LAST,
+    HostilePeer,
+    command,
+    p_data,
+    request_of,
+)
 from tests.acceptance.house import House, free_port
 from tests.acceptance.orders import order
 from tests.acceptance.serving import Serving, is_running
 from tests.acceptance.wire import Sender, verdict
+from tests.bridge.dicom.modality import Modality, new_step, scheduled
 from tests.bridge.dicom.worklist_items import YAMADA, insert, make_item
 from tests.conformance.dicom.port import TITLE, dump, echoscu, findscu, ids
 from tests.eventually import eventually
@@ -38,6 +51,8 @@ PEERS = """
 [[dicom.peer]]
 ae_title = "CT1"
 addresses = ["127.0.0.1"]
+may = ["worklist", "performed"]
+max_answers = 10000
 token_file = "ct1.token"
 
 [[dicom.peer]]
@@ -157,25 +172,93 @@ def test_the_time_until_an_order_is_seen(dicom_house: tuple[House, int]) -> None
     print(f"from the ACK to the answer: {figures}")  # noqa: T201  # shown with -s
 
 
+MANY = 3000
+"""Answers to a query: more than the buffers of a connection take."""
+
+
+def begin_query(port: int) -> HostilePeer:
+    """Ask for all steps, and read the first answer only."""
+    worklist = str(ModalityWorklistInformationFind)
+    peer = HostilePeer(port, request_of(port, worklist))
+    request = command(
+        AffectedSOPClassUID=worklist,
+        CommandField=0x0020,
+        MessageID=1,
+        Priority=0,
+        CommandDataSetType=1,
+    )
+    query = Dataset()
+    query.PatientID = "P*"
+    identifier = encode(query, is_implicit_vr=False, is_little_endian=True) or b""
+    peer.send(p_data(1, COMMAND | LAST, request) + p_data(1, DATA | LAST, identifier))
+    assert status_of(peer.read()[1]) == 0xFF00
+    return peer
+
+
+def status_of(values: bytes) -> int | None:
+    """Return the status of a P-DATA-TF with a command, whose last element it is."""
+    return int.from_bytes(values[-2:], "little") if values[5] & COMMAND else None
+
+
+def rest_of(peer: HostilePeer) -> tuple[int, int | None]:
+    """Read to the end; return the number of further answers, and the final status."""
+    count = 0
+    with closing(peer):
+        while content := peer.read()[1]:
+            status = status_of(content)
+            if status == 0x0000:
+                return count, status
+            count += status is not None
+    return count, None
+
+
 def test_the_end_of_the_process(dicom_house: tuple[House, int]) -> None:
-    """After kill -9 the DICOM process starts again; the rest of the service does not notice."""
+    """
+    After kill -9 of the DICOM process, or of the service, within a query of thousands of answers
+    the query ends without a status. The port is back with all steps and all that was confirmed.
+    """
     house, port = dicom_house
     service = house.start()
     database = Database(f"sqlite:///{house.home / 'bridge.db'}")
-    insert(database, *(make_item(number) for number in range(50)))
+    insert(database, *(make_item(number) for number in range(1000, 1000 + MANY)))
     database.dispose()
+    modality = Modality(port)
+    house.send(order(9))
+
+    def started() -> list[str]:
+        step = "(0040,0020) CS [STARTED]"
+        return sorted(ids(findscu(port, dump(f"{ID} [M*]", step=(step,)), expect=None)[0]))
+
+    def confirm(number: int) -> None:
+        """Have an order and its performed step confirmed."""
+        with Sender(house.mllp_port) as sender:
+            assert verdict(sender.ask(order(number)))[0] == "AA"
+        made = new_step(scheduled(f"A{number}"), mrn=f"M{number}")
+        assert modality.create_now(generate_uid(), made).Status == 0x0000
+
     first = dicom_process(service, port)
     assert first not in (0, service.process.pid)
+    asked = begin_query(port)
+    confirm(1)
     with Sender(house.mllp_port) as sender:
         os.kill(first, signal.SIGKILL)
-        assert verdict(sender.ask(order(1)))[0] == "AA"
-        assert service.is_ready()
-        eventually(lambda: dicom_process(service, port) not in (0, first))
-        assert len(findscu(port, dump(f"{ID} [P*]"))[0]) == 50
         assert verdict(sender.ask(order(2)))[0] == "AA"
+    count, status = rest_of(asked)
+    assert count < MANY - 1
+    assert status is None
+    assert service.is_ready()
+    eventually(lambda: dicom_process(service, port) not in (0, first))
+    assert rest_of(begin_query(port)) == (MANY - 1, 0x0000)
+    eventually(lambda: started() == ["M1"])
     second = dicom_process(service, port)
+    asked = begin_query(port)
+    confirm(3)
     service.kill()
+    assert rest_of(asked)[1] is None
     eventually(lambda: not is_running(second))
+    house.start()
+    eventually(lambda: rest_of(begin_query(port)) == (MANY - 1, 0x0000))
+    eventually(lambda: started() == ["M1", "M3"])
 
 
 def test_peers_change_while_the_service_runs(dicom_house: tuple[House, int]) -> None:

@@ -47,6 +47,7 @@ from tests.acceptance.hostile_peer import (
     COMMAND,
     DATA,
     LAST,
+    P_DATA,
     HostilePeer,
     command,
     p_data,
@@ -191,6 +192,30 @@ def test_slow_peers(serve: Serve) -> None:
     assert {"request_timeout", "message_timeout"} <= set(port.refused)
 
 
+def test_slow_bytes(serve: Serve, steps: Database) -> None:
+    """
+    Fifty associations that send a byte now and then, so that a message takes longer than
+    `message_timeout`, are ended with an A-ABORT; another one is answered all the time.
+    """
+    insert(steps, make_item(1))
+    port = serve(message_timeout=1.0, max_associations=60, max_associations_per_source=60)
+    request = request_of(port.number, WORKLIST)
+    with associated(port) as other, ExitStack() as stack:
+        slow = [stack.enter_context(closing(HostilePeer(port.number, request))) for _ in range(50)]
+        for peer in slow:
+            peer.send(b"\x04\x00\x00\x00\xff\x00")
+        going = [*slow]
+        while going:
+            for peer in [*going]:
+                try:
+                    peer.send(b"\x00")
+                except OSError:
+                    going.remove(peer)
+            assert other.send_c_echo().Status == 0
+    assert port.refused == ["message_timeout"] * 50
+    eventually(lambda: port.count("bridge_dicom_associations") == 0)
+
+
 def test_two_hundred_connections(serve: Serve, steps: Database) -> None:
     """Connections that never ask for an association do not keep a modality from the worklist."""
     insert(steps, make_item(1))
@@ -315,7 +340,7 @@ class RawPeer(HostilePeer):
         if has_data:
             self.send(p_data(number, DATA | LAST, b"\x10\x00\x20\x00LO\x00\x00"))
         kind_of_pdu, content = self.read()
-        assert kind_of_pdu == 4, f"{name} in {context}"
+        assert kind_of_pdu == P_DATA, f"{name} in {context}"
         answer = decode(BytesIO(content[6:]), True, True)
         assert answer.CommandField == OPERATIONS[name] | 0x8000
         assert answer.MessageIDBeingRespondedTo == 7
