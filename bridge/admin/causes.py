@@ -184,6 +184,9 @@ MESSAGE_CAUSES: Final[Mapping[str, Cause]] = {
     # what modalities sent
     "step_started": Cause("The modality has begun the examination"),
     "step_completed": Cause("The modality has completed the examination"),
+    "step_without_end": Cause(
+        "The modality has completed the examination; its message names no end or no series"
+    ),
     "step_discontinued": Cause("The modality has discontinued the examination"),
     "step_reverted": Cause("The modality had chosen the wrong entry; the step is scheduled again"),
     "object_stored": Cause("The object was added to the report"),
@@ -436,7 +439,7 @@ _LOSSES: Final = {
 _ALSO_WITH_DETAIL: Final = frozenset(
     {"not_readable", "content_unreadable", "silence", "garbage", "mismatch", "http"}
     | {"not_connected", "tls", "not_composed", "no_definition", "unknown_code", "dicom"}
-    | {"step_started", "step_completed", "step_discontinued", "step_reverted"}
+    | {"step_started", "step_completed", "step_without_end", "step_discontinued", "step_reverted"}
     | {"object_stored", "object_awaits_order", "object_without_order"}
     | {"dicom_sr_other_patient", "dicom_sr_second_version"}
     | {"character_set", "not_committed"}

@@ -105,6 +105,8 @@ class ReceivedObject:
     status: str = ""
     reason: str = ""
     has_images: bool | None = None
+    has_end_and_series: bool = True
+    """False for a message of a performed step that names no end or no series."""
 
     def updated(self, later: "ReceivedObject") -> "ReceivedObject":
         """Return a performed step after an N-SET, which has the changed attributes only."""
@@ -113,6 +115,7 @@ class ReceivedObject:
             status=later.status or self.status,
             reason=later.reason or self.reason,
             has_images=later.has_images,
+            has_end_and_series=later.has_end_and_series,
         )
 
 
@@ -142,6 +145,7 @@ def object_of(meta: FileMeta, data_set: Dataset) -> ReceivedObject:
         status=text_of(data_set.get("PerformedProcedureStepStatus")),
         reason=_reason(data_set),
         has_images=_have_images(data_set),
+        has_end_and_series=not is_step or _has_end_and_series(data_set),
     )
 
 
@@ -198,6 +202,18 @@ def _have_images(data_set: Dataset) -> bool | None:
     keywords = ("ReferencedImageSequence", "ReferencedNonImageCompositeSOPInstanceSequence")
     performed = _items(data_set, "PerformedSeriesSequence")
     return any(_items(series, keyword) for series in performed for keyword in keywords)
+
+
+_END: Final = (
+    "PerformedProcedureStepEndDate",
+    "PerformedProcedureStepEndTime",
+    "PerformedSeriesSequence",
+)
+"""What a completed step must have (PS3.4 table F.7.2-1); real modalities leave it out."""
+
+
+def _has_end_and_series(data_set: Dataset) -> bool:
+    return all(data_set.get(keyword) for keyword in _END)
 
 
 class MatchFault(StrEnum):
@@ -314,6 +330,18 @@ def step_event(performed: ReceivedObject) -> StepEvent:
         return StepEvent.STARTED
     is_wrong = performed.reason == WRONG_ENTRY and not performed.has_images
     return StepEvent.REVERTED if is_wrong else StepEvent.DISCONTINUED
+
+
+WITHOUT_END: Final = "step_without_end"
+"""The code of a message that completes a step without its end or a series."""
+
+
+def step_code(performed: ReceivedObject) -> str:
+    """Return the code of the message of a performed step."""
+    event = step_event(performed)
+    if event is StepEvent.COMPLETED and not performed.has_end_and_series:
+        return WITHOUT_END
+    return event.value
 
 
 def ignored_event(site: str, mrn: str, accession: str) -> OrderEvent:

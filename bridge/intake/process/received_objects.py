@@ -38,6 +38,7 @@ from bridge.orders.received_objects import (
     order_event,
     order_keys,
     read_object,
+    step_code,
     step_event,
     step_identity,
 )
@@ -208,7 +209,7 @@ async def apply_received(client: EngineClient, context: JobContext, found: Recei
         context.notes.append(found.fault.value)
         context.waits_for |= found.missing_keys
     if found.kind.is_step:
-        context.notes.append(step_event(found.received).value)
+        context.notes.append(step_code(found.received))
         return
     content = b64encode(context.job.claimed.payload).decode()
     for order in found.orders:

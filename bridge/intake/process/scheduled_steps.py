@@ -160,14 +160,15 @@ def status_of(
     Return the status of a step.
 
     `of_item` is that of the definition, for open orders. `discontinued`: a message ends the order
-    now with that word.
+    now with that word. What a modality ended stays so; what it began is ended by the order, because
+    many modalities never say that they have finished.
     """
     said = None if stored is None else stored.performed
     if said in _ENDED:
         return said
     status = _OF_STATES.get(order.state)
     if status is None:
-        return said or of_item
+        return of_item if of_item in _ENDED else said or of_item
     was_discontinued = stored is not None and stored.status is StepStatus.DISCONTINUED
     if status is StepStatus.CANCELLED and (discontinued or was_discontinued):
         return StepStatus.DISCONTINUED

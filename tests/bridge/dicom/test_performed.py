@@ -13,9 +13,11 @@ from pydicom.uid import (
 )
 from pynetdicom.dsutils import encode
 
+from bridge.admin.causes import cause_of
 from bridge.dicom.performed import REQUIRED
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.orders.received_objects import PERFORMED_STEP
+from bridge.store.records.exceptions import ExceptionSubject
 from parsers.dicom_file import FileMeta, read_meta
 from tests.bridge.delivery.fixtures import SITE, inbound
 from tests.bridge.delivery.whole_bridge import Hospital
@@ -104,6 +106,34 @@ async def test_a_discontinued_examination(
     await applied(hospital)
     assert order_states(hospital) == [state]
     assert list(await hospital.descriptions()) == status
+
+
+@pytest.mark.parametrize(
+    ("missing", "code"),
+    [
+        ("PerformedProcedureStepEndDate", "step_without_end"),
+        ("PerformedProcedureStepEndTime", "step_without_end"),
+        ("PerformedSeriesSequence", "step_without_end"),
+        ("", "step_completed"),
+    ],
+)
+async def test_an_end_that_says_too_little(
+    hospital: Hospital, modality: Modality, missing: str, code: str
+) -> None:
+    """Real modalities leave out end or series: it is accepted, and the order's page says so."""
+    await_examinations(hospital)
+    await hospital.send(new_order())
+    await modality.create(uid := generate_uid(), new_step())
+    last = ended()
+    if missing:
+        delattr(last, missing)
+    assert (await modality.set(uid, last)).Status == 0x0000
+    await applied(hospital)
+    assert order_states(hospital) == ["ordered"]
+    assert received_messages(hospital)[-1] == ("N-SET MPPS", "done", code)
+    assert exceptions(hospital) == []
+    shown = cause_of(ExceptionSubject.MESSAGE, "done", code).words
+    assert ("no end or no series" in shown) == bool(missing)
 
 
 async def test_a_group_of_orders(hospital: Hospital, modality: Modality) -> None:

@@ -52,11 +52,12 @@ def orm(
     visit: str = "PV1|1|O",
     start: str = "",
     parent: str = "",
+    sent: str = "1200",
     more: tuple[str, ...] = (),
 ) -> bytes:
     place = f"{'|' * 14}A{number}|R{number}|S{number}|||"
     lines = (
-        f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121120000||ORM^O01|O{next(NUMBERS)}|P|2.5.1",
+        f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121{sent}00||ORM^O01|O{next(NUMBERS)}|P|2.5.1",
         f"PID|1||{mrn}^^^MAIN^MR||{name}||19700101|F",
         visit,
         f"ORC|{control}|P{number}|F{number}||{status}||^^^{start}|{parent}",
@@ -249,6 +250,68 @@ async def test_what_a_modality_said_survives_changes(hospital: Hospital) -> None
     assert value(item(started)["00400100"]["Value"][0], "00400020") == "STARTED"
     await hospital.send(omi(*steps("CA", PET, CT)))
     assert statuses(hospital) == [StepStatus.COMPLETED, C]
+
+
+NEW, BEGUN, DONE = (("NW", "SC"), ("SC", "IP"), ("SC", "CM"))
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([(*NEW, "1200"), (*DONE, "1210"), (*BEGUN, "1205")], StepStatus.COMPLETED),
+        ([(*NEW, "1200"), (*BEGUN, "1205"), (*DONE, "1210")], StepStatus.COMPLETED),
+        ([(*NEW, "1200"), (*DONE, "1210"), (*BEGUN, "1215")], StepStatus.STARTED),
+        (
+            [(*NEW, "1200"), (*DONE, "1210"), (*BEGUN, "1215"), (*DONE, "1220")],
+            StepStatus.COMPLETED,
+        ),
+        ([(*NEW, "1200"), (*DONE, "1210"), (*NEW, "1200")], StepStatus.COMPLETED),
+        ([(*NEW, "1200"), (*DONE, "1210"), ("XO", "SC", "1205")], StepStatus.COMPLETED),
+        ([(*NEW, "1200"), ("SC", "IP", "1210"), ("SC", "AR", "1205")], StepStatus.STARTED),
+        ([(*DONE, "1210"), (*NEW, "1200")], StepStatus.COMPLETED),
+    ],
+)
+async def test_the_status_that_was_sent_last(
+    hospital: Hospital, messages: list[tuple[str, str, str]], expected: StepStatus
+) -> None:
+    """Of two messages of one sender the one that was sent later (MSH-7) sets the status."""
+    for control, status, sent in messages:
+        await hospital.send(orm(control, status, sent=sent))
+    assert statuses(hospital) == [expected]
+
+
+@pytest.mark.parametrize("said", [StepStatus.COMPLETED, D])
+async def test_no_message_reopens_what_a_modality_ended(
+    hospital: Hospital, said: StepStatus
+) -> None:
+    """A later status of the RIS leaves a performed step as the modality ended it."""
+    await hospital.send(orm())
+    with hospital.database.write() as connection:
+        key = OrderKey(SITE, "M1", "A1")
+        scheduled_steps.set_status(connection, key, (), said, 1)
+    for control, status, sent in ((*BEGUN, "1215"), ("XO", "SC", "1220"), (*NEW, "1225")):
+        await hospital.send(orm(control, status, sent=sent))
+        assert statuses(hospital) == [said]
+    assert on_worklist(hospital) == []
+
+
+async def test_the_order_ends_what_a_modality_began(hospital: Hospital) -> None:
+    """Many modalities never say that they have finished; what they say later changes nothing."""
+    await hospital.send(orm())
+    key = OrderKey(SITE, "M1", "A1")
+
+    def say(status: StepStatus) -> None:
+        with hospital.database.write() as connection:
+            scheduled_steps.set_status(connection, key, (), status, 1)
+
+    say(StepStatus.STARTED)
+    await hospital.send(orm("XO", "SC", sent="1205"))
+    assert statuses(hospital) == [StepStatus.STARTED]
+    await hospital.send(orm(*DONE, sent="1210"))
+    assert statuses(hospital) == [StepStatus.COMPLETED]
+    say(StepStatus.STARTED)
+    say(D)
+    assert statuses(hospital) == [StepStatus.COMPLETED]
 
 
 async def test_a_generated_study_uid_is_the_same_everywhere(hospital: Hospital) -> None:
