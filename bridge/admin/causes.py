@@ -245,6 +245,11 @@ DELIVERY_CAUSES: Final[Mapping[str, Cause]] = {
         ProposedAction.RETRY,
         "Check that the PACS can send storage commitment to this service, then retry.",
     ),
+    "commitment_refused": Cause(
+        "The PACS has the objects, and refuses to be asked whether it keeps them (N-ACTION status)",
+        ProposedAction.RETRY,
+        "Ask the administrator of the PACS, then retry; or set commitment = false.",
+    ),
     "not_connected": Cause(
         "No connection to the receiver",
         ProposedAction.CHECK_CONNECTION,
@@ -442,7 +447,7 @@ _ALSO_WITH_DETAIL: Final = frozenset(
     | {"step_started", "step_completed", "step_without_end", "step_discontinued", "step_reverted"}
     | {"object_stored", "object_awaits_order", "object_without_order"}
     | {"dicom_sr_other_patient", "dicom_sr_second_version"}
-    | {"character_set", "not_committed"}
+    | {"character_set", "not_committed", "commitment_refused"}
 )
 """Codes whose stored detail says more than the code."""
 _BY_SUBJECT: Final[Mapping[ExceptionSubject, Mapping[str, Cause]]] = {

@@ -210,6 +210,11 @@ class Courier:
         await self._release_claims()
         await self._sender.close().asFuture(asyncio.get_running_loop())
 
+    @property
+    def is_paused(self) -> bool:
+        """True if an operator or a reply has paused the destination."""
+        return self._paused
+
     def pause(self) -> None:
         """Send nothing until `resume`; the reply to the message in flight is still read."""
         self._paused = True

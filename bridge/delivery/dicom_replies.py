@@ -4,7 +4,8 @@ The reply of a PACS to a delivery, as text: one line for each object, with its D
     C-STORE 0000 Success: Encapsulated PDF Storage 2.25.1234
     C-STORE A700 Out of resources: Basic Text SR Storage 2.25.5678
 
-The text is stored as the reply of the delivery. It contains no patient data. Pure.
+The text is stored as the reply of the delivery. It contains no patient data. The status of the
+request for storage commitment (N-ACTION) is a line, too; it says nothing about the objects. Pure.
 """
 
 import re
@@ -13,7 +14,7 @@ from typing import Final, NamedTuple
 
 from pydicom.uid import UID
 
-_LINE: Final = re.compile(rb"(?:C-STORE|STOW-RS|N-ACTION) ([0-9A-F]{4}) [^\n]*")
+_LINE: Final = re.compile(rb"(C-STORE|STOW-RS|N-ACTION) ([0-9A-F]{4}) [^\n]*")
 
 
 class ObjectStatus(NamedTuple):
@@ -35,7 +36,9 @@ def write_reply(statuses: Sequence[ObjectStatus]) -> bytes:
 
 
 def statuses_of(reply: bytes) -> list[str]:
-    """Return the statuses of a reply that `write_reply` has written; none of any other reply."""
+    """Return the statuses of the objects in a text of `write_reply`; none of any other reply."""
     lines = reply.split(b"\n")
     found = [_LINE.fullmatch(line) for line in lines]
-    return [match[1].decode() for match in found if match] if all(found) else []
+    if not all(found):
+        return []
+    return [match[2].decode() for match in found if match and match[1] != b"N-ACTION"]

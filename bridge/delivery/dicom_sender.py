@@ -7,7 +7,8 @@ unknown; then all objects are sent again, with the same UIDs. Repeats nothing by
 
 With storage commitment (PS3.4 annex J) the request is stored before the N-ACTION is sent. The PACS
 answers on the same association, which stays open for a moment, or later on one of its own, at the
-role `dicom`.
+role `dicom`. What becomes of the request does not change the outcome of the delivery: the objects
+are stored, and only the request is repeated.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ from twisted.internet.defer import Deferred, succeed
 from bridge.delivery.dicom_objects import read_documents
 from bridge.delivery.dicom_replies import ObjectStatus, write_reply
 from bridge.executors import ThreadLimit, Threads
-from bridge.queue.commitments import Commitments
+from bridge.queue.commitments import CommitmentRequest, Commitments
 from bridge.queue.deliveries import ClaimedDelivery, current_delivery
 from bridge.store.errors import StoreError
 from mllp.errors import LossReason, NotConnected, ReplyLost
@@ -200,7 +201,7 @@ class DicomSender:
 
     def _store(self, payload: bytes, delivery: ClaimedDelivery | None) -> bytes:
         """Send all objects, then request commitment for them. Blocking."""
-        documents = read_documents(payload)
+        documents = self._to_send(payload, delivery)
         classes = list(dict.fromkeys(document.SOPClassUID for document in documents))
         contexts = [build_context(sop_class, _SYNTAXES) for sop_class in classes]
         listener = None if self._commitments is None else _AnswerListener(self._commitments)
@@ -217,12 +218,25 @@ class DicomSender:
             ]
             if listener is not None and delivery is not None and _all_stored(statuses):
                 requested = self._request_commitment(association, delivery, documents)
-                statuses.append(requested)
-                is_waiting = requested.status == _SUCCESS and self._wait(association, listener)
+                if requested is not None:
+                    statuses.append(requested)
+                    is_taken = requested.status == _SUCCESS
+                    is_waiting = is_taken and self._wait(association, listener)
         finally:
             if not is_waiting:
                 _end(association)
         return write_reply(statuses)
+
+    def _to_send(self, payload: bytes, delivery: ClaimedDelivery | None) -> list[Dataset]:
+        """Return the objects of a delivery, or those of them that the PACS does not keep."""
+        documents = read_documents(payload)
+        if self._commitments is None or delivery is None:
+            return documents
+        try:
+            not_kept = self._commitments.not_kept(delivery.delivery_id)
+        except StoreError:
+            raise ReplyLost(LossReason.CLOSED, "the requests could not be read") from None
+        return [one for one in documents if one.SOPInstanceUID in not_kept] or documents
 
     def _store_one(self, association: Association, document: Dataset, number: int) -> ObjectStatus:
         began = time.monotonic()
@@ -244,7 +258,8 @@ class DicomSender:
 
     def _request_commitment(
         self, association: Association, delivery: ClaimedDelivery, documents: Sequence[Dataset]
-    ) -> ObjectStatus:
+    ) -> ObjectStatus | None:
+        """Return the status of a request; None if the PACS did not reply to it."""
         commitments = self._commitments
         if commitments is None:
             raise TypeError("no commitment is requested")
@@ -253,30 +268,15 @@ class DicomSender:
             transaction = commitments.begin(delivery.delivery_id, delivery.destination, instances)
         except StoreError:
             raise ReplyLost(LossReason.CLOSED, "the request could not be stored") from None
-        request = Dataset()
-        request.TransactionUID = transaction
-        request.ReferencedSOPSequence = [_reference(document) for document in documents]
-        began = time.monotonic()
+        number = len(documents) + 1
         try:
-            answer, _ = association.send_n_action(
-                request,
-                _REQUEST_COMMITMENT,
-                StorageCommitmentPushModel,
-                StorageCommitmentPushModelInstance,
-                msg_id=len(documents) + 1,
-            )
-        except ValueError:
-            status = _NOT_SUPPORTED
-        except RuntimeError:
-            raise ReplyLost(LossReason.CLOSED) from None
-        else:
-            status = _status(answer, began, self._receiver)
-        if status != _SUCCESS:
+            requested = _request(association, self._receiver, transaction, documents, number)
+        except ReplyLost:
+            return None
+        if requested.status != _SUCCESS:
             with suppress(StoreError):
-                commitments.withdraw(transaction)
-        return ObjectStatus(
-            "N-ACTION", status, describe_status(status), StorageCommitmentPushModel, transaction
-        )
+                commitments.refuse(transaction)
+        return requested
 
     def _wait(self, association: Association, listener: "_AnswerListener") -> bool:
         """Keep an association open for its answer; False if too many are open."""
@@ -299,12 +299,86 @@ class DicomSender:
             self._open.discard(association)
 
 
+def request_again(
+    receiver: DicomReceiver, commitments: Commitments, requests: Sequence[CommitmentRequest]
+) -> None:
+    """
+    Make stored requests for commitment on one association, without the objects. Blocking.
+
+    A request that cannot be made stays without an answer, and follows again. Raises NotConnected,
+    StoreError.
+    """
+    listener = _AnswerListener(commitments)
+    classes = (StorageCommitmentPushModel, Verification)  # one of them is always accepted
+    association = associate(
+        receiver,
+        [build_context(sop_class, _SYNTAXES) for sop_class in classes],
+        [(evt.EVT_N_EVENT_REPORT, listener.take)],
+    )
+    try:
+        is_taken = False
+        for number, request in enumerate(requests, start=1):
+            documents = [
+                document
+                for document in read_documents(commitments.payload(request.delivery_id))
+                if document.SOPInstanceUID in request.instances
+            ]
+            if documents:
+                message_id = (number - 1) % _MAX_MESSAGE_ID + 1
+                status = _request(association, receiver, request.transaction, documents, message_id)
+                if status.status == _SUCCESS:
+                    is_taken = True
+                else:
+                    commitments.refuse(request.transaction, status.status, write_reply([status]))
+        if is_taken:
+            listener.answered.wait(ANSWER_SECONDS)
+    except ReplyLost:
+        return
+    finally:
+        _end(association)
+
+
+_MAX_MESSAGE_ID: Final = 0xFFFF
+
+
+def _request(
+    association: Association,
+    receiver: DicomReceiver,
+    transaction: str,
+    documents: Sequence[Dataset],
+    message_id: int,
+) -> ObjectStatus:
+    """Request commitment for objects; return the status. Raises ReplyLost."""
+    request = Dataset()
+    request.TransactionUID = transaction
+    request.ReferencedSOPSequence = [_reference(document) for document in documents]
+    began = time.monotonic()
+    try:
+        answer, _ = association.send_n_action(
+            request,
+            _REQUEST_COMMITMENT,
+            StorageCommitmentPushModel,
+            StorageCommitmentPushModelInstance,
+            msg_id=message_id,
+        )
+    except ValueError:
+        status = _NOT_SUPPORTED
+    except RuntimeError:
+        raise ReplyLost(LossReason.CLOSED) from None
+    else:
+        status = _status(answer, began, receiver)
+    return ObjectStatus(
+        "N-ACTION", status, describe_status(status), StorageCommitmentPushModel, transaction
+    )
+
+
 class _AnswerListener:
-    """Takes the answer to a request for commitment on the association of the request."""
+    """Takes answers to requests for commitment on the association of the requests."""
 
     def __init__(self, commitments: Commitments) -> None:
         self._commitments = commitments
         self.answered = threading.Event()
+        """Set by the first answer."""
 
     def take(self, event: evt.Event) -> tuple[int, None]:
         status = self._commitments.take(event.event_information)

@@ -8,6 +8,7 @@ another process.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from random import SystemRandom
@@ -21,10 +22,12 @@ from bridge.delivery.change_feed import ChangeFeedReader, ChangeProcessor
 from bridge.delivery.composer import Composer
 from bridge.delivery.courier import Courier, FurtherReplies
 from bridge.delivery.destination_settings import (
+    dicom_receiver,
     make_destinations,
     make_sender,
 )
 from bridge.delivery.destinations import CompiledDestination
+from bridge.delivery.dicom_sender import PACS, request_again
 from bridge.delivery.preparation import ReportTexts
 from bridge.delivery.reconciler import Reconciler
 from bridge.delivery.status_poll import StatusPoller
@@ -42,6 +45,7 @@ from bridge.monitoring.channels import (
 from bridge.monitoring.tracing import order_trace_keys, traced_sender
 from bridge.queue.commitments import Commitments
 from bridge.queue.outbox import Outbox
+from bridge.queue.states import RetryPolicy
 from bridge.queue.wakeup import POLL_WITH_NOTIFICATIONS, POLL_WITHOUT_NOTIFICATIONS
 from bridge.redaction import describe
 from bridge.runtime.channel_control import ActivationFollower, ChannelControl, latest_activation
@@ -50,8 +54,9 @@ from bridge.runtime.membership import Membership
 from bridge.runtime.schedule import Job, ServicePart, now_ms
 from bridge.store.database import Database
 from bridge.transports.connection_paths import RefusedPath
+from config.quantities import DicomAddress
 from config.sections import ChannelKind, DestinationSettings
-from mllp.errors import TLSConfigurationError
+from mllp.errors import NotConnected, TLSConfigurationError
 
 CourierFactory = Callable[[CompiledDestination, DestinationSettings], Courier]
 
@@ -359,15 +364,26 @@ class Delivery:
             await courier.correct_due_times()
 
     async def _follow_commitments(self) -> None:
-        """Send objects again that a PACS does not keep, and note the answers that are late."""
+        """Send objects again that a PACS does not keep, and repeat requests without an answer."""
         if not self._membership.leads():
             return
         for settings in self._couriers.settings():
-            if settings.dicom is not None and settings.dicom.commitment:
-                name, within = settings.name, settings.dicom.commitment_within
-                if await DELIVERIES.run(self._commitments.repeat_failed, name):
-                    self._notify()
-                await DELIVERIES.run(self._commitments.note_outstanding, name, within)
+            chosen, address = settings.dicom, settings.address
+            courier = self._couriers.by_name.get(settings.name)  # None: stopped since
+            if chosen is None or not chosen.commitment or not isinstance(address, DicomAddress):
+                continue
+            if courier is None or courier.is_paused:
+                continue
+            name, within = settings.name, chosen.commitment_within
+            if await DELIVERIES.run(self._commitments.repeat_failed, name):
+                self._notify()
+            retry = RetryPolicy(settings.retry_first, settings.retry_max)
+            late = await DELIVERIES.run(self._commitments.repeat_requests, name, within, retry)
+            if late:
+                # After an error the next request follows after an interval.
+                with suppress(NotConnected, TLSConfigurationError):
+                    receiver = dicom_receiver(self._settings, settings, address)
+                    await PACS.run(request_again, receiver, self._commitments, late)
 
     async def _reconcile(self) -> None:
         """Compare the next page with the service, on the node that leads."""

@@ -260,6 +260,7 @@ class StorageCommitment(Record, table=True):
     state: str
     requested_at: int = moment()
     answered_at: int | None = moment_or_none()
+    requests: int = 1
 
 
 class SequenceNumber(Record, table=True):

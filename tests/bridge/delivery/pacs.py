@@ -48,7 +48,8 @@ class Pacs:
     """
     A PACS. `status` returns the status of an object, and may raise or wait.
 
-    `events` are the Event Informations that it has prepared for requests of commitment.
+    `requests` are the Action Informations of requests for commitment, also of refused ones;
+    `events` the Event Informations that it has prepared for the others.
     """
 
     port: int = 0
@@ -57,24 +58,29 @@ class Pacs:
     action_status: int = 0x0000
     report: Callable[[evt.Event, Dataset], None] = lambda event, information: None
     events: list[Dataset] = field(default_factory=list)
+    requests: list[Dataset] = field(default_factory=list)
     classes: tuple[str, ...] = STORED_CLASSES
-    is_lossy: bool = False
-    """Whether it says that it keeps nothing."""
+    commits: bool = True
+    lost: Callable[[str], bool] = lambda instance: False
+    """Whether it says that it does not keep an instance."""
     tls: ssl.SSLContext | None = None
 
     def instances(self) -> list[str]:
         return [str(data.SOPInstanceUID) for data in self.stored]
 
 
-def _information(request: Dataset, *, is_lossy: bool) -> Dataset:
+def _information(request: Dataset, lost: Callable[[str], bool]) -> Dataset:
     answer = Dataset()
     answer.TransactionUID = request.TransactionUID
-    if is_lossy:
-        answer.FailedSOPSequence = request.ReferencedSOPSequence
-        for item in answer.FailedSOPSequence:
-            item.FailureReason = 0x0112
-    else:
-        answer.ReferencedSOPSequence = request.ReferencedSOPSequence
+    objects: dict[bool, list[Dataset]] = {False: [], True: []}
+    for item in request.ReferencedSOPSequence:
+        objects[lost(str(item.ReferencedSOPInstanceUID))].append(item)
+    for item in objects[True]:
+        item.FailureReason = 0x0112
+    if objects[True]:
+        answer.FailedSOPSequence = objects[True]
+    if objects[False]:
+        answer.ReferencedSOPSequence = objects[False]
     return answer
 
 
@@ -92,8 +98,9 @@ def pacs(**changes: Any) -> Iterator[Pacs]:
         return status
 
     def act(event: evt.Event) -> tuple[int, None]:
+        found.requests.append(event.action_information)
         if found.action_status == 0:
-            information = _information(event.action_information, is_lossy=found.is_lossy)
+            information = _information(event.action_information, found.lost)
             found.events.append(information)
             found.report(event, information)
         return found.action_status, None
@@ -102,7 +109,8 @@ def pacs(**changes: Any) -> Iterator[Pacs]:
     entity.require_called_aet = True
     for sop_class in found.classes:
         entity.add_supported_context(sop_class, ExplicitVRLittleEndian)
-    entity.add_supported_context(StorageCommitmentPushModel)
+    if found.commits:
+        entity.add_supported_context(StorageCommitmentPushModel)
     entity.add_supported_context(Verification)
     handlers: list[Any] = [(evt.EVT_C_STORE, store), (evt.EVT_N_ACTION, act)]
     address = ("127.0.0.1", found.port)

@@ -2,7 +2,7 @@
 
 import asyncio
 import zipfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from io import BytesIO
 from pathlib import Path
@@ -17,18 +17,28 @@ from bridge.admin.background.jobs import JobKind, JobState
 from bridge.admin.definitions.result_previews import ResultPreviews
 from bridge.admin.orders import merges
 from bridge.contract import OrderKey
-from bridge.delivery.destination_settings import make_destination, make_sender
+from bridge.delivery.destination_settings import dicom_receiver, make_destination, make_sender
 from bridge.delivery.destinations import CompiledDestination
 from bridge.delivery.dicom_objects import read_documents
+from bridge.delivery.dicom_sender import request_again
 from bridge.executors import close_all
 from bridge.intake.process.scheduled_steps import StepWriter
 from bridge.queue import operations
-from bridge.queue.commitments import MAX_FAILURES, OUTSTANDING, Commitments, read_answer
+from bridge.queue.commitments import (
+    MAX_FAILURES,
+    MAX_REQUESTS,
+    OUTSTANDING,
+    Commitments,
+    read_answer,
+)
+from bridge.queue.states import RetryPolicy
 from bridge.store.database import Database
 from bridge.store.records import patient_records
 from bridge.store.tables import SCHEDULED_STEPS
 from config import Settings
+from config.quantities import DicomAddress
 from config.sections import DestinationSettings
+from mllp.errors import NotConnected
 from tests.bridge.admin.background.job_runs import JobRuns
 from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.pacs import Pacs, orthanc, pacs, report_at_once
@@ -91,6 +101,16 @@ class PacsBridge:
 
     def commitments(self) -> Commitments:
         return Commitments(self.database, lambda: self.hospital.time() + self.leap)
+
+    def ask_again(self, *, is_lost: bool = False) -> int:
+        """Repeat the late requests for commitment; return their number. Lost ones are not sent."""
+        commitments, section = self.commitments(), self.section
+        late = commitments.repeat_requests("pacs", 3600, RetryPolicy(60.0, 60.0))
+        if late and not is_lost:
+            assert isinstance(section.address, DicomAddress)
+            receiver = dicom_receiver(self.settings, section, section.address)
+            request_again(receiver, commitments, late)
+        return len(late)
 
     async def settled(self, *states: str) -> None:
         """Wait until the deliveries have these states."""
@@ -365,6 +385,8 @@ async def has_states(hospital: Hospital, count: int) -> None:
     await eventually_async(lambda: len(_states(hospital)) >= count)
 
 
+# pynetdicom leaves some sockets to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 class TestCommitment:
     """Storage commitment."""
 
@@ -373,12 +395,7 @@ class TestCommitment:
     ) -> None:
         """The answer is stored as a further reply of the delivery, which was done before."""
         with pacs(report=report_at_once) as archive:
-            bridge = PacsBridge(
-                tmp_path,
-                database,
-                f"dicom://PACS@127.0.0.1:{archive.port}",
-                commitment=True,
-            )
+            bridge = asking(tmp_path, database, archive, ["pdf", "sr"])
             async with bridge.open() as hospital:
                 await hospital.send(message(group("A1", uid=STUDY)))
                 await signed(hospital)
@@ -391,14 +408,8 @@ class TestCommitment:
 
     async def test_objects_that_are_not_kept(self, tmp_path: Path, database: Database) -> None:
         """They are sent again, and after some failures the result needs attention."""
-        with pacs(report=report_at_once, is_lossy=True) as archive:
-            bridge = PacsBridge(
-                tmp_path,
-                database,
-                f"dicom://PACS@127.0.0.1:{archive.port}",
-                commitment=True,
-                forms=["sr"],
-            )
+        with pacs(report=report_at_once, lost=lambda _: True) as archive:
+            bridge = asking(tmp_path, database, archive)
             async with bridge.open() as hospital:
                 commitments = bridge.commitments()
                 await hospital.send(message(group("A1", uid=STUDY)))
@@ -413,59 +424,156 @@ class TestCommitment:
                     if repeated:
                         await has_states(hospital, number + 1)
                 assert len(set(archive.instances())) == 1
-                assert hospital.rows("SELECT kind, code FROM exception") == [
-                    ("delivery", "not_committed")
-                ]
-                assert _states(hospital) == ["repeated"] * MAX_FAILURES
+                assert hospital.rows(EXCEPTIONS) == [(1, "not_committed")]
+                assert _states(hospital) == ["resent"] * (MAX_FAILURES - 1) + ["given_up"]
+
+    async def test_one_object_that_is_not_kept(self, tmp_path: Path, database: Database) -> None:
+        """It alone is sent again and asked for; a person who sends the delivery again sends all."""
+        with pacs(report=report_at_once) as archive:
+            bridge = asking(tmp_path, database, archive, ["pdf", "sr"])
+            async with bridge.open() as hospital:
+                commitments = bridge.commitments()
+                archive.lost = lambda instance: instance == archive.instances()[-1]  # the SR
+                await hospital.send(message(group("A1", uid=STUDY)))
+                await signed(hospital)
+                await eventually_async(lambda: _states(hospital) == ["failed"])
+                await bridge.settled("done")
+                pdf, report = archive.instances()
+                archive.lost = lambda _: False
+                assert commitments.repeat_failed("pacs") == 1
+                hospital.couriers[0].notify()
+                await eventually_async(lambda: _states(hospital) == ["resent", "committed"])
+                await bridge.settled("done")
+                assert archive.instances() == [pdf, report, report]
+                assert asked(archive) == [[pdf, report], [report]]
+                operations.retry_delivery(database, 1)
+                hospital.couriers[0].notify()
+                await eventually_async(lambda: _states(hospital)[2:] == ["committed"])
+                assert archive.instances()[3:] == [pdf, report]
 
     async def test_no_answer(self, tmp_path: Path, database: Database) -> None:
-        """A late answer is an exception; it ends when the answer comes. An addendum is not late."""
+        """
+        The PACS is asked again after the intervals of the outbox, with new transaction UIDs; then
+        the result needs attention, until an answer to any of the requests comes.
+        """
         with pacs() as archive:
-            bridge = PacsBridge(
-                tmp_path,
-                database,
-                f"dicom://PACS@127.0.0.1:{archive.port}",
-                commitment=True,
-                forms=["sr"],
-            )
+            bridge = asking(tmp_path, database, archive)
             async with bridge.open() as hospital:
                 commitments = bridge.commitments()
                 await hospital.send(message(group("A1", uid=STUDY)))
                 page = await signed(hospital)
                 await bridge.settled("done")
-                assert commitments.note_outstanding("pacs", 3600) == 0
-                bridge.leap = 3_700_000
-                assert commitments.note_outstanding("pacs", 3600) == 1
-                assert commitments.note_outstanding("pacs", 3600) == 0
-                codes = "SELECT row_id, code FROM exception"
-                assert hospital.rows(codes) == [(1, OUTSTANDING)]
+                assert bridge.ask_again() == 0
+                bridge.leap = HOUR
+                assert bridge.ask_again() == 1
+                assert bridge.ask_again() == 0
+                for _ in range(MAX_REQUESTS - 2):
+                    bridge.leap += MINUTE
+                    assert bridge.ask_again(is_lost=True) == 1
+                assert hospital.rows(EXCEPTIONS) == []
+                bridge.leap += MINUTE
+                assert bridge.ask_again() == 0
+                assert hospital.rows(EXCEPTIONS) == [(1, OUTSTANDING)]
+                bridge.leap += HOUR
+                assert bridge.ask_again() == 0
+                assert len({request.TransactionUID for request in archive.requests}) == 2
+                assert asked(archive) == [archive.instances()] * 2
+                assert len(archive.stored) == 1
                 await add(hospital, page, "More.")
                 await bridge.settled("done", "done")
                 answer = read_answer(archive.events[0])
                 assert commitments.record(answer)
                 assert commitments.record(answer)
-                assert hospital.rows(codes) == []
-                assert _states(hospital) == ["committed", "waiting"]
+                assert hospital.rows(EXCEPTIONS) == []
+                assert sorted(_states(hospital)[-2:]) == ["committed", "waiting"]
+                assert commitments.record(read_answer(archive.events[1]))
 
-    async def test_a_pacs_without_commitment(self, tmp_path: Path, database: Database) -> None:
-        """The refusal is a reply of the delivery, so a person sees it."""
-        with pacs(action_status=0x0112) as archive:
-            bridge = PacsBridge(
-                tmp_path,
-                database,
-                f"dicom://PACS@127.0.0.1:{archive.port}",
-                commitment=True,
-            )
+    async def test_a_refused_request(self, tmp_path: Path, database: Database) -> None:
+        """The objects are stored, so the delivery is done, and the request alone is repeated."""
+        with pacs(action_status=0x0110, report=report_at_once) as archive:
+            bridge = asking(tmp_path, database, archive)
             async with bridge.open() as hospital:
                 await hospital.send(message(group("A1", uid=STUDY)))
                 await signed(hospital)
-                await bridge.settled("parked")
-                assert hospital.rows(STATES) == [("parked", "dicom", "0112")]
-                assert _states(hospital) == []
+                await bridge.settled("done")
+                bridge.leap = MINUTE
+                assert bridge.ask_again() == 1
+                archive.action_status = 0x0000
+                bridge.leap += MINUTE
+                assert bridge.ask_again() == 1
+                await eventually_async(lambda: _states(hospital)[-1:] == ["committed"])
+                codes = "SELECT code, detail FROM delivery_attempt ORDER BY id"
+                assert hospital.rows(codes) == [("commitment_refused", "0110"), ("committed", "")]
+                assert len(archive.stored) == 1
+
+    @pytest.mark.parametrize("is_known", [True, False])
+    async def test_a_pacs_without_commitment(
+        self, tmp_path: Path, database: Database, *, is_known: bool
+    ) -> None:
+        """After the last request the result needs attention; nothing was sent again."""
+        with pacs(action_status=0x0112, commits=is_known) as archive:
+            bridge = asking(tmp_path, database, archive)
+            async with bridge.open() as hospital:
+                await hospital.send(message(group("A1", uid=STUDY)))
+                await signed(hospital)
+                await bridge.settled("done")
+                for _ in range(MAX_REQUESTS - 1):
+                    bridge.leap += MINUTE
+                    assert bridge.ask_again() == 1
+                bridge.leap += MINUTE
+                assert bridge.ask_again() == 0
+                assert hospital.rows(EXCEPTIONS) == [(1, "commitment_refused")]
+                details = hospital.rows("SELECT DISTINCT detail FROM delivery_attempt")
+                assert details == [("0112" if is_known else "0122",)]
+                assert len(archive.stored) == 1
+
+    async def test_a_pacs_that_is_down_when_it_is_asked_again(
+        self, tmp_path: Path, database: Database
+    ) -> None:
+        """The request follows when the PACS is there again."""
+        with pacs() as archive:
+            port = archive.port
+            bridge = asking(tmp_path, database, archive)
+            opened = bridge.open()
+            hospital = await opened.__aenter__()
+            await hospital.send(message(group("A1", uid=STUDY)))
+            await signed(hospital)
+            await bridge.settled("done")
+        try:
+            bridge.leap = HOUR
+            with pytest.raises(NotConnected):
+                bridge.ask_again()
+            with pacs(port=port, report=report_at_once) as archive:
+                bridge.leap += MINUTE
+                assert bridge.ask_again() == 1
+                await eventually_async(lambda: _states(hospital)[-1:] == ["committed"])
+                assert archive.stored == []
+        finally:
+            await opened.__aexit__(None, None, None)
+
+
+HOUR, MINUTE = 3_700_000, 61_000  # ms
+EXCEPTIONS = "SELECT row_id, code FROM exception"
+
+
+def asking(
+    folder: Path, database: Database, archive: Pacs, forms: Sequence[str] = ("sr",)
+) -> PacsBridge:
+    """A bridge that asks a PACS for commitment."""
+    address = f"dicom://PACS@127.0.0.1:{archive.port}"
+    return PacsBridge(folder, database, address, commitment=True, forms=list(forms))
+
+
+def asked(archive: Pacs) -> list[list[str]]:
+    """Return the instances of each request for commitment."""
+    return [
+        [str(item.ReferencedSOPInstanceUID) for item in request.ReferencedSOPSequence]
+        for request in archive.requests
+    ]
 
 
 def _states(hospital: Hospital) -> list[str]:
-    rows = hospital.rows("SELECT state FROM storage_commitment ORDER BY requested_at")
+    rows = hospital.rows("SELECT state FROM storage_commitment ORDER BY requested_at, requests")
     return [state for (state,) in rows]
 
 
