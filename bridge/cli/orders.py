@@ -261,18 +261,24 @@ def undo(
         bool,
         typer.Option(help="Also orders whose text was signed under the survivor's name."),
     ] = False,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ACCESSION", help="An order that stays with the survivor. Repeatable."
+        ),
+    ] = None,
 ) -> None:
     """
     Undo a wrong merge: the number is that of its own patient again.
 
     Orders that the merge moved return, with their reports. Those stay with the survivor whose text
     was signed or read preliminarily since the merge (without `--include-signed`), or also belongs
-    to another order. All of them become exceptions: check whose they are. Messages about the
-    patients wait until it is done.
+    to another order, and those that `--keep` names. All of them become exceptions: check whose they
+    are. Messages about the patients wait until it is done.
     """
     from bridge.admin.orders import merges
 
-    done = merges.undo(home, number, site, reason, include_signed=include_signed)
+    done = merges.undo(home, number, site, reason, include_signed=include_signed, keep=keep or ())
     print(f"merge {done.reference} of site {done.site} is undone")
     if done.moved:
         print(f"orders that returned: {done.moved}")

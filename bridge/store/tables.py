@@ -182,6 +182,7 @@ class MergeUndo(Record, table=True):
     prior_mrn: str = Field(primary_key=True)
     begun_at: int = moment()
     include_signed: int = 0
+    keep: str = "[]"
 
 
 class PatientDemographics(Record, table=True):

@@ -11,7 +11,6 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from bridge.errors import BridgeError, FailureKind
 from bridge.executors import CONSOLE_THREADS
 from bridge.index_key import keyed64, signed64
 from bridge.intake.process.order_repository import resume_parked, undo_merge
-from bridge.intake.process.patient_events import undo_in_engine
+from bridge.intake.process.patient_events import ALL_ORDERS, undo_in_engine
 from bridge.intake.process.scheduled_steps import StepWriter, active_step_rules
 from bridge.intake.process.worklist import reports_of
 from bridge.orders import undone_merges
@@ -46,7 +45,7 @@ from bridge.store.records import (
     patient_records,
     report_events,
 )
-from bridge.store.records.identifier_changes import UndoneChange
+from bridge.store.records.identifier_changes import UndoChoice, UndoneChange
 from config import Settings, load
 
 
@@ -310,12 +309,23 @@ def queue_corrections(
 
 
 def undo(
-    home: Path, number: str, site: str, reason: str, *, include_signed: bool = False
+    home: Path,
+    number: str,
+    site: str,
+    reason: str,
+    *,
+    include_signed: bool = False,
+    keep: Collection[str] = (),
 ) -> UndoneMerge:
-    """Undo the merge of a number; audited. Raises NoSuchMerge, ReasonRequired, MergeBusy."""
+    """
+    Undo the merge of a number; audited.
+
+    Raises NoSuchMerge, NoSuchMergedOrder, ReasonRequired, MergeBusy.
+    """
     given, settings = required_reason(reason), load(home)
     with bridge_database(home) as database:
         pointer = find(database, number, site)
+        choice = choice_of(database, pointer, keep, include_signed=include_signed)
         reference = reference_of(pointer.site, pointer.prior_mrn)
         with (
             audited(home, database, "undo merge", ("merge", reference), reason=given),
@@ -323,13 +333,7 @@ def undo(
         ):
             client = opened.engine.client
             moved, kept = opened.run(
-                undo_pointer(
-                    database,
-                    client,
-                    pointer,
-                    step_writer(settings, database),
-                    include_signed=include_signed,
-                )
+                undo_pointer(database, client, pointer, step_writer(settings, database), choice)
             )
     return UndoneMerge(pointer.site, reference, moved, kept)
 
@@ -347,6 +351,26 @@ def find(database: Database, number: str, site: str) -> MergePointer:
     if len(found) > 1:
         raise NoSuchMerge("several sites have a merge of this number: name the site")
     return found[0]
+
+
+class NoSuchMergedOrder(BridgeError):
+    """An order that is to stay with the survivor would not return."""
+
+
+def choice_of(
+    database: Database, pointer: MergePointer, keep: Collection[str], *, include_signed: bool
+) -> UndoChoice:
+    """
+    Return what an undo does; `keep` has the accessions of orders that stay with the survivor.
+
+    `include_signed`: also orders return whose text was released under the survivor's name. Raises
+    NoSuchMergedOrder.
+    """
+    returning = {order.before.key.accession for order in _returning(database, pointer)}
+    if not returning.issuperset(keep):
+        text = "an order that is to stay with the survivor is not one that would return"
+        raise NoSuchMergedOrder(text)
+    return UndoChoice(include_signed, frozenset(keep))
 
 
 class MergeBusy(BridgeError):
@@ -367,18 +391,15 @@ async def undo_pointer(
     client: EngineClient,
     pointer: MergePointer,
     steps: StepWriter,
-    *,
-    include_signed: bool = False,
+    choice: UndoChoice = ALL_ORDERS,
 ) -> tuple[int, int]:
     """
     Undo a merge; return how many orders returned, and how many stay with the survivor.
 
-    `include_signed`: also orders whose text was released under the survivor's name. Messages about
-    its patients wait until it is done. If it ends halfway it may be repeated, and the service
-    completes it (`complete_undos`). Raises MergeBusy.
+    Messages about its patients wait until it is done. If it ends halfway it may be repeated, and
+    the service completes it (`complete_undos`). Raises MergeBusy.
     """
-    begin = partial(_begin, database, pointer, include_signed=include_signed)
-    patients = await CONSOLE_THREADS.run(begin)
+    patients, choice = await CONSOLE_THREADS.run(_begin, database, pointer, choice)
     freed = (pointer.site, pointer.prior_mrn)
     try:
         await _wait_for_messages(database, patients)
@@ -387,7 +408,7 @@ async def undo_pointer(
         await CONSOLE_THREADS.run(_end, database, freed)
         raise
     try:
-        undone = await undo_in_engine(client, pointer, returning, include_signed=include_signed)
+        undone = await undo_in_engine(client, pointer, returning, choice)
     except EngineFailure as failure:
         if failure.failure is FailureKind.PERMANENT:
             await CONSOLE_THREADS.run(_end, database, freed)
@@ -408,14 +429,14 @@ async def complete_undos(
     The process of an operator's undo may be killed between the report engine and the bridge.
     """
     completed = 0
-    for pointer, include_signed in await CONSOLE_THREADS.run(_interrupted, database, now):
+    for pointer, choice in await CONSOLE_THREADS.run(_interrupted, database, now):
         with suppress(EngineFailure, MergeBusy):  # later again
-            await undo_pointer(database, client, pointer, steps, include_signed=include_signed)
+            await undo_pointer(database, client, pointer, steps, choice)
             completed += 1
     return completed
 
 
-def _interrupted(database: Database, now: int) -> list[tuple[MergePointer, bool]]:
+def _interrupted(database: Database, now: int) -> list[tuple[MergePointer, UndoChoice]]:
     """Return the interrupted undos; forget those whose merge is undone."""
     with database.read() as connection:
         begun = identifier_changes.undos_begun_before(connection, now - _INTERRUPTED_AFTER_MS)
@@ -425,12 +446,12 @@ def _interrupted(database: Database, now: int) -> list[tuple[MergePointer, bool]
     return [(pointer, begun[patient]) for patient, pointer in pointers.items()]
 
 
-def _begin(database: Database, pointer: MergePointer, *, include_signed: bool) -> set[Patient]:
+def _begin(
+    database: Database, pointer: MergePointer, choice: UndoChoice
+) -> tuple[set[Patient], UndoChoice]:
     now = time.time_ns() // 1_000_000
     with database.write() as connection:
-        return identifier_changes.begin_undo(
-            connection, pointer, now, include_signed=include_signed
-        )
+        return identifier_changes.begin_undo(connection, pointer, now, choice)
 
 
 def _end(database: Database, patient: Patient) -> None:

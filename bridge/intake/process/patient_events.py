@@ -69,8 +69,11 @@ from bridge.orders.visits import (
     visit_changes,
 )
 from bridge.store.records.exceptions import MERGE_UNDONE
+from bridge.store.records.identifier_changes import UndoChoice
 from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.procedures import replace_identifiers
+
+ALL_ORDERS = UndoChoice()
 
 PATIENTS_NOT_SUPPORTED = "patients_not_supported"
 """The note if the engine cannot correct or merge patients."""
@@ -298,23 +301,24 @@ async def undo_in_engine(
     client: EngineClient,
     pointer: MergePointer,
     returning: Sequence[ReturningOrder],
-    *,
-    include_signed: bool = False,
+    choice: UndoChoice = ALL_ORDERS,
 ) -> UndoneMerge:
-    """
-    Undo a merge in the report engine, and give orders back. Raises EngineFailure.
-
-    `include_signed`: also orders whose text was released under the survivor's name.
-    """
-    orders = [_returned(order) for order in returning]
+    """Undo a merge in the report engine, and give orders back. Raises EngineFailure."""
+    orders = [
+        _returned(order) for order in returning if order.after.key.accession not in choice.keep
+    ]
     done = await client.undo_merge(
-        pointer.site, pointer.mrn, pointer.prior_mrn, orders, include_signed=include_signed
+        pointer.site,
+        pointer.mrn,
+        pointer.prior_mrn,
+        orders,
+        include_signed=choice.include_signed,
     )
     return UndoneMerge(
         pointer.site,
         pointer.prior_mrn,
         {order.accession: order.report_id for order in done.moved},
-        {order.accession for order in done.kept},
+        {order.accession for order in done.kept} | choice.keep,
     )
 
 

@@ -11,7 +11,7 @@ orders had been, so that what was sent under it can be corrected.
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from sqlalchemy import Connection, delete, insert, or_, select, update
@@ -254,19 +254,40 @@ def returning_orders(connection: Connection, pointer: MergePointer) -> list[Retu
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class UndoChoice:
+    """
+    What an operator wants of an undo.
+
+    `include_signed`: also orders return whose text was released under the survivor's name. `keep`
+    has the accessions of orders that stay with the survivor.
+    """
+
+    include_signed: bool = False
+    keep: frozenset[str] = frozenset()
+
+
 def begin_undo(
-    connection: Connection, pointer: MergePointer, now: int, *, include_signed: bool
-) -> set[Patient]:
+    connection: Connection, pointer: MergePointer, now: int, choice: UndoChoice
+) -> tuple[set[Patient], UndoChoice]:
     """
     Let messages wait that are about the patients of a merge; return these patients.
 
-    An operator undoes the merge outside the lanes of the messages. `include_signed` is what the
-    operator wants, for another process that completes the undo.
+    An operator undoes the merge outside the lanes of the messages. The choice is stored for another
+    process that completes the undo. If an interrupted undo is repeated, its orders are those that
+    were chosen first, because the report engine may have returned them.
     """
-    key = {"site": pointer.site, "prior_mrn": pointer.prior_mrn}
-    begun = {"begun_at": now, "include_signed": int(include_signed)}
-    connection.execute(upsert(MERGE_UNDOS), {**key, **begun})
-    return patient_records.identifiers(connection, [(pointer.site, pointer.mrn)])
+    own = (_UNDO.site == pointer.site, _UNDO.prior_mrn == pointer.prior_mrn)
+    begun = connection.scalar(select(_UNDO.keep).where(*own))
+    if begun is not None:
+        choice = replace(choice, keep=frozenset(json.loads(begun)))
+    values = {"site": pointer.site, "prior_mrn": pointer.prior_mrn, "begun_at": now}
+    values |= {
+        "include_signed": int(choice.include_signed),
+        "keep": json.dumps(sorted(choice.keep)),
+    }
+    connection.execute(upsert(MERGE_UNDOS), values)
+    return patient_records.identifiers(connection, [(pointer.site, pointer.mrn)]), choice
 
 
 def end_undo(connection: Connection, patient: Patient) -> None:
@@ -274,10 +295,15 @@ def end_undo(connection: Connection, patient: Patient) -> None:
     connection.execute(delete(MERGE_UNDOS).where(*own))
 
 
-def undos_begun_before(connection: Connection, before: int) -> dict[Patient, bool]:
-    """Return the undos that began before a time (ms) and have not ended: `include_signed`."""
+def undos_begun_before(connection: Connection, before: int) -> dict[Patient, UndoChoice]:
+    """Return the undos that began before a time (ms) and have not ended."""
     rows = connection.execute(select(MERGE_UNDOS).where(_UNDO.begun_at < before))
-    return {(row.site, row.prior_mrn): bool(row.include_signed) for row in rows}
+    return {
+        (row.site, row.prior_mrn): UndoChoice(
+            bool(row.include_signed), frozenset(json.loads(row.keep))
+        )
+        for row in rows
+    }
 
 
 def numbers_left(connection: Connection, pointer: MergePointer) -> dict[str, FormerOrder]:

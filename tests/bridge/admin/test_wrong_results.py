@@ -11,7 +11,7 @@ from bridge.admin.orders.wrong_results import Corrections, Receivers
 from bridge.intake.process.scheduled_steps import StepWriter
 from bridge.store.database import Database
 from bridge.store.records import patient_records
-from bridge.store.records.identifier_changes import UndoneChange
+from bridge.store.records.identifier_changes import UndoChoice, UndoneChange
 from mappings.compiler import compile_sources
 from mappings.hl7.message import Message
 from mappings.outbound.definition import OutboundMapping
@@ -51,7 +51,7 @@ async def undo(hospital: Hospital, *, include_signed: bool) -> tuple[int, int]:
     with hospital.database.read() as connection:
         (pointer,) = patient_records.merge_pointers(connection, [(SITE, IDA.mrn)]).values()
     return await merges.undo_pointer(
-        hospital.database, hospital.client, pointer, StepWriter(), include_signed=include_signed
+        hospital.database, hospital.client, pointer, StepWriter(), UndoChoice(include_signed)
     )
 
 

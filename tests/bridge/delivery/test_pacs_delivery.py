@@ -34,6 +34,7 @@ from bridge.queue.commitments import (
 from bridge.queue.states import RetryPolicy
 from bridge.store.database import Database
 from bridge.store.records import patient_records
+from bridge.store.records.identifier_changes import UndoChoice
 from bridge.store.tables import SCHEDULED_STEPS
 from config import Settings
 from config.quantities import DicomAddress
@@ -299,7 +300,7 @@ async def test_a_report_under_the_wrong_patient(tmp_path: Path, database: Databa
             with database.read() as connection:
                 (pointer,) = patient_records.merge_pointers(connection, [(SITE, IDA.mrn)]).values()
             await merges.undo_pointer(
-                database, hospital.client, pointer, StepWriter(), include_signed=True
+                database, hospital.client, pointer, StepWriter(), UndoChoice(include_signed=True)
             )
             events = {event for one in bridge.destination.mappings for event in one.events}
             change = merges.find_undone(database, IDA.mrn, SITE)

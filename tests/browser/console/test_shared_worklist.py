@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 
 from bridge.contract import OrderKey
 from bridge.store.databases import bridge_database
+from bridge.store.records import order_index
 from bridge.store.records.scheduled_steps import ScheduledStep, StepStatus, replace_all
 from tests.acceptance.orders import adt, order
 from tests.acceptance.wire import Sender
@@ -77,15 +78,21 @@ def test_a_message_that_contradicts_what_is_known(service: ServiceHarness, page:
 
 
 def test_a_wrong_merge_is_undone(service: ServiceHarness, page: Page) -> None:
-    """Both patients side by side, what returns, and the undo with a reason."""
+    """
+    Both patients side by side, what returns, and the undo with a reason.
+
+    The rows are links, one order is left with the survivor, and the page of the other one leads to
+    the patients.
+    """
     with Sender(service.house.mllp_port) as sender:
         sender.ask(order(7041, name="FREED^IDA"))
+        sender.ask(order(7044, mrn="M7041", name="FREED^IDA"))
         sender.ask(order(7042, name="SURVIVOR^EVA"))
         sender.ask(adt("A40", 7043, "M7042", "SURVIVOR^EVA", "M7041"))
     service.house.settle()
     enter(page, service, OPERATOR, "merges")
     grid = page.get_by_role("grid", name="Merged patients")
-    grid.get_by_role("row").filter(has_text="M7041").click()
+    grid.get_by_role("link", name="M7041").click()
     merge = page.get_by_role("dialog", name="Merge of two patient numbers")
     for text in ("FREED", "SURVIVOR", "A7041", "returns"):
         expect(merge).to_contain_text(text)
@@ -94,6 +101,10 @@ def test_a_wrong_merge_is_undone(service: ServiceHarness, page: Page) -> None:
         page.set_viewport_size({"width": width, "height": height})
         assert fits(page)
     page.set_viewport_size({"width": 1440, "height": 900})
+    page.go_back()
+    expect(merge).to_be_hidden()
+    page.go_forward()
+    merge.get_by_role("row").filter(has_text="A7044").get_by_role("checkbox").uncheck()
     merge.get_by_role("button", name="Undo the merge").click()
     question = page.get_by_role("alertdialog")
     expect(question).to_contain_text("1 order returns")
@@ -104,3 +115,15 @@ def test_a_wrong_merge_is_undone(service: ServiceHarness, page: Page) -> None:
     expect(grid.get_by_role("row").filter(has_text="M7041")).to_be_visible()
     tags = [tags for row in service.house.worklist(Accession="A7041") for tags in row["orders"]]
     assert [(own["PatientMRN"], own["PatientName"]) for own in tags] == [("M7041", "FREED^IDA")]
+    tags = [tags for row in service.house.worklist(Accession="A7044") for tags in row["orders"]]
+    assert [(own["PatientMRN"], own["PatientName"]) for own in tags] == [("M7042", "SURVIVOR^EVA")]
+    grid.get_by_role("link", name="M7041").click()
+    expect(merge).to_contain_text("returned")
+    with bridge_database(service.house.home) as database, database.read() as connection:
+        (found,) = order_index.find_named(connection, ["SITE1"], "A7041", "")
+        ((row_id, _),) = order_index.states(connection, [found.key]).values()
+    enter(page, service, OPERATOR, f"orders/{row_id}")
+    page.get_by_role("button", name="Compare the patients").click()
+    for text in ("FREED", "SURVIVOR", "A7041", "returned"):
+        expect(merge).to_contain_text(text)
+    assert "M7041" not in page.url

@@ -402,11 +402,15 @@ class UndoneMergeBody(MergeBody):
     """
     A patient number whose merge was wrong, and the reason.
 
-    `include_signed`: also return orders whose text was signed under the survivor's name.
+    `include_signed`: also return orders whose text was signed under the survivor's name. `keep` has
+    the accessions of orders that stay with the survivor.
     """
 
     reason: NotBlank
     include_signed: bool = False
+    keep: tuple[Annotated[str, Field(min_length=1, max_length=1024)], ...] = Field(
+        (), max_length=1000
+    )
 
 
 class CorrectedMergeBody(MergeBody):

@@ -29,6 +29,8 @@ from bridge.console.http.models.bodies import (
     UndoneMergeBody,
 )
 from bridge.executors import CONSOLE_THREADS
+from bridge.orders.patients import MergePointer
+from bridge.store.records.identifier_changes import UndoChoice
 
 router = APIRouter(prefix="/api/merges", route_class=ConsoleRoute)
 T = TypeVar("T")
@@ -76,15 +78,17 @@ async def undo(body: UndoneMergeBody, call: CallDep) -> dict[str, Any]:
     """
     database, client = call.context.database, call.context.engine.client
 
+    def chosen(found: MergePointer) -> UndoChoice:
+        return merges.choice_of(database, found, body.keep, include_signed=body.include_signed)
+
     async def work() -> tuple[int, int]:
         found = await _existing(CONSOLE_THREADS.run(merges.find, database, body.number, body.site))
         try:
             steps = await CONSOLE_THREADS.run(merges.step_writer, call.context.settings, database)
-            return await merges.undo_pointer(
-                database, client, found, steps, include_signed=body.include_signed
-            )
-        except merges.MergeBusy as busy:
-            raise InvalidState(str(busy)) from None
+            choice = await CONSOLE_THREADS.run(chosen, found)
+            return await merges.undo_pointer(database, client, found, steps, choice)
+        except (merges.MergeBusy, merges.NoSuchMergedOrder) as refusal:
+            raise InvalidState(str(refusal)) from None
 
     moved, kept = await await_audited(call, _changing(call, body, "undo merge"), work)
     return {"orders": kept, "moved": moved}

@@ -393,6 +393,8 @@ def test_a_wrong_merge_is_undone(console: RunningConsole) -> None:
     other = {**body, "site": "SITE2"}
     assert console.call("editor1", "POST", path, other).status_code == 404
     assert console.call("editor1", "POST", path, {**body, "number": "7020"}).status_code == 404
+    unknown = {**body, "keep": ["A9"]}
+    assert console.call("editor1", "POST", path, unknown).status_code == 409
     of_site = {"site": "SITE1", "number": "7021"}
     listed = console.call("editor1", "POST", "/api/merges", of_site).json()["rows"]
     assert [(row["prior_mrn"], row["mrn"]) for row in listed] == [("7021", "7020")]

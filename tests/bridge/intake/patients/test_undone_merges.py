@@ -178,14 +178,19 @@ async def test_a_correction_alone_frees_no_number(hospital: Hospital, trigger: s
 
 
 async def undo(
-    hospital: Hospital, number: str = IDA.mrn, *, include_signed: bool = False
+    hospital: Hospital,
+    number: str = IDA.mrn,
+    *,
+    include_signed: bool = False,
+    keep: Sequence[str] = (),
 ) -> tuple[int, int]:
     """Undo a merge as an operator does."""
     patient = (SITE, number)
     with hospital.database.read() as connection:
         pointer = patient_records.merge_pointers(connection, [patient])[patient]
-    parts = (hospital.database, hospital.client, pointer, StepWriter())
-    done = await merges.undo_pointer(*parts, include_signed=include_signed)
+    choice = merges.choice_of(hospital.database, pointer, keep, include_signed=include_signed)
+    parts = (hospital.database, hospital.client, pointer, StepWriter(), choice)
+    done = await merges.undo_pointer(*parts)
     hospital.worker.notify()
     await hospital.applied()
     return done
@@ -357,6 +362,35 @@ async def test_an_undo_waits_for_messages_that_are_being_applied(hospital: Hospi
     assert await patients(hospital) == dict.fromkeys(("F1", "F2"), (IDA.mrn, maiden.name))
     assert exceptions(hospital) == {("order", "merge_undone")}
     assert hospital.rows(begins) == [(0,)]
+
+
+@pytest.mark.parametrize("fault", ["", "repeated", "completed"])
+async def test_an_operator_chooses_which_orders_return(hospital: Hospital, fault: str) -> None:
+    """The others stay with the survivor for good, also if the undo is interrupted."""
+    for number in "123":
+        await hospital.send(order(IDA, number))
+    await hospital.send(merge(EVA, IDA))
+    with pytest.raises(merges.NoSuchMergedOrder):
+        await undo(hospital, keep=["F1", "F9"])
+    if fault:
+        hospital.client.undo_merge = failing(hospital, after=True)  # type: ignore[method-assign]
+        with pytest.raises(EngineFailure):
+            await undo(hospital, keep=["F2"])
+    if fault == "completed":
+        parts = (hospital.database, hospital.client, StepWriter())
+        assert await merges.complete_undos(*parts, hospital.time() + 60_001) == 1
+    else:
+        assert await undo(hospital, keep=[] if fault else ["F2"]) == (2, 1)
+    expected = {"F1": IDAS, "F2": EVAS, "F3": IDAS}
+    assert await patients(hospital) == expected
+    assert exceptions(hospital) == {("order", "merge_undone")}
+    await hospital.send(order(IDA, "2", "XO"))
+    assert hospital.last_message() == ("parked", "patient_conflict")
+    await hospital.send(order(IDA, "4"))
+    assert await patients(hospital) == {**expected, "F4": IDAS}
+    await hospital.send(merge(EVA, IDA))
+    await undo(hospital)
+    assert await patients(hospital) == {**expected, "F4": IDAS}
 
 
 async def test_the_history_of_undone_merges_ends(hospital: Hospital) -> None:
