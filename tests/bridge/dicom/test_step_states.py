@@ -1,0 +1,134 @@
+"""The state of each scheduled step: several of a procedure, several performed steps of one."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from pydicom.uid import generate_uid
+
+from bridge.admin.messages.message_replay import MessageSubjects
+from bridge.admin.orders.page import order_page, read_order
+from bridge.dicom.answers import AnswerCounter
+from bridge.dicom.performed import PerformedSteps
+from bridge.dicom.received_log import ReceivedLog
+from bridge.dicom.server import Peer
+from bridge.dicom.worklist import WorklistService
+from bridge.intake.process.scheduled_steps import StepWriter
+from bridge.store.database import Database
+from config import Settings
+from config.dicom import DicomPeer
+from tests.bridge.delivery.fixtures import destination
+from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
+from tests.bridge.dicom.conftest import MAX_SIZE
+from tests.bridge.dicom.modality import Modality, ended, new_step, scheduled, serving
+from tests.bridge.dicom.orders import applied, exceptions
+from tests.bridge.dicom.test_pages import EVERYTHING
+from tests.bridge.intake.process.test_scheduled_steps import CT, PET, omi, steps
+from tests.bridge.intake.process.test_worklist_steps import rules
+from tests.conformance.dicom.port import dump, findscu
+from tests.programs import DCMTK
+
+pytestmark = pytest.mark.needs(DCMTK)
+PEER = Peer("CT1", "127.0.0.1", DicomPeer.model_validate(
+    {"ae_title": "CT1", "addresses": ["127.0.0.0/8"], "may": ["worklist", "performed"]}
+))  # fmt: skip
+STEP_KEYS = ("(0040,0009) SH", "(0040,0020) CS")
+S1, S2 = scheduled("A1", "S1"), scheduled("A1", "S2")
+
+
+@pytest.fixture
+async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
+    """A bridge with a worklist, and one procedure of two steps: S1 (PET) and S2 (CT)."""
+    writer = StepWriter(rules())
+    async with open_hospital(tmp_path, database, destination(), steps=writer) as made:
+        await made.send(omi(*steps("NW", PET, CT)))
+        yield made
+
+
+@pytest.fixture
+def modality(hospital: Hospital, received: ReceivedLog) -> Iterator[Modality]:
+    """A modality that asks the worklist and reports performed steps."""
+    answers = AnswerCounter(hospital.metrics, lambda *_: None)
+    worklist = WorklistService(hospital.database, hospital.metrics, lambda *_: None)
+    with serving(PerformedSteps(received, MAX_SIZE, answers), worklist, peer=PEER) as port:
+        yield Modality(port)
+
+
+def on_worklist(modality: Modality) -> dict[str, str]:
+    """Return the status of each step by its ID, as findscu gets it."""
+    found = [
+        answer.ScheduledProcedureStepSequence[0]
+        for answer in findscu(modality.port, dump(step=STEP_KEYS))[0]
+    ]
+    return {
+        str(step.ScheduledProcedureStepID): str(step.ScheduledProcedureStepStatus) for step in found
+    }
+
+
+def on_page(hospital: Hospital) -> list[str]:
+    """Return what the page of the order says of its steps."""
+    ((order_id,),) = hospital.rows("SELECT id FROM bridge_order")
+    subjects_of = MessageSubjects(Settings(home=Path()), hospital.database)
+    stored = read_order(hospital.database, subjects_of, order_id, EVERYTHING)
+    shown = order_page(stored, None, hospital.time())["steps"]
+    texts = [step["text"] for step in shown if step["kind"] == "scheduled_step"]
+    return sorted(text.partition(" at ")[0] for text in texts)
+
+
+async def test_steps_of_one_procedure(hospital: Hospital, modality: Modality) -> None:
+    """Each performed step changes the scheduled one that it names, and no other."""
+    assert on_worklist(modality) == {"S1": "SCHEDULED", "S2": "SCHEDULED"}
+    await modality.create(uid := generate_uid(), new_step(S1))
+    await applied(hospital)
+    assert on_worklist(modality) == {"S1": "STARTED", "S2": "SCHEDULED"}
+    assert on_page(hospital) == ["Step S1 (PT) started", "Step S2 (CT) scheduled"]
+    await modality.set(uid, ended())
+    await applied(hospital)
+    assert on_worklist(modality) == {"S2": "SCHEDULED"}
+    assert on_page(hospital) == ["Step S1 (PT) completed", "Step S2 (CT) scheduled"]
+    await modality.create(uid := generate_uid(), new_step(S2))
+    await modality.set(uid, ended("DISCONTINUED", images=0))
+    await applied(hospital)
+    assert on_worklist(modality) == {}
+    assert on_page(hospital) == ["Step S1 (PT) completed", "Step S2 (CT) discontinued"]
+    assert exceptions(hospital) == []
+
+
+async def test_a_group_case(hospital: Hospital, modality: Modality) -> None:
+    """One performed step of both scheduled steps changes both (IHE SWF, group case)."""
+    await modality.create(uid := generate_uid(), new_step(S1, S2))
+    await applied(hospital)
+    assert on_worklist(modality) == {"S1": "STARTED", "S2": "STARTED"}
+    await modality.set(uid, ended())
+    await applied(hospital)
+    assert on_worklist(modality) == {}
+    assert on_page(hospital) == ["Step S1 (PT) completed", "Step S2 (CT) completed"]
+
+
+async def test_an_append_case(hospital: Hospital, modality: Modality) -> None:
+    """A second performed step of a completed one leaves it completed (IHE SWF, append case)."""
+    first, second = generate_uid(), generate_uid()
+    await modality.create(first, new_step(S1))
+    await modality.set(first, ended())
+    await modality.create(second, new_step(S1))
+    await applied(hospital)
+    assert on_worklist(modality) == {"S2": "SCHEDULED"}
+    await modality.set(second, ended("DISCONTINUED", images=0, reason="110501"))
+    await applied(hospital)
+    assert on_worklist(modality) == {"S2": "SCHEDULED"}
+    assert on_page(hospital) == ["Step S1 (PT) completed", "Step S2 (CT) scheduled"]
+
+
+async def test_a_step_that_is_begun_again(hospital: Hospital, modality: Modality) -> None:
+    """After a discontinued performed step a second one begins and completes the scheduled step."""
+    first, second = generate_uid(), generate_uid()
+    await modality.create(first, new_step(S1))
+    await modality.set(first, ended("DISCONTINUED", images=0, reason="110501"))
+    await applied(hospital)
+    assert on_worklist(modality) == {"S2": "SCHEDULED"}
+    await modality.create(second, new_step(S1))
+    await applied(hospital)
+    assert on_worklist(modality) == {"S1": "STARTED", "S2": "SCHEDULED"}
+    await modality.set(second, ended())
+    await applied(hospital)
+    assert on_page(hospital) == ["Step S1 (PT) completed", "Step S2 (CT) scheduled"]
