@@ -185,6 +185,7 @@ ALERTS: Final = "bridge_alerts"
 CHANGES: Final = "bridge_report_changes"
 DIFFERENCES: Final = "bridge_reconcile_differences"
 DICOM_ASSOCIATIONS: Final = "bridge_dicom_associations"
+DICOM_ACCEPTED: Final = "bridge_dicom_associations_accepted"
 DICOM_REFUSED: Final = "bridge_dicom_refused"
 DICOM_REQUESTS: Final = "bridge_dicom_requests"
 DICOM_ANSWERS: Final = "bridge_dicom_answers"
@@ -305,8 +306,9 @@ class Metrics:
         self.dicom_associations = Gauge(
             DICOM_ASSOCIATIONS, "Open DICOM associations", registry=registry
         )
+        self.dicom_accepted = counter(DICOM_ACCEPTED, "DICOM associations accepted", "peer")
         self.dicom_refused = counter(
-            DICOM_REFUSED, "DICOM connections and associations refused or ended", "reason"
+            DICOM_REFUSED, "DICOM connections and associations refused or ended", "peer", "reason"
         )
         self.dicom_requests = counter(
             DICOM_REQUESTS, "DICOM requests answered", "peer", "request", "status"

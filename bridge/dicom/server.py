@@ -348,6 +348,7 @@ class DicomServer:
         offered = [context for service in services for context in service.contexts]
         association.acceptor.supported_contexts = [*VERIFICATION, *offered]
         self._allow_data_sets(association, request)
+        self.metrics.dicom_accepted.labels(title).inc()
         self._on_association(title, address)
 
     def _refusal(self, called: str, calling: str, address: str, association: Association) -> str:
@@ -392,7 +393,8 @@ class DicomServer:
         return SUCCESS
 
     def _count_refusal(self, reason: str, address: str, title: str = "") -> None:
-        self.metrics.dicom_refused.labels(reason).inc()
+        peer = title if title in self._peers else _OTHER  # anybody can send any title
+        self.metrics.dicom_refused.labels(peer, reason).inc()
         self._on_refusal(reason, address, title)
 
     def limits(self) -> PduLimits:
@@ -407,6 +409,8 @@ class DicomServer:
         )
 
 
+_OTHER: Final = "other"
+"""The peer of a refusal in metrics if the title is not that of a peer, or was not read."""
 _ECHO: Final = "C-ECHO"
 """Answered in each context."""
 

@@ -78,8 +78,12 @@ def test_titles_and_addresses(serve: Serve) -> None:
     assert "Called AE Title Not Recognized" in echoscu(number, called="OTHER")
     assert "Calling AE Title Not Recognized" in echoscu(number, calling="FAR")
     assert port.refused == ["calling title", "called title", "address"]
-    assert port.count("bridge_dicom_refused_total", reason="address") == 1
+    refused = "bridge_dicom_refused_total"
+    assert port.count(refused, peer="FAR", reason="address") == 1
+    assert port.count(refused, peer="other", reason="calling title") == 1
+    assert port.count(refused, peer="CT1", reason="called title") == 1
     assert "Association Rejected" not in echoscu(number)
+    assert port.count("bridge_dicom_associations_accepted_total", peer="CT1") == 1
 
 
 def test_a_service_without_permission(serve: Serve, steps: Database) -> None:
@@ -120,7 +124,7 @@ def test_limits_of_associations(serve: Serve, limit: dict[str, int]) -> None:
         assert first.send_c_echo().Status == 0
         first.release()
         eventually(lambda: "Rejected" not in echoscu(port.number))
-    assert port.count("bridge_dicom_refused_total", reason=port.refused[0]) >= 1
+    assert port.count("bridge_dicom_refused_total", peer="CT1", reason=port.refused[0]) >= 1
 
 
 def connect(port: Port, data: bytes = b"") -> socket.socket:
