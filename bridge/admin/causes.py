@@ -190,6 +190,7 @@ MESSAGE_CAUSES: Final[Mapping[str, Cause]] = {
     "step_discontinued": Cause("The modality has discontinued the examination"),
     "step_reverted": Cause("The modality had chosen the wrong entry; the step is scheduled again"),
     "object_stored": Cause("The object was added to the report"),
+    "object_own": Cause("The PACS sent back a report of this service; nothing is changed"),
     "object_awaits_order": Cause("The object is added when the order is on the worklist"),
     "object_without_order": Cause(
         "No order has the accession number or study that the modality names",

@@ -37,6 +37,7 @@ from pydicom.uid import (
 )
 
 from bridge.delivery.errors import NoDocument, NoStudy, NotInCharacterSet
+from bridge.orders.received_objects import instance_creator
 from mappings.outbound.results import (
     WITHDRAWALS,
     FileFormat,
@@ -239,7 +240,7 @@ class _DocumentWriter:
         data.TimezoneOffsetFromUTC = now.strftime("%z")[:5]
         data.SOPClassUID, data.SOPInstanceUID = sop_class, self._instance_uid(study, form)
         data.InstanceCreationDate, data.InstanceCreationTime = _day_and_time(now)
-        data.InstanceCreatorUID = IMPLEMENTATION_CLASS
+        data.InstanceCreatorUID = instance_creator()
 
         data.PatientName = self._name("PatientName", tags.get("PatientName", ""))
         patient = self._short("PatientID", tags.get("PatientMRN", ""), _LONG)

@@ -18,7 +18,12 @@ from bridge.dicom.statuses import (
     NOT_THE_SOP_CLASS,
     OUT_OF_RESOURCES,
 )
-from bridge.orders.received_objects import KEY_OBJECTS, MessageKind, text_of
+from bridge.orders.received_objects import (
+    ENCAPSULATED_PDF,
+    KEY_OBJECTS,
+    MessageKind,
+    text_of,
+)
 from parsers.dicom_file import DicomFault, DicomRefused, FileMeta
 
 _SR: Final = "1.2.840.10008.5.1.4.1.1.88"
@@ -40,6 +45,7 @@ CLASSES: Final = (
     f"{_SR}.72",  # Simplified Adult Echo SR
     f"{_SR}.73",  # Patient Radiation Dose SR
     f"{_SR}.76",  # Enhanced X-Ray Radiation Dose SR
+    ENCAPSULATED_PDF,  # only those of this installation, which a PACS routes back
 )
 """The storage SOP classes that are accepted (PS3.4 table B.5-1)."""
 
@@ -88,6 +94,8 @@ class ObjectStore:
             raise Refused(NOT_THE_SOP_CLASS, "not that of the request", "SOPClassUID")
         if not meta.sop_instance or text_of(data_set.get("SOPInstanceUID")) != meta.sop_instance:
             raise Refused(NOT_THE_SOP_CLASS, "not that of the request", "SOPInstanceUID")
+        if meta.sop_class == ENCAPSULATED_PDF and not message.received.is_own:
+            raise Refused(NO_SUCH_SOP_CLASS, "documents of others are not accepted", "SOPClassUID")
         own_study = text_of(data_set.get("StudyInstanceUID"))
         if not own_study:
             raise Refused(CANNOT_UNDERSTAND, "has no value", "StudyInstanceUID")
@@ -96,7 +104,12 @@ class ObjectStore:
         return self._log.store_object(message)
 
 
+_KINDS: Final = {
+    KEY_OBJECTS: (MessageKind.KEY_OBJECTS_STORED, MessageKind.KEY_OBJECTS_POSTED),
+    ENCAPSULATED_PDF: (MessageKind.DOCUMENT_STORED, MessageKind.DOCUMENT_POSTED),
+}
+_REPORTS: Final = (MessageKind.REPORT_STORED, MessageKind.REPORT_POSTED)
+
+
 def _kind(meta: FileMeta, is_posted: bool) -> MessageKind:
-    if meta.sop_class == KEY_OBJECTS:
-        return MessageKind.KEY_OBJECTS_POSTED if is_posted else MessageKind.KEY_OBJECTS_STORED
-    return MessageKind.REPORT_POSTED if is_posted else MessageKind.REPORT_STORED
+    return _KINDS.get(meta.sop_class, _REPORTS)[is_posted]

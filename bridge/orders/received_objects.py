@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
+from uuid import UUID
 
 from pydicom.dataset import Dataset
 from pydicom.multival import MultiValue
 
 from bridge.contract import OrderKey
-from bridge.index_key import signal_hash, signed64
+from bridge.index_key import derived_key, signal_hash, signed64
 from bridge.orders.order import Order
 from mappings.hl7.path import Path
 from mappings.inbound.events import OrderAction, OrderEvent
@@ -34,6 +35,9 @@ PERFORMED_STEP: Final = "1.2.840.10008.3.1.2.3.3"
 KEY_OBJECTS: Final = "1.2.840.10008.5.1.4.1.1.88.59"
 """Key Object Selection Document Storage."""
 
+ENCAPSULATED_PDF: Final = "1.2.840.10008.5.1.4.1.1.104.1"
+"""Encapsulated PDF Storage."""
+
 _LAST_TAG: Final = 0x0040A370
 """Referenced Request Sequence. The content of a report follows it."""
 
@@ -45,8 +49,10 @@ class MessageKind(StrEnum):
     STEP_SET = "N-SET MPPS"
     REPORT_STORED = "C-STORE SR"
     KEY_OBJECTS_STORED = "C-STORE KO"
+    DOCUMENT_STORED = "C-STORE PDF"
     REPORT_POSTED = "STOW-RS SR"
     KEY_OBJECTS_POSTED = "STOW-RS KO"
+    DOCUMENT_POSTED = "STOW-RS PDF"
 
     @property
     def is_step(self) -> bool:
@@ -94,7 +100,8 @@ class ReceivedObject:
     The identifying attributes of an object or a performed step.
 
     `issuer` is that of the patient ID. `status`, `reason` (a code of CID 9300) and `has_images`
-    are those of a performed step; None: the message does not tell.
+    are those of a performed step; None: the message does not tell. `is_own`: this installation made
+    the object.
     """
 
     meta: FileMeta
@@ -107,6 +114,7 @@ class ReceivedObject:
     has_images: bool | None = None
     has_end_and_series: bool = True
     """False for a message of a performed step that names no end or no series."""
+    is_own: bool = False
 
     def updated(self, later: "ReceivedObject") -> "ReceivedObject":
         """Return a performed step after an N-SET, which has the changed attributes only."""
@@ -146,7 +154,23 @@ def object_of(meta: FileMeta, data_set: Dataset) -> ReceivedObject:
         reason=_reason(data_set),
         has_images=_have_images(data_set),
         has_end_and_series=not is_step or _has_end_and_series(data_set),
+        is_own=_is_own(data_set),
     )
+
+
+def _is_own(data_set: Dataset) -> bool:
+    creator = text_of(data_set.get("InstanceCreatorUID"))
+    return bool(creator) and creator == instance_creator()
+
+
+def instance_creator() -> str:
+    """
+    Return the Instance Creator UID (0008,0014) of the objects that this installation makes.
+
+    It follows from the index key, so all nodes have the same, and other installations another.
+    """
+    key = derived_key("instance creator", b"")
+    return f"2.25.{UUID(bytes=key[:16], version=4).int}"
 
 
 def step_identity(sop_instance: str, *, is_final: bool = False) -> int:

@@ -102,6 +102,8 @@ class ReceivedMatch:
     @property
     def fault(self) -> MatchFault | None:
         """The fault of a reference without an order; a contradiction goes first."""
+        if self.received.is_own:
+            return None  # nothing is added to a report, and no order is awaited
         faults = {found.fault for found in self.matches}
         return next((fault for fault in _FAULTS if fault in faults), None)
 

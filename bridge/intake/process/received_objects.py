@@ -3,7 +3,8 @@ What modalities sent, applied: performed steps to orders, objects to reports.
 
 A performed step becomes order events. A stored object is added to the reports of its orders by
 `update-dicomsr`, where one content is stored once. What belongs to no order is parked, and waits
-for an order with its accession number or study.
+for an order with its accession number or study. A report that this service sent to a PACS, and that
+comes back, changes nothing.
 """
 
 import json
@@ -55,6 +56,8 @@ STORED: Final = "object_stored"
 """The note of an object that was added to a report."""
 AWAITS_ORDER: Final = "object_awaits_order"
 """The note of an object whose order is not on the worklist; it is added when it is."""
+OWN_OBJECT: Final = "object_own"
+"""The note of an object that this service sent, and that a PACS routed back."""
 
 STEP_STATUSES: Final[Mapping[StepEvent, StepStatus]] = {
     StepEvent.STARTED: StepStatus.STARTED,
@@ -210,6 +213,9 @@ async def apply_received(client: EngineClient, context: JobContext, found: Recei
         context.waits_for |= found.missing_keys
     if found.kind.is_step:
         context.notes.append(step_code(found.received))
+        return
+    if found.received.is_own:
+        context.notes.append(OWN_OBJECT)
         return
     content = b64encode(context.job.claimed.payload).decode()
     for order in found.orders:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from pydicom import Dataset
+from pydicom.tag import Tag
 from pynetdicom import evt
-from sqlalchemy import insert
+from sqlalchemy import insert, text
 
 from bridge.admin.background.jobs import JobKind, JobState
 from bridge.admin.definitions.result_previews import ResultPreviews
@@ -21,6 +22,10 @@ from bridge.delivery.destination_settings import dicom_receiver, make_destinatio
 from bridge.delivery.destinations import CompiledDestination
 from bridge.delivery.dicom_objects import read_documents
 from bridge.delivery.dicom_sender import request_again
+from bridge.dicom.answers import AnswerCounter
+from bridge.dicom.objects import ObjectStore
+from bridge.dicom.received_log import ReceivedLog
+from bridge.dicom.storage import StorageService
 from bridge.executors import close_all
 from bridge.intake.process.scheduled_steps import StepWriter
 from bridge.queue import operations
@@ -45,6 +50,8 @@ from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.pacs import Pacs, orthanc, pacs, report_at_once
 from tests.bridge.delivery.test_dicom_objects import GREEK
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
+from tests.bridge.dicom.modality import Modality, serving
+from tests.bridge.dicom.orders import applied, received_messages
 from tests.bridge.intake.patients.test_merges import EVA, IDA, merge
 from tests.bridge.intake.patients.test_merges import order as patient_order
 from tests.bridge.intake.process.test_order_processor import group, message
@@ -166,6 +173,44 @@ async def test_a_report_and_its_addendum(tmp_path: Path, database: Database) -> 
         series = after.PredecessorDocumentsSequence[0].ReferencedSeriesSequence[0]
         assert series.ReferencedSOPSequence[0].ReferencedSOPInstanceUID == before.SOPInstanceUID
     assert "One more line." in texts_of(of_modality(archive, "SR")[1])
+
+
+async def test_objects_that_the_pacs_routes_back(tmp_path: Path, database: Database) -> None:
+    """They are ours: success, and neither a report nor a delivery nor an exception follows."""
+    with pacs() as archive:
+        bridge = PacsBridge(tmp_path, database, f"dicom://PACS@127.0.0.1:{archive.port}")
+        async with bridge.open() as hospital:
+            log = ReceivedLog(database)
+            storage = StorageService(
+                ObjectStore(log, 2**20), AnswerCounter(hospital.metrics, lambda *_: None)
+            )
+            with serving(storage) as port:
+                router = Modality(port)
+                await hospital.send(message(group("A1", uid=STUDY)))
+                await signed(hospital)
+                await bridge.settled("done")
+                for data in list(archive.stored):
+                    assert (await router.store(data)).Status == 0x0000
+                await applied(hospital)
+                (unknown,) = of_modality(archive, "SR")
+                unknown.AccessionNumber = "A99"
+                unknown.ReferencedRequestSequence[0].AccessionNumber = "A99"
+                assert (await router.store(unknown)).Status == 0x0000
+                await applied(hospital)
+                (foreign,) = of_modality(archive, "DOC")
+                foreign.InstanceCreatorUID = "1.2.3"
+                answer = await router.store(foreign)
+                assert (answer.Status, answer.OffendingElement) == (0x0122, Tag("SOPClassUID"))
+            log.close()
+            assert received_messages(hospital) == [
+                (f"C-STORE {form}", "done", "object_own") for form in ("PDF", "SR", "SR")
+            ]
+            assert hospital.rows(EXCEPTIONS) == []
+            await hospital.follow()
+            await bridge.settled("done")
+            with hospital.engine_database.read() as connection:
+                files = text("SELECT count(*) FROM engine_report_file WHERE kind = 'dicomSR'")
+                assert connection.scalar(files) == 0
 
 
 async def test_linked_orders_of_two_studies(tmp_path: Path, database: Database) -> None:
