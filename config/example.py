@@ -105,7 +105,7 @@ _SECONDS: Final = frozenset(
     | {"scan_every", "every", "repeat_every", "hold_down", "queue_age"}
     | {"certificate_before", "keep"}
     | {"alert_after", "pool_timeout", "commitment_within"}
-    | {"poll_status_every", "request_timeout", "message_timeout"}
+    | {"poll_status_every", "request_timeout", "message_timeout", "steps_expire"}
 )
 _SIZES: Final = frozenset(
     {"max_frame", "frame_memory", "body", "structured_report", "key_image", "metadata", "disk_free"}
@@ -177,13 +177,18 @@ def _duration(seconds: float) -> str:
     return f"{seconds:g}s"
 
 
-def _toml(key: str, value: Any) -> str:
-    if key in _SECONDS:
-        return f'"{_duration(value)}"'
+def with_unit(key: str, value: Any) -> Any:
+    """Return the value of a key as it is written: a time as `30d`, a size as `64KiB`."""
+    if key in _SECONDS and value is not None:
+        return _duration(value)
     if key in _SIZES:
-        return f'"{value // 2**20}MiB"' if value >= 2**20 else f'"{value // 2**10}KiB"'
+        return f"{value // 2**20}MiB" if value >= 2**20 else f"{value // 2**10}KiB"
+    return value
+
+
+def _toml(key: str, value: Any) -> str:
     if key in LifetimeSettings.model_fields:
         return _lifetime(value)
     if isinstance(value, Path):
         return json.dumps(str(value))
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(with_unit(key, value), ensure_ascii=False)

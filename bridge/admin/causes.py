@@ -30,6 +30,7 @@ class ProposedAction(StrEnum):
     EDIT_AND_RESEND = "edit and resend"
     UNDO_MERGE = "undo merge"
     CHECK_CONNECTION = "check connection"
+    CHECK_PEERS = "check peers"
     COMPARE_PATIENTS = "compare patients"
     ACKNOWLEDGE = "acknowledge"
 

@@ -23,6 +23,7 @@ from bridge.store.records import dicom_peers
 from bridge.store.records.dicom_peers import HOUR, PeerActivity
 from config import Settings, load
 from config.dicom import DicomPeer, DicomSettings
+from config.example import with_unit
 from config.forms import FieldKind, form_fields, to_plain_value, to_table
 from config.sections import PeerKind
 
@@ -76,8 +77,7 @@ def _settings(dicom: DicomSettings) -> list[dict[str, Any]]:
     found = []
     for name, field in DicomSettings.model_fields.items():
         if name != "peer":
-            value = to_plain_value(getattr(dicom, name))
-            value = f"{value:g}s" if isinstance(value, float) else value
+            value = with_unit(name, to_plain_value(getattr(dicom, name)))
             found.append({"name": name, "value": value, "help": field.description or ""})
     return found
 

@@ -355,7 +355,8 @@ def _circuits(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
         yield AlertCondition(f"unframed:destination {name}", AlertSeverity.WARNING, text)
 
 
-_REFUSALS: Final = "refused:DICOM port"
+PORT_REFUSALS: Final = "refused:DICOM port"
+"""The key of the condition that the DICOM port refuses connections or messages."""
 MIN_HANDSHAKES = 3
 """Failed TLS handshakes of a connection within an hour after which operators are notified."""
 
@@ -368,9 +369,9 @@ def _handshakes(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
             by_owner.setdefault(f"{failure.kind} {failure.name}", []).append(failure)
     refusals = by_owner.pop(f"{DICOM} {DICOM_REFUSALS}", [])
     if count := sum(failure.count for failure in refusals):
-        who = f"the last of {refusals[0].peer}: {refusals[0].reason}"
+        who = f"the last from {refusals[0].peer}: {refusals[0].reason}"
         text = f"the DICOM port refused {count} connections or messages, {who}"
-        yield AlertCondition(_REFUSALS, AlertSeverity.WARNING, text)
+        yield AlertCondition(PORT_REFUSALS, AlertSeverity.WARNING, text)
     for owner, failures in by_owner.items():
         count = sum(failure.count for failure in failures)
         if count >= MIN_HANDSHAKES:

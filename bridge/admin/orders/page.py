@@ -542,6 +542,8 @@ def _worklist_json(engine: EngineState | None) -> dict[str, Any] | None:
     """Return the place on the unread worklist; None if the report is not on it or unknown."""
     if engine is None or engine.record is None or engine.record.status != _UNREAD:
         return None
+    if engine.place is None and engine.total is not None:
+        return None
     return {"place": engine.place, "total": engine.total}
 
 

@@ -24,7 +24,7 @@ from bridge.admin.lists.listing import UNLIMITED, Access
 from bridge.index_key import keyed64
 from bridge.monitoring.alerts import ActiveAlert, active_alerts
 from bridge.monitoring.baseline import MINUTE
-from bridge.monitoring.conditions import KEEP_POLICY, AlertSeverity
+from bridge.monitoring.conditions import KEEP_POLICY, PORT_REFUSALS, AlertSeverity
 from bridge.monitoring.statistics import DESTINATION, LISTENER, read_backlogs, was_checked
 from bridge.queue.log_tables import pull_new
 from bridge.queue.sites import visible_sites_hashes
@@ -170,7 +170,9 @@ def _conditions(database: Database, alerts: Sequence[ActiveAlert]) -> Iterable[A
     backlogs = read_backlogs(database) if are_queues else {}
     for alert in alerts:
         kind, name = alert.channel or ("", "")
-        states = _STATES_BEHIND.get(alert.subject)
+        is_port = alert.key == PORT_REFUSALS
+        states = None if is_port else _STATES_BEHIND.get(alert.subject)
+        action = ProposedAction.CHECK_CONNECTION if name else ""
         own = {"channel" if kind != DESTINATION else "destination": [name]} if name else {}
         listed = "deliveries" if kind == DESTINATION else "messages"
         waiting = sum(
@@ -189,7 +191,7 @@ def _conditions(database: Database, alerts: Sequence[ActiveAlert]) -> Iterable[A
             first_at=alert.raised_at,
             last_at=alert.raised_at,
             words=alert.text[:1].upper() + alert.text[1:],
-            action=ProposedAction.CHECK_CONNECTION if name else "",
+            action=ProposedAction.CHECK_PEERS if is_port else action,
             advice=alert.action,
             applied=False,
             list="" if states is None else listed,

@@ -38,6 +38,7 @@ from bridge.store.database import Database
 from bridge.store.databases import bridge_database
 from bridge.store.records import mapping_versions
 from config import Settings, load
+from config.example import with_unit
 from config.forms import to_table
 from config.listeners import ListenerSettings
 from config.sections import ChannelKind, DestinationSettings
@@ -270,11 +271,14 @@ _HANDSHAKE: Final = ("peer", "reason", "subject", "is_trouble", "count", "last_a
 
 
 def _settings(section: ListenerSettings | DestinationSettings) -> dict[str, Any]:
-    """Return the settings that are not defaults; durations as in the file, such as `60s`."""
-    return {
-        name: f"{value:g}s" if isinstance(value, float) else value
-        for name, value in to_table(section).items()
-    }
+    """Return the settings that are not defaults, with units as in the file, such as `60s`."""
+    return {name: _shown(name, value) for name, value in to_table(section).items()}
+
+
+def _shown(name: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _shown(key, inner) for key, inner in value.items()}
+    return with_unit(name, value)
 
 
 def _definitions(

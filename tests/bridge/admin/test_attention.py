@@ -57,7 +57,7 @@ def test_alerts_are_groups(database: Database) -> None:
     raise_alerts(
         database,
         *("growing:listener odd", "!rejecting:destination ris", "depth:the inbox"),
-        *("certificate:ca of destination ris", "disk", "silence:odd"),
+        *("certificate:ca of destination ris", "disk", "silence:odd", "refused:DICOM port"),
     )
     MessageStore(database).fill(5, 7, state="queued")
     found = {group.key: group for group in groups(database)}
@@ -72,11 +72,13 @@ def test_alerts_are_groups(database: Database) -> None:
         "certificate:ca of destination ris": ("", {}),
         "disk": ("", {}),
         "silence:odd": ("", {}),
+        "refused:DICOM port": ("", {}),
     }
     assert (found["growing:listener odd"].count, found["depth:the inbox"].count) == (2, 3)
     certificate, disk = found["certificate:ca of destination ris"], found["disk"]
     assert (certificate.kind, certificate.channel) == ("destination", "ris")
     assert (certificate.action, disk.action) == ("check connection", "")
+    assert found["refused:DICOM port"].action == "check peers"
     assert (found["silence:odd"].kind, found["silence:odd"].channel) == ("listener", "odd")
     assert certificate.words == "Text of certificate:ca of destination ris"
     assert {group.severity for group in found.values()} == {"red", "amber"}

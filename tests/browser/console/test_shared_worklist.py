@@ -65,7 +65,7 @@ def test_a_message_that_contradicts_what_is_known(service: ServiceHarness, page:
     enter(page, service, OPERATOR, f"messages/{row['id']}")
     table = page.get_by_role("region", name="Patients of this message").get_by_role("table")
     names = table.get_by_role("row", name="Name")
-    expect(names.get_by_role("cell")).to_have_text(["FREED^ILSE", "FREED^IDA", "SURVIVOR^EVA"])
+    expect(names.get_by_role("cell")).to_have_text(["FREED, ILSE", "FREED, IDA", "SURVIVOR, EVA"])
     for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
         assert fits(page)

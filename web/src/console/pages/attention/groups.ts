@@ -33,6 +33,8 @@ function placeOf(group: Group): string | null {
       return may("author") ? href("mappings", {}, new URLSearchParams({ list: "codes" })) : null;
     case "edit definition":
       return may("author") ? href("mappings") : null;
+    case "check peers":
+      return href("connections", {}, new URLSearchParams({ show: "dicom-peer" }));
     case "check connection":
       return group.kind ? href("connection", { kind: group.kind, name: group.channel }) : null;
     default:

@@ -27,6 +27,13 @@ export function reasonText(reason: string): string {
   return hasText(key) ? t(key) : reason;
 }
 
+/** Requests that are answered with steps. */
+const QUERIES = ["C-FIND", "MWL-RS", "UPS-RS"];
+
+/** The last request of a peer; a query with the number of its answers. */
+export const requestText = ({ request, answers }: DicomPeer): string =>
+  QUERIES.includes(request) ? `${request} · ${t("dicom.answers", { count: answers })}` : request;
+
 export const mayText = (may: readonly string[]): string =>
   may.map((service) => t(`dicom.may_${service}`)).join(", ");
 

@@ -35,7 +35,9 @@ export function settingItems(
   kind: Kind,
   table: Table,
 ): { label: string; value: string; mono?: boolean }[] {
-  return Object.entries(table)
+  const { dicom = {}, ...others } = table;
+  const objects = Object.entries(dicom as Table).map(([key, value]) => [`dicom.${key}`, value]);
+  return Object.entries({ ...others, ...(Object.fromEntries(objects) as Table) })
     .filter(([name]) => !IN_THE_HEAD.includes(name))
     .map(([name, value]) => ({
       label: name === "tls" ? t("settings.tls") : settingLabel(kind, name),
