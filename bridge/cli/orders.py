@@ -110,8 +110,8 @@ def steps(
 
 
 _STEP_COLUMNS = (
-    *("start", "status", "modality", "stations", "location", "accession", "step_id"),
-    *("site", "order_id"),
+    *("start", "status", "modality", "stations", "location", "accession", "placer"),
+    *("step_id", "site"),
 )
 
 

@@ -2,7 +2,7 @@
 The list of scheduled procedure steps: what the modality worklist shows, and what it showed before.
 
 Steps are sorted by their start, the latest first, so a page counts rows instead of ids. Rows have
-no number of a patient or order: `column_values` reads the accession.
+no number of a patient or order: `column_values` reads accession and placer number.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,8 @@ from bridge.store.tables import ORDERS, SCHEDULED_STEPS
 
 _STEP: Final = SCHEDULED_STEPS.c
 _FILTERS: Final = frozenset({"day", "status", "modality", "station", "location", "site", "number"})
-_ACCESSION: Final = "accession"
+_NUMBERS: Final = ("accession", "placer")
+_OF_STEP: Final = and_(*(ORDERS.c[name] == _STEP[name] for name in ("site", "accession", "mrn")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,9 @@ def page(connection: Connection, request: ListRequest, access: Access) -> ListPa
     if offset > SORTABLE:
         raise InvalidContent(f"only the latest {SORTABLE} steps are listed")
     order = (_STEP.day.desc(), _STEP.time.desc(), _STEP.id.desc())
-    of_step = and_(*(ORDERS.c[name] == _STEP[name] for name in ("site", "accession", "mrn")))
     statement = (
         select(SCHEDULED_STEPS, ORDERS.c.id.label("order_id"))
-        .select_from(SCHEDULED_STEPS.outerjoin(ORDERS, of_step))
+        .select_from(SCHEDULED_STEPS.outerjoin(ORDERS, _OF_STEP))
         .where(*conditions(request.filters, access))
         .order_by(*order)
     )
@@ -96,12 +96,12 @@ def page(connection: Connection, request: ListRequest, access: Access) -> ListPa
 
 
 def list_steps(home: Path, filters: Filters, limit: int) -> list[dict[str, Any]]:
-    """Return steps with their accessions. Audited. Raises InvalidContent."""
+    """Return steps with the numbers of their orders. Audited. Raises InvalidContent."""
     target = ("steps", "one number" if "number" in filters else "all")
     with bridge_database(home) as database, audited(home, database, "search", target):
         with database.read() as connection:
             rows = page(connection, ListRequest(filters, limit=limit), UNLIMITED).rows
-        values = column_values(database, [row.id for row in rows], [_ACCESSION], UNLIMITED).values
+        values = column_values(database, [row.id for row in rows], _NUMBERS, UNLIMITED).values
     return [{**asdict(row), **values.get(row.id, {})} for row in rows]
 
 
@@ -141,19 +141,27 @@ def conditions(filters: Filters, access: Access) -> list[ColumnElement[bool]]:
 def column_values(
     database: Database, ids: Sequence[int], columns: Sequence[str], access: Access
 ) -> ColumnValues:
-    """Return the values of the column `accession`. Raises PermissionDenied, InvalidContent."""
+    """
+    Return the values of columns: `accession`, `placer`; '' of an order that is not stored.
+
+    Raises PermissionDenied, InvalidContent.
+    """
     for name in columns:
-        if name != _ACCESSION:
+        if name not in _NUMBERS:
             raise InvalidContent(f"there is no column {name[:40]!r}")
     access.require(Permission.FIND)
-    query = select(_STEP.id, _STEP.site, _STEP.accession).where(_STEP.id.in_(ids))
+    query = (
+        select(_STEP.id, _STEP.site, _STEP.accession, ORDERS.c.placer)
+        .select_from(SCHEDULED_STEPS.outerjoin(ORDERS, _OF_STEP))
+        .where(_STEP.id.in_(ids))
+    )
     with database.read() as connection:
-        rows = connection.execute(query).all()
+        rows = connection.execute(query).mappings().all()
     return ColumnValues(
         {
-            row.id: {_ACCESSION: row.accession[:200]}
+            row["id"]: {name: str(row[name] or "").partition("^")[0][:200] for name in columns}
             for row in rows
-            if access.sites is None or row.site in access.sites
+            if access.sites is None or row["site"] in access.sites
         }
     )
 

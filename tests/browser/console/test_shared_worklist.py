@@ -47,7 +47,8 @@ def test_the_steps_that_modalities_see(service: ServiceHarness, page: Page) -> N
         page.set_viewport_size({"width": width, "height": height})
         assert fits(page)
     page.set_viewport_size({"width": 1440, "height": 900})
-    row.get_by_role("link").click()
+    expect(row).to_contain_text("P7031")
+    row.get_by_role("link", name="A7031", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Order A7031")
 
 

@@ -6,6 +6,8 @@ identifier, finding and finding site, then its measurements and evaluations. Eve
 read the same way in any template: containers are headings, leaves are `name: value`, indented by
 depth (DICOM PS3.3 §C.17.3). References to images, coordinates, UIDs, the image library and the
 observer context are left out. Only attributes that mean the same as a clinicalInfo tag become tags.
+The text of a dose report has its totals only, because a report needs no line for each exposure. The
+title of a key object selection says what it refers to.
 
 A document (DICOM PS3.3 A.35) is read completely or refused. If a launch request has a tag too, the
 caller chooses between the two values. Runs in a worker process
@@ -24,6 +26,7 @@ from typing import Final
 from pydicom.dataset import Dataset
 from pydicom.multival import MultiValue
 from pydicom.sequence import Sequence
+from pydicom.uid import UID
 
 from bridge.contract.errors import ErrorCode
 from bridge.engine.documents.errors import BadStructuredReport
@@ -643,6 +646,69 @@ def _measurement(item: Dataset, name: str, path: tuple[str, ...], tracking: str)
 
 SR_STORAGE = "1.2.840.10008.5.1.4.1.1.88."  # the prefix of all SR document classes (PS3.4 B.5)
 
+_KEY_OBJECTS: Final = f"{SR_STORAGE}59"
+_DOSE_REPORTS: Final = frozenset(f"{SR_STORAGE}{number}" for number in (67, 68, 73, 76))
+"""X-ray, radiopharmaceutical, patient and enhanced X-ray radiation dose (PS3.4 table B.5-1)."""
+_EVENTS: Final = "113812"
+"""Total Number of Irradiation Events (PS3.16 TID 10012)."""
+_DOSE_TOTALS: Final = frozenset(
+    {
+        *(_EVENTS, "113813"),  # CT Dose Length Product Total
+        *("113722", "113725"),  # Dose Area Product Total, Dose (RP) Total (TID 10002)
+        *("113730", "113731"),  # total fluoro time, total number of radiographic frames
+        "111637",  # Accumulated Average Glandular Dose (TID 10005)
+        *("113507", "113503"),  # administered activity and volume (TID 10022)
+        "113839",  # Effective Dose
+    }
+)
+_DOSE_EVENTS: Final = frozenset({"113819", "113706"})
+"""CT Acquisition, Irradiation Event X-Ray Data."""
+_IMAGE_CLASS: Final = re.compile(r"(.+) Image Storage\b")
+
+
+def _referenced_objects(data_set: Dataset) -> str:
+    """Return what a key object selection refers to: `3 images in 2 series, CT`."""
+    series = [
+        one
+        for study in data_set.get("CurrentRequestedProcedureEvidenceSequence") or []
+        for one in study.get("ReferencedSeriesSequence") or []
+    ]
+    classes = {
+        text_of(item.get("ReferencedSOPInstanceUID")): text_of(item.get("ReferencedSOPClassUID"))
+        for one in series
+        for item in one.get("ReferencedSOPSequence") or []
+    }
+    if not classes:
+        return ""
+    kinds = [_IMAGE_CLASS.match(UID(one).name) for one in dict.fromkeys(classes.values())]
+    number, noun = len(classes), "image" if all(kinds) else "object"
+    places = len({text_of(one.get("SeriesInstanceUID")) for one in series})
+    named = [kind[1] for kind in kinds if kind]
+    counted = f"{number} {noun}{'' if number == 1 else 's'} in {places} series"
+    return ", ".join([counted, *named])
+
+
+def _dose_totals(data_set: Dataset) -> list[str]:
+    """Return a line for each total of a dose report, and the number of exposures."""
+    lines, events = dict[str, None](), 0
+    counts_events = False
+
+    def visit(item: Dataset) -> None:
+        nonlocal events, counts_events
+        code = next((code_of(one)[0] for one in item.get("ConceptNameCodeSequence") or []), "")
+        if code in _DOSE_TOTALS and (value := _one_line(item)):
+            lines[f"{concept(item)}: {value}"] = None
+            counts_events |= code == _EVENTS
+        events += code in _DOSE_EVENTS
+        for child in item.get("ContentSequence") or []:
+            visit(child)
+
+    visit(data_set)
+    if events and lines and not counts_events:
+        lines[f"Irradiation events: {events}"] = None
+    return list(lines)
+
+
 UNEXPECTED_END = r".* in file "  # pydicom only warns about a truncated sequence
 
 
@@ -691,10 +757,10 @@ def _read(data: bytes, limits: DicomLimits) -> StructuredReport:
         raise BadStructuredReport(ErrorCode.SR_NOT_DICOM)
     if not sop_class.startswith(SR_STORAGE):
         raise BadStructuredReport(ErrorCode.SR_NOT_STRUCTURED_REPORT)
-    return _interpret(data_set, limits)
+    return _interpret(data_set, sop_class, limits)
 
 
-def _interpret(data_set: Dataset, limits: DicomLimits) -> StructuredReport:
+def _interpret(data_set: Dataset, sop_class: str, limits: DicomLimits) -> StructuredReport:
     instance = text_of(data_set.get("SOPInstanceUID"))
     if not instance:  # without it a repeated file is not recognized
         raise BadStructuredReport(ErrorCode.SR_MALFORMED)
@@ -707,11 +773,15 @@ def _interpret(data_set: Dataset, limits: DicomLimits) -> StructuredReport:
     paths += sum(len(text) for group in content.groups for text in (group.sentence, *group.about))
     if sum(map(len, content.lines)) + paths > STRUCTURED_REPORT_TEXT:
         raise BadStructuredReport(ErrorCode.SR_TOO_LARGE)
+    title = concept(data_set)
+    if sop_class == _KEY_OBJECTS and (referenced := _referenced_objects(data_set)):
+        title = f"{title} ({referenced})".lstrip()
+    totals = _dose_totals(data_set) if sop_class in _DOSE_REPORTS else []
     return StructuredReport(
         sop_instance_uid=instance,
-        title=concept(data_set),
+        title=title,
         tags=clinical_info(data_set),
         measurements=tuple(content.measurements),
         groups=tuple(content.groups),
-        text="\n".join(content.lines),
+        text="\n".join(totals or content.lines),
     )

@@ -23,7 +23,10 @@ STEPS = (
 @pytest.fixture
 def filled(database: Database) -> Database:
     with database.write() as connection:
-        order_index.save(connection, [Order(key, OrderState.ORDERED, 1, 1) for key in KEYS[:2]])
+        stored = [
+            Order(key, OrderState.ORDERED, 1, 1, placer=f"P{key.accession}^HIS") for key in KEYS[:2]
+        ]
+        order_index.save(connection, stored)
         for key in KEYS:
             own = [
                 ScheduledStep(
@@ -69,8 +72,9 @@ def test_a_step_leads_to_its_order(filled: Database) -> None:
         rows = steps.page(connection, ListRequest({"number": "A1"}), UNLIMITED).rows
     (order_id,) = {row.order_id for row in rows}
     assert order_id is not None
-    found = steps.column_values(filled, [row.id for row in rows], ["accession"], UNLIMITED)
-    assert {value["accession"] for value in found.values.values()} == {"A1"}
+    names = ["accession", "placer"]
+    found = steps.column_values(filled, [row.id for row in rows], names, UNLIMITED)
+    assert {tuple(value.values()) for value in found.values.values()} == {("A1", "PA1")}
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,69 @@ def fault(data: bytes, limits: DicomLimits | None = None) -> ErrorCode:
     return raised.value.code
 
 
+def coded(made: Dataset, value: str) -> Dataset:
+    made.ConceptNameCodeSequence[0].CodeValue = value
+    return made
+
+
+def evidence(*series: tuple[str, int]) -> list[Dataset]:
+    """Return the references of a selection: the SOP class and number of objects of each series."""
+    study, found = Dataset(), []
+    for place, (sop_class, count) in enumerate(series, start=1):
+        one = Dataset()
+        one.SeriesInstanceUID, one.ReferencedSOPSequence = f"1.{place}", []
+        for number in range(1, count + 1):
+            reference = Dataset()
+            reference.ReferencedSOPClassUID = sop_class
+            reference.ReferencedSOPInstanceUID = f"1.{place}.{number}"
+            one.ReferencedSOPSequence.append(reference)
+        found.append(one)
+    study.ReferencedSeriesSequence = found
+    return [study]
+
+
+@pytest.mark.parametrize(
+    ("series", "title"),
+    [
+        ([(CT_IMAGE, 2), (CT_IMAGE, 1)], "Imaging Report (3 images in 2 series, CT)"),
+        ([(CT_IMAGE, 1)], "Imaging Report (1 image in 1 series, CT)"),
+        (
+            [("1.2.840.10008.5.1.4.1.1.1.1", 1), ("1.2.840.10008.5.1.4.1.1.11.1", 1)],
+            "Imaging Report (2 objects in 2 series, Digital X-Ray)",
+        ),
+        ([("1.2.3", 2)], "Imaging Report (2 objects in 1 series)"),
+        ([], "Imaging Report"),
+    ],
+)
+def test_the_title_of_a_key_object_says_what_it_refers_to(
+    series: list[tuple[str, int]], title: str
+) -> None:
+    """It has no text of its own, so that it does not begin a report."""
+    key_objects = "1.2.840.10008.5.1.4.1.1.88.59"
+    made = report(
+        sop_class=key_objects, CurrentRequestedProcedureEvidenceSequence=evidence(*series)
+    )
+    found = read(file_of(made))
+    assert (found.title, found.text) == (title, "")
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_dose_report_has_its_totals(*, counted: bool) -> None:
+    """The exposures are counted; a report without totals keeps its text."""
+    exposure = item("CONTAINER", "CT Acquisition", ContentSequence=[number("kVp", "120", "kV")])
+    exposures = [coded(exposure, "113819")] * 2
+    dlp = coded(number("CT Dose Length Product Total", "412.5", "mGy.cm"), "113813")
+    events = coded(number("Total Number of Irradiation Events", "2", "{events}"), "113812")
+    totals = item("CONTAINER", "Accumulated", ContentSequence=[events, dlp] if counted else [dlp])
+    dose = "1.2.840.10008.5.1.4.1.1.88.67"
+    text = read(file_of(report(totals, *exposures, sop_class=dose))).text
+    assert "CT Dose Length Product Total: 412.5 mGy·cm" in text
+    last = "Total Number of Irradiation Events: 2" if counted else "Irradiation events: 2"
+    assert last in text
+    assert len(text.splitlines()) == 2
+    assert "kVp: 120 kV" in read(file_of(report(*exposures, sop_class=dose))).text
+
+
 class TestContent:
     def test_basic_text(self) -> None:
         """Containers become headings, leaves become lines; empty sections are left out."""

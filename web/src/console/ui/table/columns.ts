@@ -8,9 +8,9 @@ export interface Column<Row> {
   /** A CSS length, or a share of what is left such as "1fr" or "minmax(12rem, 2fr)". */
   width: string;
   align?: "end" | undefined;
-  /** The text of the cell; `cell` draws one that needs more. */
+  /** The text of the cell; `cell` draws one that needs more, and gets the value of a content column. */
   text?: ((row: Row) => string) | undefined;
-  cell?: Snippet<[Row]> | undefined;
+  cell?: Snippet<[Row, string | null | undefined]> | undefined;
   /** The values come with a call of their own, by the id of the column. */
   content?: boolean | undefined;
   /** What the list is sorted by; without it by the id, if the list can. */
