@@ -4,6 +4,8 @@ import io
 import zipfile
 from typing import Any
 
+from sqlalchemy import func, select
+
 from bridge.admin.background.runner import BackgroundJobs
 from bridge.admin.background.work import JobContext
 from bridge.admin.messages.message_replay import MessageSubjects
@@ -12,11 +14,17 @@ from bridge.console.http.models.background import (
     BackgroundJobsResponse,
     JobRowsResponse,
 )
+from bridge.dicom.received_log import ReceivedLog, read_message
+from bridge.orders.received_objects import MessageKind
 from bridge.queue import queries
+from bridge.queue.log_tables import pull_new
+from bridge.queue.statements import MESSAGE
 from bridge.queue.states import QueueState
+from parsers.dicom_file import DicomLimits, read_file
 from tests.acceptance.orders import order
 from tests.bridge.console.http.running_console import RunningConsole
 from tests.bridge.console.http.test_sites import park
+from tests.bridge.dicom.modality import encoded, meta_of, report
 
 PATH = "/api/background-jobs"
 BAD_REQUEST, FORBIDDEN, UNKNOWN, CONFLICT, INVALID = 400, 403, 404, 409, 422
@@ -150,3 +158,38 @@ def test_what_is_refused(console: RunningConsole) -> None:
     assert create(console, "operator", "search", {"filters": {}}).status_code == FORBIDDEN
     number = {"filters": {"number": "M1", "kind": "patient"}}
     assert create(console, "operator", "replay", number).status_code == FORBIDDEN
+
+
+def test_who_may_download_a_received_object(console: RunningConsole) -> None:
+    """Those who may read contents of its sites; each reading and download is audited."""
+    made = report(mrn="M1", accession="A1", text="Nodule 8 mm")
+    message, _ = read_message(MessageKind.REPORT_STORED, meta_of(made), encoded(made), ["SITE1"])
+    log = ReceivedLog(console.database)
+    log.store_object(message)
+    log.close()
+    pull_new(console.database)
+    with console.database.read() as connection:
+        number = connection.scalar(select(func.max(MESSAGE.c.id)))
+    path = f"/api/messages/{number}/content"
+    answers = {who: console.call(who, "GET", path) for who in ("operator", "editor", "editor1")}
+    # The sender is no peer of the settings: without its site, only who sees all sites may read it.
+    assert [answers[who].status_code for who in answers] == [FORBIDDEN, 200, UNKNOWN]
+    assert answers["editor"].json()["is_dicom"]
+    read = console.audit_events("chief", action="read")
+    assert read[0]["subject"] == f"message {number}"
+    options, selection = {"format": "raw"}, {"ids": [number]}
+    refused = create(console, "operator", "export", selection, options=options, reason="a defect")
+    assert refused.status_code == FORBIDDEN
+    limited = create(console, "editor1", "export", selection, options=options, reason="a defect")
+    assert run(console, limited.json())["succeeded"] == 0
+    job = create(console, "editor", "export", selection, options=options, reason="a defect").json()
+    run(console, job)
+    for who in ("operator", "editor1"):
+        assert console.call(who, "GET", f"{PATH}/{job['id']}/content").status_code == UNKNOWN
+    files = console.call("editor", "GET", f"{PATH}/{job['id']}/content").content
+    with zipfile.ZipFile(io.BytesIO(files)) as archive:
+        assert read_file(archive.read(f"{number}.dcm"), DicomLimits()).SOPInstanceUID == (
+            made.SOPInstanceUID
+        )
+    events = console.audit_events("chief", action="download export")
+    assert events[0]["subject"] == f"background job {job['id']}"
