@@ -40,6 +40,7 @@ from bridge.orders.order import Order
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store.database import Database
 from bridge.store.records import order_index, patient_records, scheduled_steps
+from bridge.store.records.scheduled_steps import RequestedProcedure
 from bridge.store.records.unmapped_codes import OnUnmappedCodes, ignore_unmapped_codes
 from mappings.inbound.procedures import replace_identifiers, split_procedures
 from mappings.language.code_tables import UnmappedCode
@@ -94,7 +95,7 @@ class DeliveryContext:
     survivors: Mapping[int, str] = field(default_factory=dict)
     has_read: bool = False
     sent_documents: Sequence[Sequence[SentDocument]] = ()
-    studies: Mapping[OrderKey, str] = field(default_factory=dict)
+    procedures: Mapping[OrderKey, RequestedProcedure] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +206,8 @@ class Composer:
             if destination.documents is None:
                 return plan.mapping.render(result_context), name
             layout, sent = plan.mapping.style.layout, context.sent_documents
-            with_studies = _with_studies(result_context, context.studies)
-            return write_documents(with_studies, layout, destination.documents, sent), name
+            result_context = _with_procedures(result_context, context.procedures)
+            return write_documents(result_context, layout, destination.documents, sent), name
         except CodeRefused as refused:
             raise UnmappedCodeRefused(str(refused)) from None
         finally:
@@ -230,19 +231,24 @@ def _with_sent(
             context,
             sent_sections=None if None in payloads else (),
             sent_documents=[sent_objects(payload or b"") for payload in payloads],
-            studies=scheduled_steps.studies_of(connection, keys),
+            procedures=scheduled_steps.requested_procedures(connection, keys),
         )
     if context.history.delivered and uses_sections(destination, ResultEvent(delivery.event)):
         return replace(context, sent_sections=read_sent_observations(connection, delivery))
     return context
 
 
-def _with_studies(result: ResultContext, studies: Mapping[OrderKey, str]) -> ResultContext:
-    """Give orders without a StudyInstanceUID the one of their scheduled steps."""
+def _with_procedures(
+    result: ResultContext, procedures: Mapping[OrderKey, RequestedProcedure]
+) -> ResultContext:
+    """Give orders the study and the Requested Procedure ID with which they were on the worklist."""
     orders = []
     for order in result.orders:
-        study = order.tags.get("StudyInstanceUID") or studies.get(key_of(order.tags), "")
-        orders.append(replace(order, tags={**order.tags, "StudyInstanceUID": study}))
+        if procedure := procedures.get(key_of(order.tags)):
+            tags = {**order.tags, "StudyInstanceUID": procedure.study_uid}
+            orders.append(replace(order, tags=tags, procedure_id=procedure.procedure_id))
+        else:
+            orders.append(order)
     return replace(result, orders=tuple(orders))
 
 

@@ -38,6 +38,8 @@ from pydicom.uid import (
 
 from bridge.delivery.errors import NoDocument, NoStudy, NotInCharacterSet
 from bridge.orders.received_objects import instance_creator
+from mappings.hl7.path import Path
+from mappings.outbound.echo import Echo
 from mappings.outbound.results import (
     WITHDRAWALS,
     FileFormat,
@@ -106,6 +108,9 @@ _TIME: Final = re.compile(r"\d{2}(\d{2}(\d{2}(\.\d{1,6})?)?)?")
 _AGE: Final = re.compile(r"\d{3}[DWMY]")
 _SEXES: Final = frozenset("MFO")
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")
+_PATIENT_IDS: Final = Path.parse("PID-3")
+_UNIVERSAL_TYPES: Final = frozenset({"DNS", "EUI64", "ISO", "URI", "UUID", "X400", "X500"})
+"""Defined terms of Universal Entity ID Type (0040,0033)."""
 _SHORT, _LONG = 16, 64  # characters of SH and of LO
 
 
@@ -245,6 +250,7 @@ class _DocumentWriter:
         data.PatientName = self._name("PatientName", tags.get("PatientName", ""))
         patient = self._short("PatientID", tags.get("PatientMRN", ""), _LONG)
         data.PatientID = patient
+        self._add_issuer(data, self._orders_of(study)[0])
         data.PatientBirthDate = _matching(_DAY, tags.get("PatientBirthDate", ""))
         data.PatientSex = sex if (sex := tags.get("PatientSex", "")) in _SEXES else ""
         if age := _matching(_AGE, tags.get("PatientAge", "")):
@@ -275,6 +281,26 @@ class _DocumentWriter:
         if predecessors:
             data.PredecessorDocumentsSequence = predecessors
         return data
+
+    def _add_issuer(self, data: Dataset, order: ResultOrder) -> None:
+        """Add the assigning authority of the patient's number (PID-3.4), if it is known."""
+        mrn = order.tags.get("PatientMRN", "")
+        numbers = Echo(order.echo).read(_PATIENT_IDS).repetitions
+        authorities = [
+            [number.component(4).subcomponent(part).text().strip() for part in (1, 2, 3)]
+            for number in numbers
+            if number.component(1).text() == mrn
+        ]
+        found = next((authority for authority in authorities if any(authority)), None)
+        if found is None:
+            return
+        name, universal, kind = found
+        data.IssuerOfPatientID = self._short("PID-3.4", name or universal)
+        if universal and kind in _UNIVERSAL_TYPES:
+            item = Dataset()
+            item.UniversalEntityID = self._encodable("PID-3.4", _one_line(universal))
+            item.UniversalEntityIDType = kind
+            data.IssuerOfPatientIDQualifiersSequence = [item]
 
     def _document(self, data: Dataset, study: str) -> None:
         """Add the requests that the document fulfils, and the same documents in other studies."""
@@ -432,9 +458,10 @@ class _DocumentWriter:
         item.RequestedProcedureDescription = self._short(
             "StudyDescription", tags.get("StudyDescription", "")
         )
-        item.RequestedProcedureID = ""
+        item.RequestedProcedureID = self._short("procedure", order.procedure_id, _SHORT)
         if in_series:
-            item.RequestedProcedureID = self._short("Accession", tags.get("Accession", ""))
+            # There it may not be empty. The worklist of this service falls back to the same value.
+            item.RequestedProcedureID = item.RequestedProcedureID or item.AccessionNumber[:_SHORT]
             return item
         item.ReferencedStudySequence = []
         item.PlacerOrderNumberImagingServiceRequest = self._short("placer", order.placer)

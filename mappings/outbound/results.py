@@ -72,7 +72,8 @@ class ResultOrder:
     """
     An order of the report: its tags, Metadata, numbers, and segments.
 
-    `echo` is `OrderEvent.echo`: decoded lines in the sender's delimiters, MSH first.
+    `echo` is `OrderEvent.echo`: decoded lines in the sender's delimiters, MSH first. `procedure_id`
+    is the Requested Procedure ID of the worklist, '' if it is not known.
     """
 
     tags: Mapping[str, str]
@@ -80,6 +81,7 @@ class ResultOrder:
     placer: str = ""
     filler: str = ""
     echo: tuple[str, ...] = ()
+    procedure_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

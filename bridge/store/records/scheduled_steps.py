@@ -7,6 +7,7 @@ sees an order as soon as it is applied. Queries read the rows each time; nothing
 The item of a row has no status: `find_page` adds that of the row, so that a status changes alone.
 """
 
+import json
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     Connection,
@@ -319,14 +320,25 @@ def _read(row: Row[Any]) -> ScheduledStep:
     )
 
 
-def studies_of(connection: Connection, keys: Collection[OrderKey]) -> dict[OrderKey, str]:
-    """Return the StudyInstanceUID of orders that have steps."""
-    found: dict[OrderKey, str] = {}
-    for key in keys:
-        own = (_STEP.site == key.site, _STEP.accession == key.accession, _STEP.mrn == key.mrn)
-        study = connection.scalar(select(_STEP.study_uid).where(*own).order_by(_STEP.position))
-        if study:
-            found[key] = study
+class RequestedProcedure(NamedTuple):
+    """Study Instance UID and Requested Procedure ID that the worklist gave to modalities."""
+
+    study_uid: str
+    procedure_id: str
+
+
+_PROCEDURE_ID: Final = "00401001"
+
+
+def requested_procedures(
+    connection: Connection, keys: Collection[OrderKey]
+) -> dict[OrderKey, RequestedProcedure]:
+    """Return the requested procedure of orders that have steps, from the first step."""
+    found: dict[OrderKey, RequestedProcedure] = {}
+    for step in steps_of(connection, keys):
+        if step.study_uid:
+            values = json.loads(step.item).get(_PROCEDURE_ID, {}).get("Value") or [""]
+            found.setdefault(step.key, RequestedProcedure(step.study_uid, str(values[0])))
     return found
 
 

@@ -175,6 +175,46 @@ def test_patient_study_and_requests() -> None:
     assert request.FillerOrderNumberImagingServiceRequest == "F-1"
 
 
+@pytest.mark.parametrize(
+    ("authority", "issuer", "qualifier"),
+    [
+        ("HOSP&1.2.3&ISO", "HOSP", ("1.2.3", "ISO")),
+        ("&ward.example.org&DNS", "ward.example.org", ("ward.example.org", "DNS")),
+        ("HOSP&7&L", "HOSP", None),
+        ("", None, None),
+    ],
+)
+def test_the_issuer_of_the_number(
+    authority: str, issuer: str | None, qualifier: tuple[str, str] | None
+) -> None:
+    """The assigning authority is that of the number in Patient ID, whatever its place in PID-3."""
+    echo = ("MSH|^~\\&|RIS", f"PID|1||9^^^OTHER&9.9&ISO~MRN-1^^^{authority}^MR||Yamada")
+    for found in read_documents(written(replace(CONTEXT, orders=(replace(ORDER, echo=echo),)))):
+        assert found.get("IssuerOfPatientID") == issuer
+        qualifiers = [
+            (item.UniversalEntityID, item.UniversalEntityIDType)
+            for item in found.get("IssuerOfPatientIDQualifiersSequence", ())
+        ]
+        assert qualifiers == ([qualifier] if qualifier else [])
+
+
+@pytest.mark.parametrize(
+    ("known", "in_document", "in_series"), [("RP-7", "RP-7", "RP-7"), ("", "", "ACC-1")]
+)
+def test_the_requested_procedure(known: str, in_document: str, in_series: str) -> None:
+    """It is that of the worklist. Unknown it is empty in the SR, where it may be (type 2)."""
+    pdf, report = read_documents(
+        written(replace(CONTEXT, orders=(replace(ORDER, procedure_id=known),)))
+    )
+    (request,) = report.ReferencedRequestSequence
+    assert (request.RequestedProcedureID, request.AccessionNumber) == (in_document, "ACC-1")
+    assert request.StudyInstanceUID == STUDY
+    for keyword in ("ReferencedStudySequence", "RequestedProcedureCodeSequence"):
+        assert len(request[keyword].value) == 0
+    (request,) = pdf.RequestAttributesSequence
+    assert (request.RequestedProcedureID, request.AccessionNumber) == (in_series, "ACC-1")
+
+
 def test_the_text_is_complete() -> None:
     """The sections of the SR are the lines of the report, in order, headings included."""
     (report,) = objects(written(), "SR")

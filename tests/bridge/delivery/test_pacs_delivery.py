@@ -245,6 +245,23 @@ async def test_the_study_of_the_worklist(tmp_path: Path, database: Database) -> 
             hospital.couriers[0].notify()
             await bridge.settled("done")
     assert [data.StudyInstanceUID for data in archive.stored] == [OTHER_STUDY]
+    (request,) = archive.stored[0].ReferencedRequestSequence
+    assert request.RequestedProcedureID == "RP-7"
+
+
+async def test_another_study_on_the_worklist(tmp_path: Path, database: Database) -> None:
+    """The report goes into the study that the modality got, not into that of the order message."""
+    with pacs() as archive:
+        bridge = PacsBridge(
+            tmp_path, database, f"dicom://PACS@127.0.0.1:{archive.port}", forms=["sr"]
+        )
+        async with bridge.open() as hospital:
+            await hospital.send(message(group("A1", uid=STUDY)))
+            with database.write() as connection:
+                connection.execute(insert(SCHEDULED_STEPS).values(_step("A1", OTHER_STUDY)))
+            await signed(hospital)
+            await bridge.settled("done")
+    assert [data.StudyInstanceUID for data in archive.stored] == [OTHER_STUDY]
 
 
 def _step(accession: str, study: str) -> dict[str, Any]:
@@ -257,7 +274,7 @@ def _step(accession: str, study: str) -> dict[str, Any]:
         "position": 0,
         "study_uid": study,
         "status": "SCHEDULED",
-        "item": "{}",
+        "item": '{"00401001": {"vr": "SH", "Value": ["RP-7"]}}',
         "changed_at": 0,
     }
 
