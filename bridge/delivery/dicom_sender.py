@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pydicom.dataset import Dataset
+from pydicom.multival import MultiValue
+from pydicom.tag import Tag
 from pydicom.uid import UID, ExplicitVRLittleEndian, ImplicitVRLittleEndian
 from pynetdicom import AE, evt
 from pynetdicom.association import Association
@@ -240,6 +242,7 @@ class DicomSender:
 
     def _store_one(self, association: Association, document: Dataset, number: int) -> ObjectStatus:
         began = time.monotonic()
+        elements = ""
         try:
             answer = association.send_c_store(document, msg_id=number)
         except ValueError:  # no context of the class was accepted
@@ -248,10 +251,11 @@ class DicomSender:
             raise ReplyLost(LossReason.CLOSED) from None
         else:
             status = _status(answer, began, self._receiver)
+            elements = _offending(answer)
         return ObjectStatus(
             "C-STORE",
             status,
-            describe_status(status),
+            describe_status(status) + elements,
             str(document.SOPClassUID),
             str(document.SOPInstanceUID),
         )
@@ -414,6 +418,17 @@ def _status(answer: Dataset, began: float, receiver: DicomReceiver) -> int:
         return int(status)
     is_late = time.monotonic() - began >= receiver.reply_timeout
     raise ReplyLost(LossReason.TIMEOUT if is_late else LossReason.CLOSED)
+
+
+def _offending(answer: Dataset) -> str:
+    """Return the tags of Offending Element (0000,0901) for a text, of several the first ones."""
+    found = answer.get("OffendingElement")
+    tags = found if isinstance(found, MultiValue) else [] if found is None else [found]
+    named = ", ".join(str(Tag(tag)) for tag in tags[:_MAX_ELEMENTS])
+    return f", element {named}" if named else ""
+
+
+_MAX_ELEMENTS: Final = 5
 
 
 def _end(association: Association) -> None:

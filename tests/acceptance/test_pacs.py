@@ -115,7 +115,8 @@ def test_kill_during_a_request_for_commitment(
             house.start()
             eventually(lambda: accepts_connections(port))
             assert report_later(port, archive.events[-1]) == 0x0000
-            assert report_later(port, archive.events[0]) == 0x0112, "the first request was replaced"
+            # The first request was replaced; a PACS that answers it, too, need not repeat that.
+            assert report_later(port, archive.events[0]) == 0x0000
         finally:
             house.kill()
     assert len(archive.stored) >= 2

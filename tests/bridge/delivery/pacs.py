@@ -60,6 +60,8 @@ class Pacs:
     events: list[Dataset] = field(default_factory=list)
     requests: list[Dataset] = field(default_factory=list)
     classes: tuple[str, ...] = STORED_CLASSES
+    offending: tuple[int, ...] = ()
+    """The Offending Elements of a refused object."""
     commits: bool = True
     lost: Callable[[str], bool] = lambda instance: False
     """Whether it says that it does not keep an instance."""
@@ -89,12 +91,16 @@ def pacs(**changes: Any) -> Iterator[Pacs]:
     """A PACS at a free port, with the AE title PACS."""
     found = Pacs(**changes)
 
-    def store(event: evt.Event) -> int:
+    def store(event: evt.Event) -> int | Dataset:
         data = event.dataset
         data.file_meta = event.file_meta
         status = found.status(data, event)
         if status >> 12 == 0xB or status == 0:
             found.stored.append(data)
+        elif found.offending:
+            answer = Dataset()
+            answer.Status, answer.OffendingElement = status, list(found.offending)
+            return answer
         return status
 
     def act(event: evt.Event) -> tuple[int, None]:

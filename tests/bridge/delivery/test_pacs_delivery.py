@@ -410,15 +410,21 @@ async def test_a_pacs_that_refuses_for_a_while(
     assert attempts[:2] == attempts[2:4] == attempts[4:] == archive.instances()
 
 
-async def test_a_pacs_that_cannot_understand(tmp_path: Path, database: Database) -> None:
-    """The delivery is parked at once; a retry by a person sends the same objects."""
-    with pacs(status=lambda *_: 0xC000) as archive:
+@pytest.mark.parametrize("status", [0xC000, 0xA900])
+async def test_a_pacs_that_cannot_understand(
+    tmp_path: Path, database: Database, status: int
+) -> None:
+    """The delivery is parked at once with status and element; a retry sends the same objects."""
+    elements = (0x00100020, 0x0040A370)
+    with pacs(status=lambda *_: status, offending=elements) as archive:
         bridge = PacsBridge(tmp_path, database, f"dicom://PACS@127.0.0.1:{archive.port}")
         async with bridge.open() as hospital:
             await hospital.send(message(group("A1", uid=STUDY)))
             await signed(hospital)
             await bridge.settled("parked")
-            assert hospital.rows(STATES) == [("parked", "dicom", "C000")]
+            assert hospital.rows(STATES) == [("parked", "dicom", f"{status:04X}")]
+            ((reply,),) = hospital.rows("SELECT reply FROM delivery")
+            assert bytes(reply).count(b", element (0010,0020), (0040,A370): ") == 2
             archive.status = lambda *_: 0x0000
             operations.retry_delivery(database, 1)
             hospital.couriers[0].notify()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from bridge.metrics import Metrics
 from bridge.queue.attempts import Attempt, AttemptKind, of_deliveries
 from bridge.queue.commitments import Commitments
 from bridge.queue.deliveries import ClaimedDelivery, current_delivery
+from bridge.queue.states import RetryPolicy
 from bridge.store.database import Database
 from config.dicom import DicomSettings
 from tests.bridge.delivery.pacs import free_port, orthanc, report_later, send_report
@@ -152,6 +154,19 @@ def test_a_database_that_refuses(database: Database) -> None:
 def _execute(database: Database, statement: str) -> None:
     with database.write() as connection:
         connection.execute(text(statement))
+
+
+def test_two_nodes_that_ask_again(database: Database) -> None:
+    """Each late request is repeated by one of them."""
+    before = Commitments(database, lambda: 5_000)
+    for delivery in range(20):
+        before.begin(delivery, "pacs", ["2.25.1"])
+    nodes = [Commitments(database, lambda: 90_000) for _ in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        repeated = list(
+            pool.map(lambda node: node.repeat_requests("pacs", 60, RetryPolicy()), nodes)
+        )
+    assert sorted(one.delivery_id for found in repeated for one in found) == list(range(20))
 
 
 @pytest.fixture
