@@ -606,30 +606,6 @@ def read_documents(payload: bytes) -> list[Dataset]:
         return []
 
 
-def dump(payload: bytes) -> str:
-    """Return the objects of a body as text, an attribute a line."""
-    parts = [
-        "\n".join([UID(data.SOPClassUID).name, *_lines(data, "")])
-        for data in read_documents(payload)
-    ]
-    return "\n\n".join(parts)
-
-
-def _lines(data: Dataset, indent: str) -> Iterator[str]:
-    for element in data:
-        head = f"{indent}{element.tag} {element.VR} {element.name}"
-        if element.VR == "SQ":
-            yield head
-            for item in element.value:
-                yield f"{indent}  item"
-                yield from _lines(item, f"{indent}    ")
-        elif element.VR == "OB":
-            yield f"{head}: {len(element.value)} bytes"
-        else:
-            text = str(element.value).replace("\r\n", "\n")
-            yield f"{head}: {text}".replace("\n", f"\n{indent}    ")
-
-
 def sent_objects(payload: bytes) -> tuple[SentDocument, ...]:
     """Return all objects of a body."""
     found = read_documents(payload)

@@ -1,5 +1,5 @@
 """
-The content of what modalities send: attributes as text, and what a message is about.
+The content of DICOM objects, received and sent: attributes as text, and what a message is about.
 
 Text and subjects contain patient data: show them to users who may read content only, and do not log
 them.
@@ -13,8 +13,10 @@ from typing import Any, Final
 from pydicom.datadict import dictionary_description, dictionary_has_tag
 from pydicom.dataset import Dataset
 from pydicom.multival import MultiValue
+from pydicom.uid import UID
 from sqlalchemy import Connection
 
+from bridge.delivery.dicom_objects import read_documents
 from bridge.orders.order import Order
 from bridge.orders.received_objects import (
     OrderReference,
@@ -56,13 +58,23 @@ def text_of(payload: bytes) -> tuple[str, bool]:
                 "",
             )
             data_set = read_file(payload, DicomLimits(max_bytes=len(payload)))
-            lines = list(islice(_lines(data_set, 0), MAX_LINES + 1))
+            lines = list(islice(_lines(data_set, 0, _MAX_VALUE), MAX_LINES + 1))
     except Exception:  # noqa: BLE001  # pydicom raises arbitrary exceptions
         return UNREADABLE, False
     return "\n".join((*head, *lines[:MAX_LINES])), len(lines) > MAX_LINES
 
 
-def _lines(data_set: Dataset, depth: int) -> Iterator[str]:
+def text_of_documents(payload: bytes) -> str:
+    """Return the objects of a delivery to a PACS as text, one attribute in a line."""
+    parts = [
+        "\n".join([UID(document.SOPClassUID).name, *_lines(document, 0, None)])
+        for document in read_documents(payload)
+    ]
+    return "\n\n".join(parts)
+
+
+def _lines(data_set: Dataset, depth: int, longest: int | None) -> Iterator[str]:
+    """Yield attributes; `longest`: characters of a value, None for those that this service made."""
     for tag in sorted(data_set.keys()):
         known = dictionary_has_tag(tag)
         name = dictionary_description(tag) if known else "Private" if tag.is_private else "Unknown"
@@ -74,21 +86,23 @@ def _lines(data_set: Dataset, depth: int) -> Iterator[str]:
             continue
         start = f"{_INDENT * depth}{tag} {kind} {name}"
         if kind != "SQ":
-            yield f"{start}: {_shown(kind, value)}"
+            shown = _shown(kind, value, longest).replace("\n", f"\n{_INDENT * (depth + 2)}")
+            yield f"{start}: {shown}"
             continue
         yield f"{start}: {len(value)} item{'' if len(value) == 1 else 's'}"
         for number, item in enumerate(value if depth < _MAX_DEPTH else (), start=1):
             yield f"{_INDENT * (depth + 1)}item {number}"
-            yield from _lines(item, depth + 2)
+            yield from _lines(item, depth + 2, longest)
 
 
-def _shown(kind: str, value: Any) -> str:
+def _shown(kind: str, value: Any, longest: int | None) -> str:
     if kind in _BINARY:
         return f"{len(value or b'')} bytes"
     parts = value if isinstance(value, MultiValue) else [] if value is None else [value]
-    text = "\\".join(map(str, islice(parts, _MAX_VALUE)))
-    shown = "".join(sign if sign.isprintable() else " " for sign in text[: _MAX_VALUE + 1])
-    return shown if len(shown) <= _MAX_VALUE else f"{shown[:_MAX_VALUE]}…"
+    text = "\\".join(map(str, islice(parts, longest))).replace("\r\n", "\n")
+    cut = text if longest is None else text[: longest + 1]
+    shown = "".join(sign if sign.isprintable() or sign == "\n" else " " for sign in cut)
+    return shown if longest is None or len(shown) <= longest else f"{shown[:longest]}…"
 
 
 def read_identity(payload: bytes) -> ReceivedObject | None:

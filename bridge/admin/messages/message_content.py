@@ -16,7 +16,8 @@ from typing import Any
 from sqlalchemy import or_, select
 
 from bridge.admin.errors import InvalidEdit
-from bridge.delivery.dicom_objects import boundary_of, dump
+from bridge.admin.messages.dicom_content import text_of_documents
+from bridge.delivery.dicom_objects import boundary_of
 from bridge.queue.attempts import Attempt
 from bridge.store.database import Database
 from bridge.store.tables import MESSAGE_EDITS
@@ -47,7 +48,7 @@ def message_text(data: bytes | None, charset: str = "utf-8") -> str:
     if data is None:
         return ""
     if boundary_of(data):
-        return dump(data)
+        return text_of_documents(data)
     try:
         message = Message.parse(data, fallback=charset)
     except MessageRefusal:

@@ -8,6 +8,7 @@ from pydicom.dataelem import DataElement
 from pydicom.dataset import Dataset
 from pydicom.uid import UID
 
+from bridge.admin.messages.dicom_content import text_of_documents
 from bridge.admin.specification.model import (
     DefinitionUsed,
     ExampleMessage,
@@ -19,7 +20,7 @@ from bridge.admin.specification.model import (
     Usage,
 )
 from bridge.delivery.destination_settings import pacs_documents
-from bridge.delivery.dicom_objects import dump, read_documents, sent_objects, write_documents
+from bridge.delivery.dicom_objects import read_documents, sent_objects, write_documents
 from bridge.delivery.errors import CompositionError
 from bridge.delivery.reply_policy import DEFAULTS, ReplyKind
 from config.quantities import DicomAddress
@@ -68,7 +69,7 @@ def pacs_specification(
             if reply.partition(" ")[0] in _KINDS
         ],
         examples=[
-            ExampleMessage(f"{event}: made-up objects", dump(payload))
+            ExampleMessage(f"{event}: made-up objects", text_of_documents(payload))
             for event, payload in examples
         ],
     )

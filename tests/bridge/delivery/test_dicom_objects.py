@@ -11,6 +11,7 @@ import pytest
 from highdicom.sr import ContainerContentItem, ContentSequence
 from pydicom import Dataset
 
+from bridge.admin.messages.dicom_content import text_of, text_of_documents
 from bridge.delivery.dicom_objects import (
     DicomDocuments,
     DocumentForm,
@@ -458,6 +459,19 @@ def test_a_character_set_without_a_letter() -> None:
     (report,) = objects(written(plain, DicomDocuments(charset="ISO_IR 100")), "SR")
     assert str(report.PatientName) == "Müller^Jürgen"
     assert _texts(report) == ["Größe: normal"]
+
+
+def test_received_and_sent_objects_are_shown_alike() -> None:
+    """Only the text of a long value differs: that of a report of ours is whole, with its lines."""
+    payload = written(replace(CONTEXT, report_text="A line.\n" * 100))
+    sent = text_of_documents(payload)
+    received, _ = text_of(files_of(payload)[1])
+    assert sent.count("A line.") == 100
+    assert sent.count("\n") > 100
+    attributes = received.split("\n\n", 1)[1].split("\n")
+    assert len(attributes) > 50
+    short = [line for line in attributes if "A line." not in line and line.strip() != "…"]
+    assert set(short) <= set(sent.split("\n"))
 
 
 def test_nothing_for_the_forms() -> None:
