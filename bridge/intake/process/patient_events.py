@@ -46,6 +46,7 @@ from bridge.orders.patients import (
     corrections,
     demographics_of,
     former_identity,
+    merges_other_person,
     takes_identifier_of_other,
     updates_of,
     with_new_patient,
@@ -380,7 +381,8 @@ async def _apply_patient_event(
     if any(updates[tag] != value for tag, value in newer.items()):
         _note_once(context, SUPERSEDED)
     updates = {tag: value for tag, value in updates.items() if tag not in newer}
-    if takes_identifier_of_other(event, context.job.demographics, context.index.values()):
+    own = (event, context.job.demographics, context.index.values())
+    if takes_identifier_of_other(*own) or merges_other_person(*own):
         raise IdentifierTakenError
     note = await send_patient_change(worklist.client, event, updates)
     context.notes.append(note)
