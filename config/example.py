@@ -179,10 +179,12 @@ def _duration(seconds: float) -> str:
 
 def with_unit(key: str, value: Any) -> Any:
     """Return the value of a key as it is written: a time as `30d`, a size as `64KiB`."""
-    if key in _SECONDS and value is not None:
+    if value is not None and key in _SECONDS:
         return _duration(value)
-    if key in _SIZES:
-        return f"{value // 2**20}MiB" if value >= 2**20 else f"{value // 2**10}KiB"
+    if value and key in _SIZES:
+        for unit, size in (("MiB", 2**20), ("KiB", 2**10)):
+            if value % size == 0:
+                return f"{value // size}{unit}"
     return value
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from config.dicom import DicomSettings
+from config.example import with_unit
 from config.forms import to_table
 from config.settings import parse
 from config.toml_text import SettingsError
@@ -32,6 +33,23 @@ def test_character_sets(charset: str) -> None:
     r"""A peer's character set is a value of (0008,0005), as `\ISO 2022 IR 149`."""
     (peer,) = read(f"{PEER}charset = '{charset}'").peer
     assert peer.charset == charset
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("steps_expire", 30 * 86_400.0, "30d"),
+        ("idle_timeout", 0.5, "0.5s"),
+        ("steps_expire", 0.0, "0s"),
+        ("max_object", 64 * 2**20, "64MiB"),
+        ("max_pdu", 68 * 2**10, "68KiB"),
+        ("max_pdu", 70_000, 70_000),
+        ("max_associations", 1024, 1024),
+    ],
+)
+def test_values_are_shown_as_they_are_written(key: str, value: float, text: object) -> None:
+    """Times and sizes have the largest unit that says them exactly."""
+    assert with_unit(key, value) == text
 
 
 WRONG = {
