@@ -15,7 +15,12 @@ from bridge.contract import OrderKey
 from bridge.contract.errors import ErrorCode
 from bridge.intake.process.job_context import MessageChanges, unread_outcome
 from bridge.intake.process.jobs import MessageJob, read
-from bridge.intake.process.received_objects import change_steps, read_received, status_events
+from bridge.intake.process.received_objects import (
+    change_steps,
+    has_other_match,
+    read_received,
+    status_events,
+)
 from bridge.intake.process.scheduled_steps import StepWriter
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.patient_check import identified_event
@@ -638,16 +643,24 @@ class OrderRepository:
         order_index.set_reports(connection, reports)
         renamed = {patient for change in changes for patient in change.renamed_patients}
         resume_parked(self._database, connection, renamed)
-        self._write_received(connection, changes)
         codes = [
             (message_changes.message_id, message_changes.exception_code)
             for message_changes in changes
             if message_changes.exception_code
         ]
         exceptions.add(connection, ExceptionSubject.MESSAGE, codes, self.now())
+        self._write_received(connection, changes)
 
     def _write_received(self, connection: Connection, changes: Sequence[MessageChanges]) -> None:
-        """Store what modalities said of steps, and which messages wait for an order."""
+        """
+        Store what modalities said of steps, and which messages wait for an order.
+
+        An order may have been stored after a message that waits for it was read.
+        """
+        waiting = [change for change in changes if change.waits_for]
+        with_orders = [change for change in changes if change.orders]
+        if waiting or (with_orders and self.peer_sites):
+            waiting_messages.lock(connection, waits=bool(waiting))
         for change in changes:
             if change.received is not None:
                 if change.received.kind.is_step:
@@ -655,9 +668,13 @@ class OrderRepository:
                     said = status_events(change.message_id, change.received, self.now())
                     step_events.add(connection, said)
                 waiting_messages.forget(connection, [change.message_id])
-            if change.waits_for:
-                waiting_messages.add(connection, {change.message_id: change.waits_for})
-        with_orders = [change for change in changes if change.orders]
+        waiting_messages.add(
+            connection, {change.message_id: change.waits_for for change in waiting}
+        )
+        for change in waiting:
+            match = change.received
+            if match is not None and has_other_match(connection, match, self.peer_sites):
+                resume(self._database, connection, [change.message_id])
         if with_orders and waiting_messages.exist(connection):
             for change in with_orders:
                 resume_waiting(self._database, connection, change)
@@ -693,8 +710,13 @@ def resume_waiting(database: Database, connection: Connection, change: MessageCh
         for message_id in waiting_messages.find(connection, keys)
         if message_id != change.message_id
     ]
-    resumed = replay_waiting(database, connection, waiting)
-    waiting_messages.forget(connection, waiting)
+    resume(database, connection, waiting)
+
+
+def resume(database: Database, connection: Connection, message_ids: Sequence[int]) -> None:
+    """Queue messages again that wait for an order."""
+    resumed = replay_waiting(database, connection, message_ids)
+    waiting_messages.forget(connection, message_ids)
     exceptions.forget(connection, ExceptionSubject.MESSAGE, resumed)
 
 

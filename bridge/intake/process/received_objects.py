@@ -28,6 +28,7 @@ from bridge.intake.process.jobs import (
 from bridge.orders.order import Order, OrderState
 from bridge.orders.plans import ORDER_CANCELLED
 from bridge.orders.received_objects import (
+    Match,
     MessageKind,
     OrderReference,
     ReceivedObject,
@@ -92,21 +93,58 @@ def read_received(
         raise DefinitionMissingError("peer")
     known = sites_of(connection, visible)
     patients = _patients(connection, received, known)
-    matches = []
-    for reference in received.references or (OrderReference(),):
-        named = named_orders(connection, known, reference)
-        foreign = _foreign(connection, received.issuer, named)
-        matches.append(match(reference, patients, named, foreign))
-    found = ReceivedMatch(kind, received, matches)
+    found = ReceivedMatch(kind, received, _matches(connection, received, known, patients))
     events = [_event(found, order) for order in found.orders]
     # The job waits for messages of the orders that it names, also of those that are not known yet.
     events += [
         ignored_event(site, mrn, missing.reference.accession)
-        for missing in matches
+        for missing in found.matches
         if missing.order is None
         for site, mrn in sorted(patients)[:_MAX_NAMED]
     ]
     return MessageJob(claimed, SourceMessage(claimed.message_id, None), events, received=found)
+
+
+def _matches(
+    connection: Connection,
+    received: ReceivedObject,
+    sites: Collection[str],
+    patients: set[tuple[str, str]],
+) -> list[Match]:
+    matches = []
+    for reference in received.references or (OrderReference(),):
+        named = named_orders(connection, sites, reference)
+        foreign = _foreign(connection, received.issuer, named)
+        matches.append(match(reference, patients, named, foreign))
+    return matches
+
+
+def has_other_match(
+    connection: Connection, found: ReceivedMatch, sites: Mapping[str, Collection[str]]
+) -> bool:
+    """
+    True if an order for which a message waits is another one now, or has another state.
+
+    It may have been stored after the message was read.
+    """
+    known = sites_of(connection, sites.get(found.received.meta.sender, ()))
+    patients = _patients(connection, found.received, known)
+    now = _matches(connection, found.received, known, patients)
+    return any(
+        _is_waiting(found.kind, before) and _outline(before) != _outline(after)
+        for before, after in zip(found.matches, now, strict=True)
+    )
+
+
+def _is_waiting(kind: MessageKind, found: Match) -> bool:
+    if found.order is None:
+        return True
+    return not kind.is_step and found.order.state in _WITHOUT_REPORT | {OrderState.CANCELLED}
+
+
+def _outline(found: Match) -> tuple[object, ...]:
+    order = found.order
+    return found.fault, order and order.key, order and order.state
 
 
 _MAX_NAMED: Final = 10

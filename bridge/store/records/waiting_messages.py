@@ -8,16 +8,31 @@ numbers is stored. The keys are those of `bridge.orders.received_objects.order_k
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from bridge.store.columns import one_of
+from bridge.store.postgresql.connection import lock_key
 from bridge.store.tables import WAITING_MESSAGES
 
 _WAITING: Final = WAITING_MESSAGES.c
 _BY_KEY: Final = select(_WAITING.message_id).where(one_of(_WAITING.key, "keys"))
 _ANY: Final = select(_WAITING.message_id).limit(1)
 _DELETE: Final = delete(WAITING_MESSAGES).where(one_of(_WAITING.message_id, "ids"))
+
+_LOCK: Final = lock_key("waiting messages")
+
+
+def lock(connection: Connection, *, waits: bool) -> None:
+    """
+    Lock until the end of the transaction, before a message waits or waiting messages are found.
+
+    A transaction that lets a message wait and one that stores its order would each miss what the
+    other has not committed yet. SQLite has one writer at a time.
+    """
+    if connection.dialect.name == "postgresql":
+        take = func.pg_advisory_xact_lock if waits else func.pg_advisory_xact_lock_shared
+        connection.execute(select(take(_LOCK)))
 
 
 def add(connection: Connection, waiting: Mapping[int, Iterable[int]]) -> None:

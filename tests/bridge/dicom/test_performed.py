@@ -15,12 +15,17 @@ from pynetdicom.dsutils import encode
 
 from bridge.admin.causes import cause_of
 from bridge.dicom.performed import REQUIRED
+from bridge.intake.process.job_context import MessageChanges
+from bridge.intake.process.order_repository import OrderRepository
+from bridge.intake.process.received_objects import read_received
 from bridge.intake.receive.listener_policy import ListenerPolicy
-from bridge.orders.received_objects import PERFORMED_STEP
+from bridge.orders.received_objects import DICOM_LISTENER, PERFORMED_STEP
+from bridge.queue.claims import ClaimedMessage
+from bridge.store.records import waiting_messages
 from bridge.store.records.exceptions import ExceptionSubject
 from parsers.dicom_file import FileMeta, read_meta
 from tests.bridge.delivery.fixtures import SITE, inbound
-from tests.bridge.delivery.whole_bridge import Hospital
+from tests.bridge.delivery.whole_bridge import PEERS, Hospital
 from tests.bridge.dicom.conftest import MAX_SIZE
 from tests.bridge.dicom.modality import Modality, data_set, ended, new_step, scheduled
 from tests.bridge.dicom.orders import (
@@ -57,6 +62,36 @@ async def test_a_completed_examination_makes_an_awaited_order_readable(
         ("N-SET MPPS", "done", "step_completed"),
     ]
     assert exceptions(hospital) == []
+
+
+async def test_an_order_that_is_stored_after_the_match(
+    hospital: Hospital, modality: Modality
+) -> None:
+    """The order was not known when the step was read; its transaction found no waiting message."""
+    await_examinations(hospital)
+    uid = generate_uid()
+    await modality.create(uid, new_step())
+    await applied(hospital)
+    ((number, payload),) = hospital.rows(
+        "SELECT id, payload FROM message JOIN message_body ON id = message_id"
+    )
+    claimed = ClaimedMessage(
+        number, bytes(payload), DICOM_LISTENER, "", "", (), 1, 0, 0, "N-CREATE MPPS"
+    )
+    with hospital.database.write() as connection:
+        read = read_received(connection, claimed, PEERS).received
+        waiting_messages.forget(connection, [number])
+    assert read is not None
+    await hospital.send(new_order())
+    assert received_messages(hospital) == [("N-CREATE MPPS", "parked", "object_without_order")]
+    repository = OrderRepository(hospital.database, hospital.time, peer_sites=PEERS)
+    change = MessageChanges(number, (), received=read, waits_for=read.missing_keys)
+    with hospital.database.write() as connection:
+        repository.write(connection, [change])
+    await applied(hospital)
+    assert received_messages(hospital) == [("N-CREATE MPPS", "done", "step_started")]
+    with hospital.database.write() as connection:
+        assert not waiting_messages.exist(connection)
 
 
 async def test_a_message_is_stored_before_its_status(
