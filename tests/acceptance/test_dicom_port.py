@@ -223,7 +223,6 @@ def test_the_end_of_the_process(dicom_house: tuple[House, int]) -> None:
     insert(database, *(make_item(number) for number in range(1000, 1000 + MANY)))
     database.dispose()
     modality = Modality(port)
-    house.send(order(9))
 
     def started() -> list[str]:
         step = "(0040,0020) CS [STARTED]"
