@@ -333,7 +333,7 @@ class DestinationDicom(Section):
         False, description="dicom: request storage commitment for the objects that were stored"
     )
     commitment_within: Seconds = Field(
-        86400.0, gt=0, description="time to commit; then the result needs attention"
+        86400.0, gt=0, description="time to commit; then the PACS is asked again, up to 20 requests"
     )
     charset: Literal[
         "ISO_IR 192",
