@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from pydicom import Dataset
 from pynetdicom import evt
+from sqlalchemy import select
 
+from bridge.store.database import Database
+from bridge.store.tables import STORAGE_COMMITMENTS
 from tests.acceptance.house import House, free_port
 from tests.acceptance.orders import order
 from tests.bridge.delivery.pacs import Pacs, accepts_connections, pacs, report_later
@@ -84,7 +87,8 @@ def test_kill_during_a_request_for_commitment(
     """
     After the kill the objects are sent and the request is made again.
 
-    Its answer comes at the DICOM port after another kill, and finds the request.
+    The PACS refuses that one, so the service repeats it, without the objects. The answer comes at
+    the DICOM port after another kill, and finds the request.
     """
     url = request.getfixturevalue("postgres_url") if dialect == "postgresql" else ""
     port = free_port()
@@ -92,6 +96,7 @@ def test_kill_during_a_request_for_commitment(
 
     def hold_first(event: evt.Event, information: Dataset) -> None:
         if len(archive.events) == 1:
+            archive.action_status = 0x0110  # also of the next request
             killed.hold()
 
     with pacs(report=hold_first) as archive:
@@ -109,17 +114,21 @@ def test_kill_during_a_request_for_commitment(
             house.draft("M1", "A1", "Normal.")
             house.sign("M1", "A1", ignoreSignDelay=True)
             killed.kill_here()
-            eventually(lambda: len(archive.events) >= 2)
+            eventually(lambda: len(archive.requests) >= 2)
             eventually(lambda: _delivered(house) == 1)
+            stored = len(archive.stored)
+            archive.action_status = 0x0000
+            eventually(lambda: len(archive.events) >= 2)
             house.kill()
             house.start()
             eventually(lambda: accepts_connections(port))
             assert report_later(port, archive.events[-1]) == 0x0000
             # The first request was replaced; a PACS that answers it, too, need not repeat that.
             assert report_later(port, archive.events[0]) == 0x0000
+            assert _commitments(house).count("committed") == 1
         finally:
             house.kill()
-    assert len(archive.stored) >= 2
+    assert len(archive.stored) == stored >= 2
     assert len(set(archive.instances())) == 1
 
 
@@ -158,6 +167,16 @@ def test_a_dicom_process_that_outlives_the_kill(tmp_path: Path) -> None:
         finally:
             os.kill(dicom, signal.SIGKILL)
             house.kill()
+
+
+def _commitments(house: House) -> list[str]:
+    """Return the states of the requests for commitment."""
+    database = Database(house.database or f"sqlite:///{house.home / 'bridge.db'}")
+    try:
+        with database.read() as connection:
+            return list(connection.scalars(select(STORAGE_COMMITMENTS.c.state)))
+    finally:
+        database.dispose()
 
 
 def _delivered(house: House) -> float:
