@@ -14,7 +14,7 @@ from typing import Any, Final
 from bridge.admin.causes import cause_of
 from bridge.admin.orders.sentence import SentenceLink
 from bridge.queue.attempts import AttemptKind
-from bridge.queue.commitments import COMMITTED
+from bridge.queue.commitments import COMMITTED, NOT_COMMITTED, REFUSED
 from bridge.queue.deliveries import NOT_CONNECTED
 from bridge.queue.listing_rows import DeliveryRow, MessageRow
 from bridge.queue.states import QueueState
@@ -216,6 +216,11 @@ def delivery_steps(rows: Iterable[DeliveryRow], attempts: Attempts) -> Iterator[
 
 
 _POSITIVE: Final = frozenset({AckCode.ACCEPT.value, AckCode.COMMIT_ACCEPT.value, COMMITTED})
+_COMMITMENTS: Final = {
+    COMMITTED: "confirmed that it keeps the objects",
+    NOT_COMMITTED: "does not keep all objects that it stored",
+    REFUSED: "refused the request for storage commitment",
+}
 
 
 def _attempt(row: DeliveryRow, attempt: Mapping[str, Any], link: SentenceLink) -> Step:
@@ -224,9 +229,11 @@ def _attempt(row: DeliveryRow, attempt: Mapping[str, Any], link: SentenceLink) -
         text = f"{row.destination} did not accept it: {code}"
         return Step(attempt["at"], "delivery", "attempt", text, reason, link=link, tone="red")
     if code in _POSITIVE:
-        text = f"{row.destination} replied again: {code}"
+        words = _COMMITMENTS.get(code, f"replied again: {code}")
+        text = f"{row.destination} {words}"
         return Step(attempt["at"], "delivery", "replied", text, reason, link=link)
-    text = f"{row.destination} refused it after accepting it: {code}"
+    words = _COMMITMENTS.get(code, f"refused it after accepting it: {code}")
+    text = f"{row.destination} {words}"
     return Step(attempt["at"], "delivery", "refused later", text, reason, link=link, tone="red")
 
 
