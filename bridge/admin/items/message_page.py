@@ -21,6 +21,7 @@ from bridge.admin.orders.page import report_changes
 from bridge.queue.listing_rows import DeliveryRow, MessageDetail
 from bridge.queue.states import TRANSITIONS, QueueEvent, QueueState
 from bridge.store.database import Database
+from bridge.store.records import patient_records
 from bridge.store.records.report_events import STATUS_SEEN, ReportEventRow
 from mappings.inbound.definition import Subjects
 from parsers.dicom_file import is_dicom
@@ -142,4 +143,9 @@ def _orders(
 ) -> list[dict[str, Any]]:
     numbers = read_numbers(detail.payload).with_subjects(subjects)
     found = order_tracking.find_orders(database, numbers.order, access.sites)
-    return [order for order in found if order["mrn"] in numbers.patient]
+    # A merge gives the orders of a number to its survivor; the message still names the number.
+    named = [(order["site"], mrn) for order in found for mrn in numbers.patient]
+    with database.read() as connection:
+        survivors = patient_records.survivors(connection, named)
+    owners = {*named, *((site, mrn) for (site, _), mrn in survivors.items())}
+    return [order for order in found if (order["site"], order["mrn"]) in owners]

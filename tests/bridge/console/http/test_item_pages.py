@@ -18,6 +18,7 @@ from bridge.console.http.models.items import (
 )
 from bridge.console.http.models.specifications import SpecificationBody
 from bridge.queue import queries
+from bridge.store.records import patient_records
 from tests.acceptance.orders import order
 from tests.bridge.console.http.running_console import PATIENTS, RunningConsole
 
@@ -45,6 +46,16 @@ def test_the_page_of_a_message(console: RunningConsole) -> None:
     assert (found["site"], found["accession"], found["report_id"]) == ("SITE1", "A1", "R1")
     assert page["may"] == ["cancel", "edit", "content"]
     assert PATIENTS["SITE1"] not in str(page)
+
+
+def test_a_message_of_a_merged_patient(console: RunningConsole) -> None:
+    """It names the prior number, and leads to its order, which the survivor has."""
+    number = console.store("orders", order(41, mrn="M41", accession="A1", name="DOE^JANE"))
+    assert get(console, "editor", f"messages/{number}")["orders"] == []
+    with console.database.write() as connection:
+        patient_records.merge(connection, "SITE1", "M41", "M1")
+    (found,) = get(console, "editor", f"messages/{number}")["orders"]
+    assert (found["accession"], found["report_id"]) == ("A1", "R1")
 
 
 def test_what_a_reader_of_states_sees(console: RunningConsole) -> None:
