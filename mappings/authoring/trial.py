@@ -154,7 +154,7 @@ def _as_json(event: OrderEvent) -> dict[str, Any]:
     # A part of the definition, and what the known merges say: not of the message.
     for name in ("lists", "merged_into", "merged_into_info"):
         del values[name]
-    for name in ("result_status", "other_mrns", "is_mutual"):  # of few messages
+    for name in ("result_status", "other_mrns", "is_further", "is_mutual"):  # of few messages
         if not values[name]:
             del values[name]
     values["action"] = event.action.value
