@@ -182,7 +182,8 @@ async def test_objects_that_the_pacs_routes_back(tmp_path: Path, database: Datab
         async with bridge.open() as hospital:
             log = ReceivedLog(database)
             storage = StorageService(
-                ObjectStore(log, 2**20), AnswerCounter(hospital.metrics, lambda *_: None)
+                ObjectStore(log, 2**20),
+                AnswerCounter(hospital.metrics, lambda *_: None, lambda *_: None),
             )
             with serving(storage) as port:
                 router = Modality(port)

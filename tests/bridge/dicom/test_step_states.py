@@ -48,7 +48,7 @@ async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital
 @pytest.fixture
 def modality(hospital: Hospital, received: ReceivedLog) -> Iterator[Modality]:
     """A modality that asks the worklist and reports performed steps."""
-    answers = AnswerCounter(hospital.metrics, lambda *_: None)
+    answers = AnswerCounter(hospital.metrics, lambda *_: None, lambda *_: None)
     worklist = WorklistService(hospital.database, hospital.metrics, lambda *_: None)
     with serving(PerformedSteps(received, MAX_SIZE, answers), worklist, peer=PEER) as port:
         yield Modality(port)
