@@ -255,24 +255,6 @@ def names_former_identity(event: OrderEvent, demographics: KnownDemographics) ->
     return bool(event.prior_mrn and given) and given in names
 
 
-def merges_other_person(
-    event: OrderEvent, demographics: KnownDemographics, orders: Iterable[Order]
-) -> bool:
-    """
-    True if a merge names another person (MRG-7) than the one who is known under the prior number.
-
-    The number may be that of another assigning authority. A merge that names the known person in
-    PID-5 is about this person.
-    """
-    if event.action is not OrderAction.PATIENT_MERGE or not event.prior_name:
-        return False
-    prior = (event.site, event.prior_mrn)
-    known = [order.tags for order in orders if order.patient == prior]
-    known += [demographics[prior].tags] if prior in demographics else []
-    named = ({"PatientName": event.prior_name}, event.clinical_info)
-    return all(_differs("PatientName", tags, known) for tags in named)
-
-
 def takes_identifier_of_other(
     event: OrderEvent, demographics: KnownDemographics, orders: Iterable[Order]
 ) -> bool:

@@ -46,7 +46,6 @@ from bridge.orders.patients import (
     corrections,
     demographics_of,
     former_identity,
-    merges_other_person,
     takes_identifier_of_other,
     updates_of,
     with_new_patient,
@@ -381,8 +380,7 @@ async def _apply_patient_event(
     if any(updates[tag] != value for tag, value in newer.items()):
         _note_once(context, SUPERSEDED)
     updates = {tag: value for tag, value in updates.items() if tag not in newer}
-    own = (event, context.job.demographics, context.index.values())
-    if takes_identifier_of_other(*own) or merges_other_person(*own):
+    if takes_identifier_of_other(event, context.job.demographics, context.index.values()):
         raise IdentifierTakenError
     note = await send_patient_change(worklist.client, event, updates)
     context.notes.append(note)

@@ -51,26 +51,6 @@ async def test_a_number_of_another_patient(hospital: Hospital) -> None:
     assert await owners(hospital) == {"F1": "M2", "F2": "M2"}
 
 
-@pytest.mark.parametrize("event", ["A40", "A30", "A47"])
-async def test_a_merge_of_another_person(hospital: Hospital, event: str) -> None:
-    """
-    MRG-7 names another person than is known under the number, as one of another authority may.
-
-    It is parked until the patient has that name. A name that was changed by marriage is no other.
-    """
-    await hospital.send(order_message(order_group("NW", "P1", "F1")))
-    await hospital.send(adt(event, "M2", "M1||||||OTHER^OLGA", name="OTHER^OLGA"))
-    assert hospital.last_message() == ("parked", "patient_name_mismatch")
-    assert await owners(hospital) == {"F1": "M1"}
-    await hospital.send(adt(event, "M3", "M1||||||MAIDEN^TILDA", name="OTHER^OLGA"))
-    assert await owners(hospital) == {"F1": "M3"}
-    await hospital.send(order_message(order_group("NW", "P4", "F4"), mrn="M4"))
-    await hospital.send(adt(event, "M5", "M4||||||WAS^WRONG", name="WAS^WRONG"))
-    await hospital.send(adt("A08", "M4", name="WAS^WRONG"))
-    await hospital.applied()
-    assert await owners(hospital) == {"F1": "M3", "F4": "M5"}
-
-
 async def test_orders_under_the_new_number_arrive_first(hospital: Hospital) -> None:
     """The former name identifies the patient, although A47 has a newer name."""
     for mrn in ("M1", "M2"):
