@@ -135,7 +135,11 @@ def plan(
     """
     known = dict(index)
     tasks = []
-    final = {key_of(event) for event in events if event.outside_is_final}
+    final = {
+        key_of(event)
+        for event in events
+        if event.action is OrderAction.OUTSIDE_REPORT and event.outside_is_final
+    }
     planned = (
         event
         for event in (_with_reported(event, index, final) for event in events)
