@@ -11,7 +11,6 @@ from tests.simulation.simulation import STORIES, search, simulate
 
 SCHEDULES = 50
 FOUND_BY = {
-    "settle-without-owner": (4, 100),
     "claim-out-of-order": (0, 60),
     "recover-too-early": (1, 60),
     "leave-future-retries": (2, 100),
@@ -63,6 +62,15 @@ LATE_CALL = Plan(
 """A failover loses the claim of a node that is making its call."""
 
 
+FROZEN_WITH_A_CLAIM = Plan(
+    seed=1011,
+    items=(Item(0, 0, 0), Item(0, 0, 0), Item(1, 0, 0), Item(2, 0, 0)),
+    faults=(Fault(FaultKind.KILL, 0, 1, 1), Fault(FaultKind.FREEZE, 18, 0, 30)),
+    loss=0.0,
+    nodes=2,
+)
+"""A node is frozen with a claim, which another node takes over."""
+
 FROZEN_TWICE = Plan(
     seed=294,
     items=tuple(
@@ -112,6 +120,13 @@ def test_built_in_bugs_are_found(name: str) -> None:
     with bug():
         found = search(story, *FOUND_BY[name], shrink=False)
     assert found.problems
+
+
+def test_an_outcome_settles_no_claim_of_another_node() -> None:
+    _, bug = BUGS["settle-without-owner"]
+    with bug():
+        assert simulate("intake", FROZEN_WITH_A_CLAIM).problems
+    assert simulate("intake", FROZEN_WITH_A_CLAIM).problems == []
 
 
 def test_an_outcome_of_a_lost_message_settles_no_later_one() -> None:
