@@ -12,8 +12,6 @@ from tests.simulation.simulation import STORIES, search, simulate
 SCHEDULES = 50
 FOUND_BY = {
     "claim-out-of-order": (0, 60),
-    "recover-too-early": (1, 60),
-    "leave-future-retries": (2, 100),
     "fresh-control-ids": (0, 60),
     "count-silence-as-accepted": (0, 60),
 }
@@ -61,6 +59,22 @@ LATE_CALL = Plan(
 )
 """A failover loses the claim of a node that is making its call."""
 
+
+TWO_NODES = Plan(seed=0, items=(Item(0, 0, 0),) * 5, faults=(), loss=0.0, nodes=2)
+
+CLOCK_BACK_AFTER_A_FAILURE = Plan(
+    seed=4337,
+    items=tuple(
+        Item(*item) for item in [(0, 2, 0), (1, 0, 7), (1, 0, 3), (1, 2, 12), (2, 2, 6), (2, 2, 4)]
+    ),
+    faults=(
+        Fault(FaultKind.CLOCK_BACK, 343, 1, 1),
+        Fault(FaultKind.PEER_DOWN, 151, 0, 30),
+    ),
+    loss=0.05,
+    nodes=1,
+)
+"""A retry is due at a time that the clock, set back, does not reach."""
 
 FROZEN_WITH_A_CLAIM = Plan(
     seed=1011,
@@ -122,11 +136,19 @@ def test_built_in_bugs_are_found(name: str) -> None:
     assert found.problems
 
 
-def test_an_outcome_settles_no_claim_of_another_node() -> None:
-    _, bug = BUGS["settle-without-owner"]
+@pytest.mark.parametrize(
+    ("name", "plan"),
+    [
+        ("settle-without-owner", FROZEN_WITH_A_CLAIM),
+        ("recover-too-early", TWO_NODES),
+        ("leave-future-retries", CLOCK_BACK_AFTER_A_FAILURE),
+    ],
+)
+def test_a_plan_finds_a_bug(name: str, plan: Plan) -> None:
+    _, bug = BUGS[name]
     with bug():
-        assert simulate("intake", FROZEN_WITH_A_CLAIM).problems
-    assert simulate("intake", FROZEN_WITH_A_CLAIM).problems == []
+        assert simulate("intake", plan).problems
+    assert simulate("intake", plan).problems == []
 
 
 def test_an_outcome_of_a_lost_message_settles_no_later_one() -> None:
