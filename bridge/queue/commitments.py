@@ -70,15 +70,10 @@ _UNANSWERED: Final = tuple(
     for state in (CommitmentState.WAITING, CommitmentState.REFUSED, CommitmentState.OUTSTANDING)
 )
 """The states of the latest request of a delivery before its answer."""
-_FAILURES: Final = tuple(
-    state.value
-    for state in (
-        CommitmentState.FAILED,
-        CommitmentState.REPEATED,
-        CommitmentState.RESENT,
-        CommitmentState.GIVEN_UP,
-    )
-)
+_NOT_KEPT: Final = (CommitmentState.FAILED.value, CommitmentState.REPEATED.value)
+"""The states of a request whose objects are to be sent again."""
+_FAILURES: Final = (*_NOT_KEPT, CommitmentState.RESENT.value, CommitmentState.GIVEN_UP.value)
+"""The states of requests for objects that were not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +151,10 @@ class Commitments:
         It replaces earlier requests of the delivery.
         """
         own = _COMMITMENT.delivery_id == delivery_id
-        resent = (CommitmentState.FAILED.value, CommitmentState.REPEATED.value)
         with self._database.write() as connection:
             for before, after in (
                 (_UNANSWERED, CommitmentState.REPLACED),
-                (resent, CommitmentState.RESENT),
+                (_NOT_KEPT, CommitmentState.RESENT),
             ):
                 connection.execute(
                     update(STORAGE_COMMITMENTS)
@@ -226,11 +220,7 @@ class Commitments:
             found = connection.scalar(
                 select(_COMMITMENT.instances)
                 .where(_COMMITMENT.delivery_id == delivery_id)
-                .where(
-                    _COMMITMENT.state.in_(
-                        (CommitmentState.FAILED.value, CommitmentState.REPEATED.value)
-                    )
-                )
+                .where(_COMMITMENT.state.in_(_NOT_KEPT))
             )
         return frozenset((found or "").split())
 
