@@ -28,7 +28,7 @@ from bridge.errors import BridgeError, FailureKind
 from bridge.executors import CONSOLE_THREADS
 from bridge.index_key import keyed64, signed64
 from bridge.intake.process.order_repository import resume_parked, undo_merge
-from bridge.intake.process.patient_events import ALL_ORDERS, undo_in_engine
+from bridge.intake.process.patient_events import undo_in_engine
 from bridge.intake.process.scheduled_steps import StepWriter, active_step_rules
 from bridge.intake.process.worklist import reports_of
 from bridge.orders import undone_merges
@@ -45,7 +45,7 @@ from bridge.store.records import (
     patient_records,
     report_events,
 )
-from bridge.store.records.identifier_changes import UndoChoice, UndoneChange
+from bridge.store.records.identifier_changes import UNDO_OF_MESSAGE, UndoChoice, UndoneChange
 from config import Settings, load
 
 
@@ -391,7 +391,7 @@ async def undo_pointer(
     client: EngineClient,
     pointer: MergePointer,
     steps: StepWriter,
-    choice: UndoChoice = ALL_ORDERS,
+    choice: UndoChoice = UNDO_OF_MESSAGE,
 ) -> tuple[int, int]:
     """
     Undo a merge; return how many orders returned, and how many stay with the survivor.

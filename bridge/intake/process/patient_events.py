@@ -69,11 +69,9 @@ from bridge.orders.visits import (
     visit_changes,
 )
 from bridge.store.records.exceptions import MERGE_UNDONE
-from bridge.store.records.identifier_changes import UndoChoice
+from bridge.store.records.identifier_changes import UNDO_OF_MESSAGE, UndoChoice
 from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.procedures import replace_identifiers
-
-ALL_ORDERS = UndoChoice()
 
 PATIENTS_NOT_SUPPORTED = "patients_not_supported"
 """The note if the engine cannot correct or merge patients."""
@@ -301,7 +299,7 @@ async def undo_in_engine(
     client: EngineClient,
     pointer: MergePointer,
     returning: Sequence[ReturningOrder],
-    choice: UndoChoice = ALL_ORDERS,
+    choice: UndoChoice = UNDO_OF_MESSAGE,
 ) -> UndoneMerge:
     """Undo a merge in the report engine, and give orders back. Raises EngineFailure."""
     orders = [

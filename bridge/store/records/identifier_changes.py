@@ -267,6 +267,10 @@ class UndoChoice:
     keep: frozenset[str] = frozenset()
 
 
+UNDO_OF_MESSAGE: Final = UndoChoice()
+"""An undo without a choice, as a message asks for it."""
+
+
 def begin_undo(
     connection: Connection, pointer: MergePointer, now: int, choice: UndoChoice
 ) -> tuple[set[Patient], UndoChoice]:
