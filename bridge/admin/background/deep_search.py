@@ -23,8 +23,8 @@ from bridge.admin.background.work import (
     SelectedRows,
 )
 from bridge.admin.errors import InvalidContent
-from bridge.admin.lists.columns import ValuesReader, values_reader
 from bridge.admin.lists.listing import Access
+from bridge.admin.lists.message_columns import ValuesReader, values_reader
 from bridge.admin.messages.message_index import origin_of
 from bridge.queue import queries
 from bridge.queue.errors import NoSuchRow

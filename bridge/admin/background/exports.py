@@ -43,8 +43,8 @@ from bridge.admin.definitions import examples
 from bridge.admin.definitions.drafts import check_cached
 from bridge.admin.definitions.examples import NewExample
 from bridge.admin.errors import InvalidContent, InvalidState
-from bridge.admin.lists import columns as message_columns
 from bridge.admin.lists import deliveries as delivery_columns
+from bridge.admin.lists import message_columns
 from bridge.admin.lists.columns import MAX_COLUMNS, MAX_IDS, ColumnValues
 from bridge.admin.lists.csv_lines import MARK, csv_line
 from bridge.admin.lists.definitions import LISTS

@@ -9,7 +9,7 @@ from bridge.admin.access.permissions import ConsoleRole, Grant
 from bridge.admin.errors import InvalidState, PermissionDenied
 from bridge.admin.items.message_page import message_content, message_page
 from bridge.admin.items.resending import ReceivedMessage
-from bridge.admin.lists import columns
+from bridge.admin.lists import message_columns
 from bridge.admin.lists.definitions import MESSAGES
 from bridge.admin.lists.listing import Access, ListRequest
 from bridge.admin.messages.message_index import MessageIndexer, NumberKind, origin_of
@@ -107,16 +107,16 @@ async def test_the_columns_of_the_list(
     await applied(hospital)
     subjects_of = MessageSubjects(settings, hospital.database)
     names = ["accession", "patient", "name", "sender", "path:PID-3.1"]
-    shown = columns.values(hospital.database, subjects_of, ids(hospital), names, EVERYTHING)
+    shown = message_columns.values(hospital.database, subjects_of, ids(hospital), names, EVERYTHING)
     expected = dict(zip(names, ("A1", "M1", "TESTER, TILDA", "CT1", ""), strict=True))
     assert list(shown.values.values()) == [expected] * 3
     technical = Access.of(Grant("tech@a.test", ConsoleRole.SYSTEM_ADMINISTRATOR))
     with pytest.raises(PermissionDenied):
-        columns.values(hospital.database, subjects_of, ids(hospital), names, technical)
+        message_columns.values(hospital.database, subjects_of, ids(hospital), names, technical)
     elsewhere = Access.of(
         Grant("far@a.test", ConsoleRole.SITE_ADMINISTRATOR, True, frozenset({"OTHER"}))
     )
-    found = columns.values(hospital.database, subjects_of, ids(hospital), names, elsewhere)
+    found = message_columns.values(hospital.database, subjects_of, ids(hospital), names, elsewhere)
     assert found.values == {}
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from bridge.admin.access.permissions import Permission
 from bridge.admin.errors import InvalidContent, NoSuchItem
-from bridge.admin.lists import attention, audit, columns, deliveries, orders, steps
+from bridge.admin.lists import attention, audit, columns, deliveries, message_columns, orders, steps
 from bridge.admin.lists.definitions import LISTS
 from bridge.admin.lists.listing import MAX_ROWS, Access, ListDefinition, ListPage, ListRequest
 from bridge.admin.lists.row_json import as_json
@@ -142,7 +142,7 @@ async def content(listed: ListName, body: ColumnsBody, call: CallDep) -> dict[st
 def _column_reader(call: ConsoleCall, listed: ListName) -> Callable[..., columns.ColumnValues]:
     database = call.context.database
     if listed is ListName.MESSAGES:
-        return partial(columns.values, database, call.context.subjects_of)
+        return partial(message_columns.values, database, call.context.subjects_of)
     if listed is ListName.DELIVERIES:
         return partial(deliveries.column_values, database)
     if listed is ListName.ORDERS:
