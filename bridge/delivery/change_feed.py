@@ -28,6 +28,7 @@ from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.executors import DELIVERIES
 from bridge.metrics import Metrics
+from bridge.orders.order import Order
 from bridge.queue.deliveries import DeliveryRequest
 from bridge.queue.outbox import Outbox
 from bridge.queue.statements import DELIVERY
@@ -52,6 +53,9 @@ _OF_ORDERS: Final = select(KNOWN_REPORTS).where(
 _SAVE_REPORTS: Final = upsert(KNOWN_REPORTS)
 _READ_CURSOR: Final = select(FEED_CURSORS).where(_CURSOR.feed == bindparam("feed"))
 _SET_CURSOR: Final = upsert(FEED_CURSORS, "cursor", "marked")
+
+WriteSteps = Callable[[Connection, Sequence[Order], int], object]
+"""Stores the scheduled steps of orders as they are now; the time is in ms."""
 
 NEVER = 2**62
 """`check_at` of a report that needs no further status poll, in ms."""
@@ -139,16 +143,17 @@ class ChangeProcessor:
         destinations: Sequence[CompiledDestination],
         clock: Callable[[], int],
         *,
-        ends_steps: bool = False,
+        write_steps: WriteSteps | None = None,
     ) -> None:
         """
         Use the bridge's database; `clock` is in milliseconds.
 
-        `ends_steps`: a signed report ends the scheduled steps of its orders, which otherwise stay
-        on the worklist if no modality and no message says that they are done.
+        `write_steps`: if there is a worklist. Then a signed report ends the scheduled steps of its
+        orders, which otherwise stay on the worklist if no modality and no message says that they
+        are done.
         """
         self.database = database
-        self._ends_steps = ends_steps
+        self._write_steps = write_steps
         self.clock = clock
         self._outbox = outbox
         self._destinations = tuple(destinations)
@@ -209,15 +214,23 @@ class ChangeProcessor:
             queued = self._outbox.enqueue(connection, requests, self.clock())
             save(connection, reports)
             report_events.add(connection, map(_stored_event, changes))
-            if self._ends_steps:
+            if self._write_steps is not None:
                 self._end_steps(connection, changes)
-            for change in changes:
-                order_index.return_to_unread(connection, _returned(change))
+            self._return_to_unread(connection, changes)
             if (position := split_cursor(page.cursor)[0]) > read_to or stored is None:
                 marked = None if position == page.cursor else page.cursor
                 cursor = {"feed": feed, "cursor": position, "marked": marked}
                 connection.execute(_SET_CURSOR, cursor)
         return queued
+
+    def _return_to_unread(self, connection: Connection, changes: Sequence[ChangeBody]) -> None:
+        """Return orders that readers decided to read here; their steps are open again."""
+        returned: set[OrderKey] = set()
+        for change in changes:
+            returned |= order_index.return_to_unread(connection, _returned(change))
+        if self._write_steps is not None and returned:
+            orders = order_index.find(connection, returned)
+            self._write_steps(connection, list(orders.values()), self.clock())
 
     def _end_steps(self, connection: Connection, changes: Sequence[ChangeBody]) -> None:
         signed = {

@@ -35,6 +35,7 @@ from bridge.delivery.step_statuses import StepStatuses
 from bridge.engine_client.client import EngineClient
 from bridge.errors import BridgeError
 from bridge.executors import DELIVERIES, Threads
+from bridge.intake.process.scheduled_steps import StepRules, StepWriter, step_rules
 from bridge.monitoring.channels import (
     ChannelCircuit,
     read_channels,
@@ -62,11 +63,15 @@ CourierFactory = Callable[[CompiledDestination, DestinationSettings], Courier]
 
 
 class ActiveDestinations(NamedTuple):
-    """The enabled destinations, compiled and as settings, and the names of the paused ones."""
+    """
+    The enabled destinations, compiled and as settings, and the names of the paused ones; the rules
+    of the worklist.
+    """
 
     compiled: Sequence[CompiledDestination]
     settings: Mapping[str, DestinationSettings]
     paused: Collection[str]
+    steps: StepRules | None
 
 
 class CourierRegistry:
@@ -213,12 +218,13 @@ class Delivery:
         by_name, kind = self._couriers.by_name, ChannelKind.DESTINATION
         self._control = ChannelControl(database, kind, by_name, metrics, now_ms, process.schedule)
         self._circuits = CircuitRecorder(database, by_name, now_ms)
+        self._steps = StepWriter(found.steps)
         self._processor = ChangeProcessor(
             database,
             self._outbox,
             found.compiled,
             now_ms,
-            ends_steps=settings.dicom.bind is not None,
+            write_steps=self._steps.write if self._has_steps else None,
         )
         self._step_statuses = StepStatuses(self._processor)
         self._readers = [
@@ -251,7 +257,7 @@ class Delivery:
 
     @property
     def _has_steps(self) -> bool:
-        """Whether modalities can report performed steps."""
+        """Whether there is a worklist, and modalities can report performed steps."""
         return self._settings.dicom.bind is not None
 
     async def _queue_statuses(self) -> None:
@@ -297,18 +303,21 @@ class Delivery:
     def _compile(self) -> ActiveDestinations:
         """Compile the active versions. Blocking."""
         settings = active_settings.current(self._settings, self._database)
+        find = active_sources(settings, self._database)
         known = read_channels(self._database, ChannelKind.DESTINATION)
         return ActiveDestinations(
-            make_destinations(settings, active_sources(settings, self._database)),
+            make_destinations(settings, find),
             {
                 destination.name: destination
                 for destination in settings.destination
                 if destination.enabled
             },
             {name for name, channel in known.items() if channel.paused},
+            step_rules(settings, find),
         )
 
     async def _use(self, found: ActiveDestinations) -> None:
+        self._steps.rules = found.steps
         self._processor.use(found.compiled)
         self._reconciler.use(found.compiled)
         await self._couriers.use(found, self._control)

@@ -523,19 +523,19 @@ def set_reports(connection: Connection, reports: Mapping[OrderKey, str]) -> None
         connection.execute(_SET_REPORT, rows)
 
 
-def return_to_unread(connection: Connection, orders: Mapping[OrderKey, int]) -> None:
+def return_to_unread(connection: Connection, orders: Mapping[OrderKey, int]) -> set[OrderKey]:
     """
-    Return orders that are reported elsewhere to the unread ones.
+    Return orders that are reported elsewhere to the unread ones; return those that changed.
 
     Each has the time (ms) of the message that reported it; an order that a later message reported
     keeps its state.
     """
-    rows = [
-        {"of_site": key.site, "of_mrn": key.mrn, "of_accession": key.accession, "marked_at": at}
-        for key, at in sorted(orders.items())
-    ]
-    if rows:
-        connection.execute(_RETURN, rows)
+    returned = set()
+    for key, at in sorted(orders.items()):
+        order = {"of_site": key.site, "of_mrn": key.mrn, "of_accession": key.accession}
+        if connection.execute(_RETURN, {**order, "marked_at": at}).rowcount:
+            returned.add(key)
+    return returned
 
 
 def moved_away_row(order: Order) -> dict[str, Any]:

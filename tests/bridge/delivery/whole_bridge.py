@@ -272,9 +272,8 @@ async def open_hospital(
             order_processor.use({"ris": changed})
 
         counter = Notifier(couriers)
-        processor = ChangeProcessor(
-            database, outbox, destinations, time, ends_steps=steps is not None
-        )
+        write_steps = None if steps is None else steps.write
+        processor = ChangeProcessor(database, outbox, destinations, time, write_steps=write_steps)
         feed_reader = ChangeFeedReader(client, processor, metrics, counter.notify, random=Random(1))
         poller = StatusPoller(client, processor, counter.notify, every=0.01)
         try:

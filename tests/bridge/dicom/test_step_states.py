@@ -1,5 +1,6 @@
 """The state of each scheduled step: several of a procedure, several performed steps of one."""
 
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from pydicom.uid import generate_uid
 
 from bridge.admin.messages.message_replay import MessageSubjects
 from bridge.admin.orders.page import order_page, read_order
+from bridge.admin.orders.unread import read_reported, return_order
 from bridge.dicom.answers import AnswerCounter
 from bridge.dicom.performed import PerformedSteps
 from bridge.dicom.received_log import ReceivedLog
@@ -16,13 +18,16 @@ from bridge.dicom.worklist import WorklistService
 from bridge.intake.process.scheduled_steps import StepWriter
 from bridge.store.database import Database
 from config import Settings
-from config.dicom import DicomPeer
+from config.dicom import DicomPeer, DicomSettings
+from mappings.compiler import DEFINITIONS
 from tests.bridge.delivery.fixtures import destination
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.dicom.conftest import MAX_SIZE
 from tests.bridge.dicom.modality import Modality, ended, new_step, scheduled, serving
 from tests.bridge.dicom.orders import applied, exceptions
 from tests.bridge.dicom.test_pages import EVERYTHING
+from tests.bridge.intake.messages import order_message
+from tests.bridge.intake.process.test_reported_elsewhere import status_group
 from tests.bridge.intake.process.test_scheduled_steps import CT, PET, omi, steps
 from tests.bridge.intake.process.test_worklist_steps import rules
 from tests.conformance.dicom.port import dump, findscu
@@ -34,6 +39,7 @@ PEER = Peer("CT1", "127.0.0.1", DicomPeer.model_validate(
 ))  # fmt: skip
 STEP_KEYS = ("(0040,0009) SH", "(0040,0020) CS")
 S1, S2 = scheduled("A1", "S1"), scheduled("A1", "S2")
+STORED = "SELECT step_id, status, performed, workitem_uid FROM scheduled_step ORDER BY position"
 
 
 @pytest.fixture
@@ -63,6 +69,11 @@ def on_worklist(modality: Modality) -> dict[str, str]:
     return {
         str(step.ScheduledProcedureStepID): str(step.ScheduledProcedureStepStatus) for step in found
     }
+
+
+def change(sent: bytes) -> bytes:
+    """Return a change of the procedure that was sent later, with ORC-5 SC."""
+    return omi(*steps("XO", PET, CT)).replace(b"20261121120000", sent)
 
 
 def on_page(hospital: Hospital) -> list[str]:
@@ -117,6 +128,33 @@ async def test_an_append_case(hospital: Hospital, modality: Modality) -> None:
     await applied(hospital)
     assert on_worklist(modality) == {"S2": "SCHEDULED"}
     assert on_page(hospital) == ["Step S1 (PT) completed", "Step S2 (CT) scheduled"]
+
+
+@pytest.mark.parametrize("by", ["reader", "operator"])
+async def test_an_order_is_read_here_after_all(
+    hospital: Hospital, modality: Modality, tmp_path: Path, by: str
+) -> None:
+    """The worklist has its step again at once, as after a message; S1 was performed."""
+    await modality.create(uid := generate_uid(), new_step(S1))
+    await modality.set(uid, ended())
+    await applied(hospital)
+    await hospital.send(order_message(status_group("SC", "F"), sent=300))
+    await hospital.send(change(b"20261121130100"))
+    assert on_worklist(modality) == {}
+    assert on_page(hospital) == ["Step S1 (PT) completed", "Step S2 (CT) completed"]
+    if by == "reader":
+        await (await hospital.page("A1"))("unread")
+        await hospital.follow()
+    else:
+        shutil.copytree(DEFINITIONS, tmp_path / "mappings")
+        settings = Settings(home=tmp_path, dicom=DicomSettings(bind="127.0.0.1:0"))
+        order = read_reported(hospital.database, 1)
+        await return_order(settings, hospital.database, hospital.client, order)
+    assert on_worklist(modality) == {"S2": "SCHEDULED"}
+    assert on_page(hospital) == ["Step S1 (PT) completed", "Step S2 (CT) scheduled"]
+    stored = hospital.rows(STORED)
+    await hospital.send(change(b"20261121130200"))
+    assert hospital.rows(STORED) == stored
 
 
 async def test_a_step_that_is_begun_again(hospital: Hospital, modality: Modality) -> None:
