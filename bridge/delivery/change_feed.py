@@ -39,7 +39,6 @@ from bridge.store.database import Database
 from bridge.store.records import exceptions, order_index, report_events, scheduled_steps
 from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.records.report_events import ReportEventRow
-from bridge.store.records.scheduled_steps import StepStatus
 from bridge.store.statements import execute_bound
 from bridge.store.tables import FEED_CURSORS, KNOWN_REPORTS, upsert
 from mappings.outbound.results import ResultEvent
@@ -240,7 +239,7 @@ class ChangeProcessor:
             for key in change.record.orders
         }
         for key in sorted(signed):
-            scheduled_steps.set_status(connection, key, (), StepStatus.COMPLETED, self.clock())
+            scheduled_steps.complete(connection, key, self.clock())
 
     def _lock_feed(
         self, connection: Connection, feed: str, changes: Sequence[ChangeBody]

@@ -7,7 +7,7 @@ read, never the content of a report. Values are patient data: do not log them.
 """
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -356,6 +356,38 @@ def step_event(performed: ReceivedObject) -> StepEvent:
     return StepEvent.REVERTED if is_wrong else StepEvent.DISCONTINUED
 
 
+@dataclass(frozen=True, slots=True)
+class PerformedStep:
+    """What a performed step says of its scheduled steps, and whether it has images."""
+
+    event: StepEvent
+    has_images: bool = False
+
+
+PerformedSteps = Mapping[str, PerformedStep]
+"""The performed steps of a scheduled step or of an order, by SOP instance UID."""
+
+
+def with_performed(known: PerformedSteps, instance: str, said: PerformedStep) -> PerformedSteps:
+    """Return performed steps with what one says now. One that has ended stays as it ended."""
+    before = known.get(instance)
+    has_ended = before is not None and before.event is not StepEvent.STARTED
+    return known if has_ended else {**known, instance: said}
+
+
+_STRONGEST_FIRST: Final = (StepEvent.STARTED, StepEvent.COMPLETED, StepEvent.DISCONTINUED)
+
+
+def combined_event(performed: PerformedSteps) -> StepEvent | None:
+    """
+    Return what performed steps say together: started while one runs, completed if one is.
+
+    A reverted one says nothing about the scheduled step if there are others. None without any.
+    """
+    said = {one.event for one in performed.values()}
+    return next((event for event in _STRONGEST_FIRST if event in said), next(iter(said), None))
+
+
 WITHOUT_END: Final = "step_without_end"
 """The code of a message that completes a step without its end or a series."""
 
@@ -382,18 +414,24 @@ def ignored_event(site: str, mrn: str, accession: str) -> OrderEvent:
     )
 
 
-def order_event(performed: ReceivedObject, order: Order) -> OrderEvent:
+_TO_READ: Final = frozenset({StepEvent.STARTED, StepEvent.COMPLETED})
+"""Events after which there are images, or will be."""
+
+
+def order_event(performed: ReceivedObject, order: Order, others: PerformedSteps) -> OrderEvent:
     """
-    Return what a performed step does to an order.
+    Return what a performed step does to an order; `others` are the other ones of the order.
 
     Images to read make an order readable, also those of a discontinued step. A discontinued step
-    ends its order only if it says that there are none, and the reason that there will be none.
+    ends its order only if it says that there are none, and the reason that there will be none, and
+    no other one runs, is completed or has images.
     """
     event = step_event(performed)
     ends = (
         event is StepEvent.DISCONTINUED
         and performed.reason in NOT_EXAMINED
         and performed.has_images is False
+        and not any(other.event in _TO_READ or other.has_images for other in others.values())
     )
     examined = event is StepEvent.COMPLETED or (
         event is StepEvent.DISCONTINUED and performed.has_images is True

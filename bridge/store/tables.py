@@ -644,6 +644,7 @@ class ScheduledStepRecord(Record, table=True):
     changed_at: int = moment()
     performed: str = ""
     workitem_uid: str = ""
+    performed_steps: str = "{}"
 
 
 class StepComputationRecord(Record, table=True):

@@ -664,9 +664,10 @@ class OrderRepository:
         for change in changes:
             if change.received is not None:
                 if change.received.kind.is_step:
-                    change_steps(connection, change.received, self.now())
-                    said = status_events(change.message_id, change.received, self.now())
+                    received, now = change.received, self.now()
+                    said = status_events(connection, change.message_id, received, now)
                     step_events.add(connection, said)
+                    change_steps(connection, received, now)
                 waiting_messages.forget(connection, [change.message_id])
         waiting_messages.add(
             connection, {change.message_id: change.waits_for for change in waiting}

@@ -31,9 +31,11 @@ from bridge.orders.received_objects import (
     Match,
     MessageKind,
     OrderReference,
+    PerformedStep,
     ReceivedObject,
     SetAside,
     StepEvent,
+    combined_event,
     ignored_event,
     issuers,
     match,
@@ -43,12 +45,12 @@ from bridge.orders.received_objects import (
     step_code,
     step_event,
     step_identity,
+    with_performed,
 )
 from bridge.orders.rules import SourceMessage
 from bridge.queue import queries
 from bridge.queue.claims import ClaimedMessage
 from bridge.store.records import order_index, patient_records, scheduled_steps
-from bridge.store.records.scheduled_steps import StepStatus
 from bridge.store.records.step_events import StepEventRow
 from mappings.inbound.events import OrderEvent
 
@@ -59,13 +61,6 @@ AWAITS_ORDER: Final = "object_awaits_order"
 """The note of an object whose order is not on the worklist; it is added when it is."""
 OWN_OBJECT: Final = "object_own"
 """The note of an object that this service sent, and that a PACS routed back."""
-
-STEP_STATUSES: Final[Mapping[StepEvent, StepStatus]] = {
-    StepEvent.STARTED: StepStatus.STARTED,
-    StepEvent.COMPLETED: StepStatus.COMPLETED,
-    StepEvent.DISCONTINUED: StepStatus.DISCONTINUED,
-    StepEvent.REVERTED: StepStatus.SCHEDULED,
-}
 
 
 class StepUnknownError(Exception):
@@ -94,7 +89,7 @@ def read_received(
     known = sites_of(connection, visible)
     patients = _patients(connection, received, known)
     found = ReceivedMatch(kind, received, _matches(connection, received, known, patients))
-    events = [_event(found, order) for order in found.orders]
+    events = [_event(connection, found, order) for order in found.orders]
     # The job waits for messages of the orders that it names, also of those that are not known yet.
     events += [
         ignored_event(site, mrn, missing.reference.accession)
@@ -151,9 +146,12 @@ _MAX_NAMED: Final = 10
 """Sites on which the patient of an unknown order is locked."""
 
 
-def _event(found: ReceivedMatch, order: Order) -> OrderEvent:
+def _event(connection: Connection, found: ReceivedMatch, order: Order) -> OrderEvent:
     if found.kind.is_step:
-        return order_event(found.received, order)
+        performed = scheduled_steps.performed_of(connection, order.key)
+        own = found.received.meta.sop_instance
+        others = {uid: one for uid, one in performed.items() if uid != own}
+        return order_event(found.received, order, others)
     return ignored_event(order.key.site, order.key.mrn, order.key.accession)
 
 
@@ -213,11 +211,17 @@ def _elements(item: str, tag: str) -> Collection[object]:
 
 def change_steps(connection: Connection, found: ReceivedMatch, now: int) -> None:
     """Set the status of the scheduled steps that a performed step names."""
-    status = STEP_STATUSES[step_event(found.received)]
+    instance, said = _said(found.received)
     for named in found.matches:
         if named.order is not None:
             ids = {named.reference.step_id} - {""}
-            scheduled_steps.set_status(connection, named.order.key, ids, status, now)
+            scheduled_steps.set_performed(connection, named.order.key, ids, instance, said, now)
+
+
+def _said(received: ReceivedObject) -> tuple[str, PerformedStep]:
+    """Return the instance of a performed step, and what it says."""
+    said = PerformedStep(step_event(received), bool(received.has_images))
+    return received.meta.sop_instance, said
 
 
 _WITHOUT_REPORT: Final = frozenset({OrderState.AWAITED, OrderState.HELD})
@@ -232,12 +236,32 @@ _SENT_STATUSES: Final[Mapping[StepEvent, str]] = {
 """The statuses of orders in status messages, by the code tables of the definition."""
 
 
-def status_events(message_id: int, found: ReceivedMatch, received_at: int) -> list[StepEventRow]:
-    """Return what a performed step says of its orders, for the receivers of status messages."""
+_WITHOUT_RESULT: Final = frozenset({StepEvent.DISCONTINUED, StepEvent.REVERTED})
+
+
+def status_events(
+    connection: Connection, message_id: int, found: ReceivedMatch, received_at: int
+) -> list[StepEventRow]:
+    """
+    Return what a performed step says of its orders, for the receivers of status messages.
+
+    Call it before `change_steps`. One that is discontinued says what all of the order say together,
+    and nothing if they said so before.
+    """
     if found.kind is MessageKind.STEP_SET and step_event(found.received) is StepEvent.STARTED:
         return []  # a change while it is in progress
-    status = _SENT_STATUSES[step_event(found.received)]
-    return [StepEventRow(message_id, order.key, status, received_at) for order in found.orders]
+    instance, said = _said(found.received)
+    rows = []
+    for order in found.orders:
+        known = scheduled_steps.performed_of(connection, order.key)
+        event = said.event
+        if event in _WITHOUT_RESULT:
+            event = combined_event(with_performed(known, instance, said)) or event
+            if event is combined_event(known):
+                continue
+        status = _SENT_STATUSES[event]
+        rows.append(StepEventRow(message_id, order.key, status, received_at))
+    return rows
 
 
 async def apply_received(client: EngineClient, context: JobContext, found: ReceivedMatch) -> None:

@@ -27,6 +27,7 @@ from bridge.store.database import Database
 from bridge.store.records import exceptions, mapping_versions, order_index, scheduled_steps
 from bridge.store.records.exceptions import ExceptionSubject
 from bridge.store.records.scheduled_steps import (
+    NO_PERFORMED,
     ScheduledStep,
     StepComputation,
     StepStatus,
@@ -244,6 +245,7 @@ def _step(
         json.dumps(whole, ensure_ascii=False, separators=(",", ":")),
         before.changed_at if before is not None and before.status is status else now,
         before.performed if before is not None else None,
+        before.performed_steps if before is not None else NO_PERFORMED,
         before.workitem_uid if before is not None else make_uid(),
     )
 

@@ -18,6 +18,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Row,
     Select,
@@ -34,6 +35,13 @@ from sqlalchemy import (
 
 from bridge.contract import OrderKey
 from bridge.orders.order import Patient
+from bridge.orders.received_objects import (
+    PerformedStep,
+    PerformedSteps,
+    StepEvent,
+    combined_event,
+    with_performed,
+)
 from bridge.store.columns import one_of
 from bridge.store.tables import SCHEDULED_STEPS, STEP_COMPUTATIONS, upsert
 
@@ -41,6 +49,7 @@ _STEP: Final = SCHEDULED_STEPS.c
 _NO_STATION: Final = "|"
 NO_STATUS: Final = '"00400020":{"vr":"CS"}'
 """Scheduled Procedure Step Status in the item of a row."""
+NO_PERFORMED: Final = "{}"
 
 
 class StepStatus(StrEnum):
@@ -99,6 +108,8 @@ class ScheduledStep:
     changed_at: int
     performed: StepStatus | None = None
     """The status that a modality gave it; changes of the order keep it."""
+    performed_steps: str = NO_PERFORMED
+    """What each performed step said (`dump_performed`); changes of the order keep it."""
     workitem_uid: str = field(default_factory=make_uid)
     """The SOP instance UID of its workitem. It stays the same when order and patient change."""
 
@@ -154,8 +165,8 @@ def replace_all(connection: Connection, steps: Mapping[OrderKey, Sequence[Schedu
 @dataclass(frozen=True, slots=True)
 class StoredStep:
     """
-    What is kept of a step when its order changes: its status with its time, its item, and the UID
-    of its workitem.
+    What is kept of a step when its order changes: its status with its time, what modalities said,
+    its item, and the UID of its workitem.
     """
 
     status: StepStatus
@@ -163,6 +174,7 @@ class StoredStep:
     performed: StepStatus | None
     item: str
     workitem_uid: str
+    performed_steps: str
 
 
 StoredSteps = Mapping[str, StoredStep]
@@ -171,6 +183,7 @@ StoredSteps = Mapping[str, StoredStep]
 _STORED: Final[Select[Any]] = select(
     *(_STEP.site, _STEP.mrn, _STEP.accession, _STEP.step_id),
     *(_STEP.status, _STEP.changed_at, _STEP.performed, _STEP.item, _STEP.workitem_uid),
+    _STEP.performed_steps,
 ).where(_STEP.site == bindparam("site"), one_of(_STEP.accession, "accessions"))
 
 
@@ -190,25 +203,88 @@ _BEFORE: Final[Mapping[StepStatus, Collection[StepStatus]]] = {
     StepStatus.SCHEDULED: {StepStatus.STARTED},
 }
 """
-The statuses that a modality may change. A completed step stays completed although another performed
-step of it begins; a cancelled one stays cancelled.
+The statuses that a modality may change. A step that the order completed stays completed although a
+performed step of it begins; a cancelled one stays cancelled.
 """
 
+_OF_EVENTS: Final[Mapping[StepEvent, StepStatus]] = {
+    StepEvent.STARTED: StepStatus.STARTED,
+    StepEvent.COMPLETED: StepStatus.COMPLETED,
+    StepEvent.DISCONTINUED: StepStatus.DISCONTINUED,
+    StepEvent.REVERTED: StepStatus.SCHEDULED,
+}
 
-def set_status(
-    connection: Connection, key: OrderKey, step_ids: Collection[str], status: StepStatus, now: int
+
+def dump_performed(performed: PerformedSteps) -> str:
+    """Return performed steps as the text of a row."""
+    found = {uid: [one.event.value, one.has_images] for uid, one in performed.items()}
+    return json.dumps(found, separators=(",", ":"))
+
+
+def load_performed(text: str) -> PerformedSteps:
+    """Read performed steps from the text of a row."""
+    found: Mapping[str, tuple[str, bool]] = json.loads(text)
+    return {
+        uid: PerformedStep(StepEvent(event), has_images)
+        for uid, (event, has_images) in found.items()
+    }
+
+
+def performed_of(connection: Connection, key: OrderKey) -> PerformedSteps:
+    """Return the performed steps of an order, those of all of its scheduled steps."""
+    found: dict[str, PerformedStep] = {}
+    for text in connection.scalars(select(_STEP.performed_steps).where(*_of(key))):
+        found |= load_performed(text)
+    return found
+
+
+def set_performed(
+    connection: Connection,
+    key: OrderKey,
+    step_ids: Collection[str],
+    instance: str,
+    said: PerformedStep,
+    now: int,
 ) -> None:
-    """Set the status of these steps of an order as a modality says; without ids, of all."""
-    kept = "" if status is StepStatus.SCHEDULED else status.value
-    changed = (
+    """
+    Note what a performed step says of these steps of an order; without ids, of all.
+
+    The status of a step follows from all of its performed steps.
+    """
+    columns = (_STEP.id, _STEP.step_id, _STEP.status, _STEP.performed_steps)
+    rows = connection.execute(select(*columns).where(*_of(key)).with_for_update()).all()
+    for row in rows:
+        known = load_performed(row.performed_steps)
+        performed = with_performed(known, instance, said)
+        event = combined_event(performed)
+        if (step_ids and row.step_id not in step_ids) or performed is known or event is None:
+            continue
+        values: dict[str, object] = {"performed_steps": dump_performed(performed)}
+        before, status = StepStatus(row.status), _OF_EVENTS[event]
+        is_again = (
+            status is StepStatus.STARTED
+            and before is StepStatus.COMPLETED
+            and combined_event(known) is StepEvent.COMPLETED
+        )
+        if before in _BEFORE[status] or is_again:
+            values["performed"] = "" if status is StepStatus.SCHEDULED else status.value
+            if status is not before:
+                values |= {"status": status.value, "changed_at": now}
+        connection.execute(update(SCHEDULED_STEPS).where(_STEP.id == row.id).values(values))
+
+
+def complete(connection: Connection, key: OrderKey, now: int) -> None:
+    """Complete the steps of an order whose report is signed."""
+    status = StepStatus.COMPLETED
+    connection.execute(
         update(SCHEDULED_STEPS)
-        .where(_STEP.site == key.site, _STEP.accession == key.accession, _STEP.mrn == key.mrn)
-        .where(_STEP.status.in_(sorted(_BEFORE[status])))
-        .values(status=status.value, performed=kept, changed_at=now)
+        .where(*_of(key), _STEP.status.in_(sorted(_BEFORE[status])))
+        .values(status=status.value, performed=status.value, changed_at=now)
     )
-    if step_ids:
-        changed = changed.where(_STEP.step_id.in_(sorted(step_ids)))
-    connection.execute(changed)
+
+
+def _of(key: OrderKey) -> tuple[ColumnElement[bool], ...]:
+    return _STEP.site == key.site, _STEP.accession == key.accession, _STEP.mrn == key.mrn
 
 
 def expire(connection: Connection, before: datetime, now: int) -> int:
@@ -240,15 +316,21 @@ def take(connection: Connection, patients: Collection[Patient]) -> Mapping[Order
 
 def _stored(row: Row[Any]) -> StoredStep:
     said = StepStatus(row.performed) if row.performed else None
-    return StoredStep(StepStatus(row.status), row.changed_at, said, row.item, row.workitem_uid)
+    return StoredStep(
+        StepStatus(row.status),
+        row.changed_at,
+        said,
+        row.item,
+        row.workitem_uid,
+        row.performed_steps,
+    )
 
 
 def steps_of(connection: Connection, keys: Iterable[OrderKey]) -> list[ScheduledStep]:
     """Return the steps of orders, in any status, in the order of their messages."""
     found = []
     for key in keys:
-        own = (_STEP.site == key.site, _STEP.accession == key.accession, _STEP.mrn == key.mrn)
-        rows = connection.execute(select(*_STEP).where(*own).order_by(_STEP.position))
+        rows = connection.execute(select(*_STEP).where(*_of(key)).order_by(_STEP.position))
         found += [_read(row) for row in rows]
     return found
 
@@ -316,6 +398,7 @@ def _read(row: Row[Any]) -> ScheduledStep:
         row.item.replace(NO_STATUS, status, 1),
         row.changed_at,
         StepStatus(row.performed) if row.performed else None,
+        row.performed_steps,
         row.workitem_uid,
     )
 

@@ -3,6 +3,8 @@
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydicom.tag import Tag
 from pydicom.uid import (
     UID,
@@ -19,10 +21,19 @@ from bridge.intake.process.job_context import MessageChanges
 from bridge.intake.process.order_repository import OrderRepository
 from bridge.intake.process.received_objects import read_received
 from bridge.intake.receive.listener_policy import ListenerPolicy
-from bridge.orders.received_objects import DICOM_LISTENER, PERFORMED_STEP
+from bridge.orders.received_objects import (
+    DICOM_LISTENER,
+    PERFORMED_STEP,
+    PerformedStep,
+    PerformedSteps,
+    StepEvent,
+    combined_event,
+    with_performed,
+)
 from bridge.queue.claims import ClaimedMessage
 from bridge.store.records import waiting_messages
 from bridge.store.records.exceptions import ExceptionSubject
+from bridge.store.records.scheduled_steps import dump_performed, load_performed
 from parsers.dicom_file import FileMeta, read_meta
 from tests.bridge.delivery.fixtures import SITE, inbound
 from tests.bridge.delivery.whole_bridge import PEERS, Hospital
@@ -37,6 +48,36 @@ from tests.bridge.dicom.orders import (
     received_messages,
 )
 from tests.bridge.intake.messages import adt, order_group, order_message
+
+UIDS = ("1.2.1", "1.2.2", "1.2.3")
+MESSAGES = st.lists(st.tuples(st.sampled_from(UIDS), st.sampled_from(StepEvent)))
+
+
+@given(MESSAGES)
+def test_what_performed_steps_say_together(messages: list[tuple[str, StepEvent]]) -> None:
+    """
+    Any order of messages has one result: the first end of each performed step counts.
+
+    Started while one has not ended; else completed if one is; else discontinued if one is.
+    """
+    performed: PerformedSteps = {}
+    for uid, event in messages:
+        performed = with_performed(performed, uid, PerformedStep(event))
+    ends = [
+        next((event for own, event in messages if own == uid and event != StepEvent.STARTED), None)
+        for uid in dict(messages)
+    ]
+    expected = None
+    if None in ends:
+        expected = StepEvent.STARTED
+    elif StepEvent.COMPLETED in ends:
+        expected = StepEvent.COMPLETED
+    elif StepEvent.DISCONTINUED in ends:
+        expected = StepEvent.DISCONTINUED
+    elif ends:
+        expected = StepEvent.REVERTED
+    assert combined_event(performed) is expected
+    assert load_performed(dump_performed(performed)) == performed
 
 
 @pytest.mark.parametrize(

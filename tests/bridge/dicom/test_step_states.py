@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from pydicom.dataset import Dataset
 from pydicom.uid import generate_uid
 
 from bridge.admin.messages.message_replay import MessageSubjects
@@ -23,7 +24,7 @@ from mappings.compiler import DEFINITIONS
 from tests.bridge.delivery.fixtures import destination
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.dicom.conftest import MAX_SIZE
-from tests.bridge.dicom.modality import Modality, ended, new_step, scheduled, serving
+from tests.bridge.dicom.modality import Modality, data_set, ended, new_step, scheduled, serving
 from tests.bridge.dicom.orders import applied, exceptions
 from tests.bridge.dicom.test_pages import EVERYTHING
 from tests.bridge.intake.messages import order_message
@@ -117,13 +118,15 @@ async def test_a_group_case(hospital: Hospital, modality: Modality) -> None:
 
 
 async def test_an_append_case(hospital: Hospital, modality: Modality) -> None:
-    """A second performed step of a completed one leaves it completed (IHE SWF, append case)."""
+    """A completed step is begun again while a second performed step runs (IHE SWF)."""
     first, second = generate_uid(), generate_uid()
     await modality.create(first, new_step(S1))
     await modality.set(first, ended())
-    await modality.create(second, new_step(S1))
     await applied(hospital)
     assert on_worklist(modality) == {"S2": "SCHEDULED"}
+    await modality.create(second, new_step(S1))
+    await applied(hospital)
+    assert on_worklist(modality) == {"S1": "STARTED", "S2": "SCHEDULED"}
     await modality.set(second, ended("DISCONTINUED", images=0, reason="110501"))
     await applied(hospital)
     assert on_worklist(modality) == {"S2": "SCHEDULED"}
@@ -170,3 +173,56 @@ async def test_a_step_that_is_begun_again(hospital: Hospital, modality: Modality
     await modality.set(second, ended())
     await applied(hospital)
     assert on_page(hospital) == ["Step S1 (PT) completed", "Step S2 (CT) scheduled"]
+
+
+WRONG_PROCEDURE, WRONG_ENTRY = "110510", "110514"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (ended("DISCONTINUED", images=0), ended(), "completed"),
+        (ended(), ended("DISCONTINUED", images=0), "completed"),
+        (ended("DISCONTINUED"), ended("DISCONTINUED", images=0), "discontinued"),
+        (ended("DISCONTINUED", images=0, reason=WRONG_ENTRY), ended(), "completed"),
+        (ended("DISCONTINUED", images=0, reason=WRONG_PROCEDURE), ended(), "completed"),
+        (
+            ended("DISCONTINUED", images=0),
+            ended("DISCONTINUED", images=0, reason=WRONG_ENTRY),
+            "discontinued",
+        ),
+    ],
+)
+async def test_two_at_a_time(
+    hospital: Hospital,
+    modality: Modality,
+    first: Dataset,
+    second: Dataset,
+    expected: str,
+) -> None:
+    """A scheduled step is begun while one of its performed steps runs, however the other ended."""
+    one, other = generate_uid(), generate_uid()
+    for uid in (one, other):
+        await modality.create(uid, new_step(S1, S2))
+    await modality.set(one, first)
+    await modality.set(other, data_set(PerformedProcedureStepDescription="goes on"))
+    await applied(hospital)
+    assert on_worklist(modality) == {"S1": "STARTED", "S2": "STARTED"}
+    assert on_page(hospital) == ["Step S1 (PT) started", "Step S2 (CT) started"]
+    await modality.set(other, second)
+    await applied(hospital)
+    assert on_worklist(modality) == {}
+    assert on_page(hospital) == [f"Step S1 (PT) {expected}", f"Step S2 (CT) {expected}"]
+    assert exceptions(hospital) == []
+
+
+async def test_an_order_with_something_to_read(hospital: Hospital, modality: Modality) -> None:
+    """A step that will not take place ends no order of which another one was examined."""
+    first, second = generate_uid(), generate_uid()
+    await modality.create(first, new_step(S1))
+    await modality.set(first, ended())
+    await modality.create(second, new_step(S2))
+    await modality.set(second, ended("DISCONTINUED", images=0, reason=WRONG_PROCEDURE))
+    await applied(hospital)
+    assert hospital.rows("SELECT state FROM bridge_order") == [("ordered",)]
+    assert on_page(hospital) == ["Step S1 (PT) completed", "Step S2 (CT) discontinued"]

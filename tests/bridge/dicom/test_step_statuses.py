@@ -8,6 +8,7 @@ from pydicom.uid import generate_uid
 
 from bridge.delivery.change_feed import ChangeProcessor
 from bridge.delivery.step_statuses import StepStatuses
+from bridge.intake.process.scheduled_steps import StepWriter
 from bridge.store.database import Database
 from mappings.hl7.message import Message
 from mappings.hl7.path import Path as Place
@@ -16,6 +17,8 @@ from tests.bridge.delivery.fixtures import destination
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
 from tests.bridge.dicom.modality import Modality, data_set, ended, new_step, scheduled
 from tests.bridge.dicom.orders import applied, await_examinations, new_order
+from tests.bridge.intake.process.test_scheduled_steps import CT, PET, omi, steps
+from tests.bridge.intake.process.test_worklist_steps import rules
 
 RIS = destination(events=frozenset({ResultEvent.ORDER_STATUS}))
 
@@ -23,7 +26,8 @@ RIS = destination(events=frozenset({ResultEvent.ORDER_STATUS}))
 @pytest.fixture
 async def hospital(tmp_path: Path, database: Database) -> AsyncIterator[Hospital]:
     """A bridge with a receiver of status messages."""
-    async with open_hospital(tmp_path, database, RIS) as made:
+    writer = StepWriter(rules())
+    async with open_hospital(tmp_path, database, RIS, steps=writer) as made:
         yield made
 
 
@@ -73,6 +77,19 @@ async def test_a_discontinued_group(hospital: Hospital, modality: Modality) -> N
         ("SC", "IP", "I", "A1"),
         ("SC", "IP", "I", "A2"),
     ]
+
+
+async def test_one_of_two_is_discontinued(hospital: Hospital, modality: Modality) -> None:
+    """The order is not discontinued while another performed step of it runs or is completed."""
+    await hospital.send(omi(*steps("NW", PET, CT)))
+    uids = generate_uid(), generate_uid()
+    for uid, step in zip(uids, ("S1", "S2"), strict=True):
+        await modality.create(uid, new_step(scheduled("A1", step)))
+    await modality.set(uids[0], ended("DISCONTINUED", images=0, reason="110510"))
+    await modality.set(uids[1], ended())
+    await applied(hospital)
+    assert queue_statuses(hospital) == 3
+    assert [found[1] for found in await sent(hospital, 3)] == ["IP", "IP", "CM"]
 
 
 async def test_a_message_that_is_applied_again_sends_nothing(

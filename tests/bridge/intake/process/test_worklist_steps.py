@@ -1,7 +1,7 @@
 """Scheduled procedure steps: what modalities ask for, stored with each change of an order."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
 from bridge.contract import OrderKey
 from bridge.intake.process.scheduled_steps import StepRules, StepWriter, StoredOrderSteps
+from bridge.orders.received_objects import PerformedStep, StepEvent
 from bridge.store.database import Database
 from bridge.store.records import scheduled_steps
 from bridge.store.records.scheduled_steps import ScheduledStep, StepFilter, StepStatus
@@ -70,6 +72,17 @@ def orm(
 def adt(event: str, *lines: str) -> bytes:
     head = f"MSH|^~\\&|RIS|MAIN|BRIDGE|RAD|20261121130000||ADT^{event}|D{next(NUMBERS)}|P|2.5.1"
     return "\r".join([head, f"EVN|{event}|20261121130000", *lines, ""]).encode()
+
+
+def say(
+    connection: Connection,
+    key: OrderKey,
+    step_ids: Collection[str],
+    event: StepEvent,
+    instance: str = "1.2.3",
+) -> None:
+    """Store what a performed step says of scheduled steps."""
+    scheduled_steps.set_performed(connection, key, step_ids, instance, PerformedStep(event), 1)
 
 
 def on_worklist(hospital: Hospital, **conditions: Any) -> list[ScheduledStep]:
@@ -242,8 +255,8 @@ async def test_what_a_modality_said_survives_changes(hospital: Hospital) -> None
     await hospital.send(omi(*steps("NW", PET, CT)))
     with hospital.database.write() as connection:
         key = OrderKey(SITE, "M1", "A1")
-        scheduled_steps.set_status(connection, key, ["S1"], StepStatus.COMPLETED, 1)
-        scheduled_steps.set_status(connection, key, ["S2"], StepStatus.STARTED, 1)
+        say(connection, key, ["S1"], StepEvent.COMPLETED)
+        say(connection, key, ["S2"], StepEvent.STARTED)
     await hospital.send(omi(*steps("XO", PET, CT)))
     assert statuses(hospital) == [StepStatus.COMPLETED, StepStatus.STARTED]
     (started,) = on_worklist(hospital)
@@ -280,18 +293,18 @@ async def test_the_status_that_was_sent_last(
     assert statuses(hospital) == [expected]
 
 
-@pytest.mark.parametrize("said", [StepStatus.COMPLETED, D])
+@pytest.mark.parametrize("said", [StepEvent.COMPLETED, StepEvent.DISCONTINUED])
 async def test_no_message_reopens_what_a_modality_ended(
-    hospital: Hospital, said: StepStatus
+    hospital: Hospital, said: StepEvent
 ) -> None:
     """A later status of the RIS leaves a performed step as the modality ended it."""
     await hospital.send(orm())
     with hospital.database.write() as connection:
         key = OrderKey(SITE, "M1", "A1")
-        scheduled_steps.set_status(connection, key, (), said, 1)
+        say(connection, key, (), said)
     for control, status, sent in ((*BEGUN, "1215"), ("XO", "SC", "1220"), (*NEW, "1225")):
         await hospital.send(orm(control, status, sent=sent))
-        assert statuses(hospital) == [said]
+        assert statuses(hospital) == [StepStatus[said.name]]
     assert on_worklist(hospital) == []
 
 
@@ -300,17 +313,18 @@ async def test_the_order_ends_what_a_modality_began(hospital: Hospital) -> None:
     await hospital.send(orm())
     key = OrderKey(SITE, "M1", "A1")
 
-    def say(status: StepStatus) -> None:
+    def report(event: StepEvent, instance: str = "1.2.3") -> None:
         with hospital.database.write() as connection:
-            scheduled_steps.set_status(connection, key, (), status, 1)
+            say(connection, key, (), event, instance)
 
-    say(StepStatus.STARTED)
+    report(StepEvent.STARTED)
     await hospital.send(orm("XO", "SC", sent="1205"))
     assert statuses(hospital) == [StepStatus.STARTED]
     await hospital.send(orm(*DONE, sent="1210"))
     assert statuses(hospital) == [StepStatus.COMPLETED]
-    say(StepStatus.STARTED)
-    say(D)
+    report(StepEvent.STARTED, "1.2.4")
+    report(StepEvent.DISCONTINUED, "1.2.4")
+    report(StepEvent.DISCONTINUED)
     assert statuses(hospital) == [StepStatus.COMPLETED]
 
 
@@ -398,7 +412,7 @@ async def test_a_performed_step_of_an_expired_one(hospital: Hospital) -> None:
         scheduled_steps.expire(connection, datetime(2999, 1, 1, tzinfo=UTC), 1)
         assert not scheduled_steps.find_page(connection, StepFilter(), None, 9)[0]
         key = OrderKey(SITE, "M1", "A1")
-        scheduled_steps.set_status(connection, key, ["S1"], StepStatus.STARTED, 2)
+        say(connection, key, ["S1"], StepEvent.STARTED)
     assert statuses(hospital) == [StepStatus.STARTED]
 
 
@@ -409,7 +423,7 @@ async def test_steps_move_with_a_merge(hospital: Hospital) -> None:
     (before,) = on_worklist(hospital, mrn="M1")
     with hospital.database.write() as connection:
         key = OrderKey(SITE, "M1", "A1")
-        scheduled_steps.set_status(connection, key, ["S1"], StepStatus.STARTED, 1)
+        say(connection, key, ["S1"], StepEvent.STARTED)
     pid = "PID|1||M2^^^MAIN^MR||TESTER^TILDA||19700101|F"
     await hospital.send(adt("A40", pid, "MRG|M1^^^MAIN^MR"))
     assert not on_worklist(hospital, mrn="M1")
@@ -488,7 +502,7 @@ async def test_an_undone_merge_returns_steps_without_anything_of_the_survivor(
     assert before.workitem_uid in {step.workitem_uid for step in merged}
     with hospital.database.write() as connection:
         key = OrderKey(SITE, "M2", "A1")
-        scheduled_steps.set_status(connection, key, [before.step_id], StepStatus.STARTED, 9)
+        say(connection, key, [before.step_id], StepEvent.STARTED)
     freed = "PID|1||M1^^^MAIN^MR||FREED^IDA||19700101|F"
     await hospital.send(adt("A43", freed, "MRG|M2^^^MAIN^MR"))
     (after,) = on_worklist(hospital, mrn="M1")
@@ -508,7 +522,7 @@ async def test_steps_move_with_a_visit(hospital: Hospital) -> None:
     (before,) = on_worklist(hospital)
     with hospital.database.write() as connection:
         key = OrderKey(SITE, "M1", "A1")
-        scheduled_steps.set_status(connection, key, [], StepStatus.STARTED, 1)
+        say(connection, key, [], StepEvent.STARTED)
     pid = "PID|1||M9^^^MAIN^MR||OTHER^OLGA||19800101|F"
     await hospital.send(adt("A45", pid, "MRG|M1^^^MAIN^MR||||V1", visit))
     (moved,) = on_worklist(hospital)
