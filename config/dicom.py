@@ -78,7 +78,9 @@ class DicomPeer(Section):
         default_factory=list, description="scheduled locations of these steps; empty: all"
     )
     charset: Charset = Field(
-        "", description="character set of the answers; empty: that of the query, if it suffices"
+        "",
+        description="character set of the answers, and of queries without one; empty: that of the "
+        "query, if it suffices",
     )
     max_answers: int = Field(1000, ge=1, le=100_000, description="steps in the answer to a query")
     on_limit: Literal["first", "refuse"] = Field(

@@ -43,6 +43,8 @@ _LONG: Final = frozenset(
 _PADDING: Final = {"UI": b"\0", "OB": b"\0", "UN": b"\0"}
 _GROUPS: Final = ("Alphabetic", "Ideographic", "Phonetic")
 _MAX_SHORT: Final = 0xFFFE
+_UNDEFINED: Final = 0xFFFFFFFF
+"""The length of a value that a delimiter ends."""
 
 
 def write(item: Item, charset: str, *, implicit: bool, little: bool) -> bytes:
@@ -125,13 +127,14 @@ def name_text(value: object) -> str:
 _TAG: Final = re.compile("[0-9A-Fa-f]{8}")
 
 
-def read_query(dataset: Dataset) -> tuple[dict[str, Key], str]:
+def read_query(dataset: Dataset, default: str = "") -> tuple[dict[str, Key], str]:
     """
-    Return the keys of a query, and its character set.
+    Return the keys of a query, and its character set; `default` is that of one that names none.
 
     Raises BadKey with the attribute that cannot be read. Group lengths are left out.
     """
-    charset = _charset_of(dataset, "")
+    charset = _charset_of(dataset, default)
+    charset = default if charset == "" else charset
     return _keys(dataset, charset, 0), charset or ""
 
 
@@ -167,6 +170,8 @@ def _key(dataset: Dataset, tag: Any, name: str, charset: str | None, depth: int)
     if vr == "SQ":
         return _sequence_key(dataset[tag].value, name, charset, depth)
     value = raw.value if isinstance(raw, RawDataElement) else None
+    if isinstance(raw, RawDataElement) and raw.length not in (_UNDEFINED, len(value or b"")):
+        raise BadKey(name, "the value is truncated")
     if value is None or vr in _FORMATS or vr == "AT":
         texts_of = tuple(_plain_texts(vr, dataset[tag].value))
         # Some programs write 0 for an empty value, for instance dcmjs for Pregnancy Status.

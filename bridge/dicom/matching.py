@@ -51,7 +51,8 @@ class Key:
             return all(key.is_universal for key in self.item.values())
         if self.vr in _NOT_COMPARED or not any(self.values):
             return True
-        return self.vr not in _NO_WILDCARDS and any(set(text) == {"*"} for text in self.values)
+        # Some modalities send `*` also for dates, times and UIDs, which have no wildcards.
+        return any(set(text) == {"*"} for text in self.values)
 
 
 Query = Mapping[str, Key]
@@ -70,7 +71,7 @@ def check(query: Query) -> None:
     for tag, key in query.items():
         if key.item is not None:
             check(key.item)
-        for text in key.values:
+        for text in () if key.is_universal else key.values:
             if text and (problem := _problem(key.vr, text)):
                 raise BadKey(tag, problem)
 
@@ -313,10 +314,14 @@ _START: Final = (START_DATE, START_TIME)
 
 
 def _matches_name(text: str, name: Mapping[str, Any]) -> bool:
-    """True if a key matches a group of a name, or each of its groups the same group of the name."""
+    """
+    True if a key matches a group of a name, or each of its groups the same group of the name.
+
+    A group of a key with empty components only matches all, as an empty one does.
+    """
     groups = [fold(str(name.get(group) or "")) for group in _GROUPS]
     keys = [fold(part) for part in text.split("=")]
-    if len(keys) == 1:
+    if len(keys) == 1 and keys[0]:
         return any(_matches_group(keys[0], group) for group in groups if group)
     pairs = zip(keys, groups, strict=False)
     return all(_matches_group(key, group) for key, group in pairs if key)
@@ -326,7 +331,11 @@ _GROUPS: Final = ("Alphabetic", "Ideographic", "Phonetic")
 
 
 def _matches_group(key: str, group: str) -> bool:
-    return _pattern(key).fullmatch(group) is not None if _WILD.search(key) else key == group
+    if not _WILD.search(key):
+        return key == group
+    # `Doe^*^*` also means a name whose last components are empty and left out (PS3.5 6.2).
+    whole = group + "^" * (key.count("^") - group.count("^"))
+    return any(_pattern(key).fullmatch(form) is not None for form in {group, whole})
 
 
 def fold(name: str) -> str:

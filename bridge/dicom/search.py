@@ -123,7 +123,7 @@ def _statuses(step: Query) -> Collection[str]:
 
 def _days(step: Query) -> tuple[int | None, int | None]:
     key = step.get(START_DATE)
-    if key is None or len(key.values) != 1:
+    if key is None or key.is_universal or len(key.values) != 1:
         return None, None
     first, last = (int(day) if day else None for day in matching.date_range(key.values[0]))
     return first, last

@@ -89,7 +89,7 @@ class WorklistService:
     def _answer(self, event: Event, peer: Peer, sender: "AnswerSender") -> Dataset | int:
         """Send the answers; return the final status."""
         try:
-            query, charset = encoding.read_query(event.identifier)
+            query, charset = encoding.read_query(event.identifier, peer.settings.charset)
             matching.check(query)
         except BadKey as error:
             return _failure(NOT_THE_SOP_CLASS, str(error), error.tag)

@@ -78,6 +78,14 @@ def test_texts(text: str, *, fits: bool) -> None:
         ("buc^jerome", JEROME, True),
         ("BUC^JÉRÔME", JEROME, True),
         ("B*", JEROME, True),
+        ("buc^*^*^*", JEROME, True),
+        ("Buc^Jérôme^*", JEROME, True),
+        ("Buc^*^M*", JEROME, False),
+        ("*^*^*^*", YAMADA, True),
+        ("山田^*^*", YAMADA, True),
+        ("^^^^", JEROME, True),
+        ("^^^^=^", YAMADA, True),
+        ("Buc^", JEROME, False),
     ],
 )
 def test_names(text: str, name: dict[str, str], *, fits: bool) -> None:
@@ -102,11 +110,14 @@ def test_half_width_kana() -> None:
         ("-20261129", False),
         ("20261101-20261130", True),
         ("20261201-20261130", False),
+        ("*", True),
     ],
 )
 def test_dates(text: str, *, fits: bool) -> None:
-    """A date matches a day or a closed, half open range."""
-    assert matches(step_query(T00400002=Key("DA", (text,))), make_item()) is fits
+    """A date matches a day or a closed, half open range; `*` alone matches all, as in texts."""
+    query = step_query(T00400002=Key("DA", (text,)))
+    check(query)
+    assert matches(query, make_item()) is fits
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ from pynetdicom.sop_class import (  # type: ignore[attr-defined]  # made at run 
     ModalityWorklistInformationFind,
 )
 
+from bridge.dicom.encoding import read_query
+from bridge.dicom.matching import BadKey
 from bridge.store.database import Database
 from bridge.store.records.scheduled_steps import StepStatus
 from tests.bridge.dicom.worklist_items import (
@@ -153,6 +155,33 @@ def test_the_character_set_of_a_peer(serve: Serve, steps: Database) -> None:
     assert names == {"P1": "Yamada^Tarou=??^??=???^???", "P2": "Buc^Jérôme"}
 
 
+def test_a_query_without_a_character_set(serve: Serve, steps: Database) -> None:
+    """Its letters are read in the character set of the peer, if it has one."""
+    insert(steps, make_item(1), make_item(2, name=JEROME))
+    port = serve({"ae_title": "CT1", "charset": "ISO_IR 100"})
+    for empty in (b"", b"\x08\0\x05\0\0\0\0\0"):
+        (answer,), _ = ask_raw(port, empty + b"\x10\0\x10\0\x08\0\0\0Buc^J\xe9r*")
+        assert str(answer.PatientName) == "Buc^Jérôme"
+
+
+@pytest.mark.parametrize(
+    ("element", "tag"),
+    [
+        (b"\x10\0\x20\0\x10\0\0\0P1", "00100020"),
+        (
+            b"\x40\0\0\x01\x12\0\0\0\xfe\xff\0\xe0\x0a\0\0\0\x08\0\x60\0\x0a\0\0\0CT",
+            "00080060",
+        ),
+    ],
+    ids=["a value", "a value in an item"],
+)
+def test_a_truncated_query(element: bytes, tag: str) -> None:
+    """A key whose value is cut is refused: it would restrict nothing, or something else."""
+    with pytest.raises(BadKey) as raised:
+        read_query(decode(BytesIO(element), is_implicit_vr=True, is_little_endian=True))
+    assert raised.value.tag == tag
+
+
 def test_the_smallest_character_set(serve: Serve, steps: Database) -> None:
     """Without a character set in the query an answer has the smallest that suffices."""
     insert(steps, make_item(1), make_item(2, name=JEROME), make_item(3, name=YAMADA))
@@ -202,6 +231,8 @@ DAYS = [("20261129", "100000"), ("20261130", "080000"), ("20261130", "200000"), 
         ("20261130", "070000-120000", ["P2"]),
         ("20261129-20261130", "110000-120000", ["P2"]),
         ("20261129-20261130", "0900-0700", ["P1"]),
+        ("*", "*", ["P1", "P2", "P3", "P4"]),
+        ("20261130", "*", ["P2", "P3"]),
     ],
 )
 def test_ranges(serve: Serve, steps: Database, date: str, time: str, found: list[str]) -> None:
@@ -219,6 +250,7 @@ def test_ranges(serve: Serve, steps: Database, date: str, time: str, found: list
         ((f"{ID} [P?]",), ("(0008,0060) CS [MR]",), ["P2"]),
         ((f"{ACCESSION} [A1]", ID), ("(0008,0060) CS",), ["P1"]),
         ((ID, r"(0020,000d) UI [2.25.1\2.25.3]"), ("(0008,0060) CS",), ["P1", "P3"]),
+        ((ID, "(0020,000d) UI [*]"), ("(0008,0060) CS",), ["P1", "P2", "P3"]),
         ((ID,), ("(0040,0001) AE [MR1]",), ["P2"]),
         ((ID,), ("(0040,0011) SH [ROOM*]",), ["P1", "P2"]),
         ((ID,), ("(0040,0009) SH [S3]",), ["P3"]),
