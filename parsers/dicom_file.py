@@ -4,8 +4,9 @@ DICOM files (PS3.10): read within limits, and written around a data set that was
 A file is not opened by `dcmread`, because that inflates a deflated file without a limit.
 """
 
-import re
+import logging
 import struct
+import warnings
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +15,7 @@ from io import BytesIO
 from typing import Final
 
 from pydicom import config
-from pydicom.datadict import dictionary_VR, keyword_dict
-from pydicom.dataelem import RawDataElement
+from pydicom.datadict import dictionary_has_tag, dictionary_VR, keyword_dict
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.filebase import DicomBytesIO
 from pydicom.filereader import read_dataset
@@ -28,6 +28,7 @@ from pydicom.uid import (
     ExplicitVRLittleEndian,
     ImplicitVRLittleEndian,
 )
+from pydicom.valuerep import EXPLICIT_VR_LENGTH_32
 
 from parsers.limits import (
     META_INFORMATION,
@@ -42,15 +43,21 @@ MAGIC = b"DICM"
 ITEM_TAGS = (b"\xfe\xff\x00\xe0", b"\xff\xfe\xe0\x00")  # little and big endian
 UNDEFINED_LENGTH = 0xFFFFFFFF
 ITEM_GROUP = 0xFFFE  # items and delimiters
+ITEM, ITEM_END, SEQUENCE_END = 0xE000, 0xE00D, 0xE0DD
 ELEMENT_HEAD, LONG_HEAD = 8, 12  # bytes: tag, VR and a length of two bytes, or of four
-SHORT_VRS = frozenset(re.findall(rb"..", b"AEASATCSDADSDTFLFDISLOLTPNSHSLSSSTTMUIULUS"))
-"""VRs whose length has two bytes (PS3.5 §7.1.2)."""
+LONG_VRS = frozenset(vr.encode() for vr in EXPLICIT_VR_LENGTH_32)
+"""VRs whose length has four bytes (PS3.5 §7.1.2)."""
+VR_BYTES = 2
 SEQUENCES = frozenset(tag for tag in keyword_dict.values() if dictionary_VR(tag) == "SQ")
 META_GROUP = 0x0002
 IDENTIFYING_GROUP = 0x0008
 
 # A report with an invalid value is still readable.
 config.settings.reading_validation_mode = config.IGNORE
+# The lines and warnings of pydicom quote values. `catch_warnings` is not for threads: the end of
+# one would end that of another.
+logging.getLogger("pydicom").setLevel(logging.CRITICAL + 1)
+warnings.filterwarnings("ignore", module="pydicom")
 
 
 class DicomFault(StrEnum):
@@ -96,56 +103,134 @@ def read_file(data: bytes, limits: DicomLimits, *, last: int | None = None) -> D
     if max(body.count(tag) for tag in ITEM_TAGS) > limits.max_items:
         raise DicomRefused(DicomFault.TOO_MANY)
     implicit, little = syntax == ImplicitVRLittleEndian, syntax != ExplicitVRBigEndian
-    if _has_more_elements(body, limits.max_nested_elements, implicit=implicit, little=little):
-        raise DicomRefused(DicomFault.TOO_MANY)
-    data_set = read_dataset(
+    _Structure(body, little=little).check(limits.max_nested_elements)
+    return read_dataset(
         BytesIO(body),
         is_implicit_VR=implicit,
         is_little_endian=little,
         stop_when=_element_limit(limits.max_elements, last),
     )
-    _refuse_truncated(data_set)
-    return data_set
 
 
-def _has_more_elements(body: bytes, limit: int, *, implicit: bool, little: bool) -> bool:
+@dataclass(slots=True)
+class _Level:
+    """A data set, an item, or a sequence (`has_items`) whose elements are being checked."""
+
+    end: int
+    is_undefined: bool
+    is_implicit: bool
+    has_items: bool = False
+
+
+class _Structure:
     """
-    True if a data set has more elements than a limit, in sequences too (PS3.5 §7.1, §7.5).
+    The lengths of a data set, in sequences too (PS3.5 §7.1, §7.5).
 
-    pydicom parses the items of sequences later, and then nothing can stop it. In a data set with
-    implicit VR it recognizes a sequence by its known tag only. Other sequences are not parsed and
-    are not counted here.
+    pydicom parses items later, when nothing can stop it, and shortens a value of an item that is
+    longer than the item. Elements are recognized as pydicom does it: an item may have implicit VR,
+    and a sequence without VR has a known tag or begins with an item.
     """
-    order = "<" if little else ">"
-    tag_at = struct.Struct(f"{order}HH").unpack_from
-    short_at, long_at = struct.Struct(f"{order}H"), struct.Struct(f"{order}L")
-    place, end = 0, len(body) - ELEMENT_HEAD
-    while place <= end:
-        group, number = tag_at(body, place)
-        if group == ITEM_GROUP:
-            place += ELEMENT_HEAD
-            continue
-        limit -= 1
-        if limit < 0:
-            return True
-        vr = body[place + 4 : place + 6]
-        if implicit:
-            (length,) = long_at.unpack_from(body, place + 4)
-            place += ELEMENT_HEAD
-            nested = (group << 16 | number) in SEQUENCES
-        elif vr in SHORT_VRS:
-            (length,) = short_at.unpack_from(body, place + 6)
-            place += ELEMENT_HEAD
-            nested = False
-        elif place + LONG_HEAD <= len(body):
-            (length,) = long_at.unpack_from(body, place + 8)
-            place += LONG_HEAD
-            nested = vr == b"SQ"
+
+    def __init__(self, body: bytes, *, little: bool) -> None:
+        self._body = body
+        order = "<" if little else ">"
+        self._tag_at = struct.Struct(f"{order}HH").unpack_from
+        self._short_at = struct.Struct(f"{order}H").unpack_from
+        self._long_at = struct.Struct(f"{order}L").unpack_from
+        self._sequence_end = struct.pack(f"{order}HHL", ITEM_GROUP, SEQUENCE_END, 0)
+        self._levels: list[_Level] = []
+        self._place = 0
+
+    def check(self, limit: int) -> None:
+        """Raise DicomRefused if a length does not fit, or there are more elements than `limit`."""
+        end = len(self._body)
+        self._levels.append(_Level(end, False, self._is_implicit(0, end)))
+        while self._levels:
+            level = self._levels[-1]
+            left = level.end - self._place
+            if not left:
+                if level.is_undefined:
+                    raise DicomRefused(DicomFault.MALFORMED)
+                self._levels.pop()
+            elif len(self._levels) == 1 and self._is_padding():
+                return
+            elif left < ELEMENT_HEAD:
+                raise DicomRefused(DicomFault.MALFORMED)
+            elif level.has_items:
+                self._begin_item(level)
+            elif self._tag_at(self._body, self._place) == (ITEM_GROUP, ITEM_END):
+                self._end(level)
+            else:
+                limit -= 1
+                if limit < 0:
+                    raise DicomRefused(DicomFault.TOO_MANY)
+                self._pass_element(level)
+
+    def _is_padding(self) -> bool:
+        """True if only zeros are left, fewer than an element has."""
+        rest = self._body[self._place : self._place + ELEMENT_HEAD]
+        return len(rest) < ELEMENT_HEAD and not rest.strip(b"\0")
+
+    def _is_implicit(self, place: int, end: int) -> bool:
+        vr = self._body[place + 4 : min(end, place + 6)]
+        return len(vr) == VR_BYTES and not (vr.isalpha() and vr.isupper())
+
+    def _begin_item(self, sequence: _Level) -> None:
+        group, number = self._tag_at(self._body, self._place)
+        if (group, number) == (ITEM_GROUP, SEQUENCE_END):
+            self._end(sequence)
+        elif (group, number) == (ITEM_GROUP, ITEM):
+            (length,) = self._long_at(self._body, self._place + 4)
+            self._place += ELEMENT_HEAD
+            is_implicit = sequence.is_implicit or self._is_implicit(self._place, sequence.end)
+            self._enter(sequence, length, is_implicit=is_implicit, has_items=False)
         else:
-            return False
-        if not nested and length != UNDEFINED_LENGTH:
-            place += length
-    return False
+            raise DicomRefused(DicomFault.MALFORMED)
+
+    def _end(self, level: _Level) -> None:
+        """End a level at its delimiter, which those of defined length may have too."""
+        self._place = self._place + ELEMENT_HEAD if level.is_undefined else level.end
+        self._levels.pop()
+
+    def _enter(self, outer: _Level, length: int, *, is_implicit: bool, has_items: bool) -> None:
+        is_undefined = length == UNDEFINED_LENGTH
+        end = outer.end if is_undefined else self._place + length
+        if end > outer.end:
+            raise DicomRefused(DicomFault.MALFORMED)
+        self._levels.append(_Level(end, is_undefined, is_implicit, has_items))
+
+    def _pass_element(self, level: _Level) -> None:
+        """Pass an element with its value, or begin its sequence."""
+        group, number = self._tag_at(self._body, self._place)
+        vr = self._body[self._place + 4 : self._place + 6]
+        if level.is_implicit or not (vr.isalpha() and vr.isupper()):
+            vr = b""
+            (length,) = self._long_at(self._body, self._place + 4)
+            self._place += ELEMENT_HEAD
+        elif vr in LONG_VRS:
+            if level.end - self._place < LONG_HEAD:
+                raise DicomRefused(DicomFault.MALFORMED)
+            (length,) = self._long_at(self._body, self._place + 8)
+            self._place += LONG_HEAD
+        else:
+            (length,) = self._short_at(self._body, self._place + 6)
+            self._place += ELEMENT_HEAD
+        is_undefined = length == UNDEFINED_LENGTH
+        tag = group << 16 | number
+        has_items = vr == b"SQ" or (vr in {b"", b"UN"} and tag in SEQUENCES)
+        if is_undefined and vr == b"" and not dictionary_has_tag(tag):
+            has_items = self._body[self._place : self._place + 4] in ITEM_TAGS
+        if has_items or (is_undefined and vr == b"UN"):
+            self._enter(level, length, is_implicit=level.is_implicit, has_items=True)
+            return
+        if is_undefined:
+            found = self._body.find(self._sequence_end, self._place, level.end)
+            if found < 0:
+                raise DicomRefused(DicomFault.MALFORMED)
+            length = found + ELEMENT_HEAD - self._place
+        self._place += length
+        if self._place > level.end:
+            raise DicomRefused(DicomFault.MALFORMED)
 
 
 def _element_limit(limit: int, last: int | None) -> Callable[[BaseTag, str | None, int], bool]:
@@ -160,16 +245,6 @@ def _element_limit(limit: int, last: int | None) -> Callable[[BaseTag, str | Non
         return False
 
     return stops
-
-
-def _refuse_truncated(data_set: Dataset) -> None:
-    """Refuse a truncated file: pydicom would accept the rest of a cut value."""
-    for tag in data_set.keys():  # noqa: SIM118  # iterating a data set parses its values
-        element = data_set.get_item(tag)
-        if not isinstance(element, RawDataElement) or element.length == UNDEFINED_LENGTH:
-            continue
-        if len(element.value or b"") != element.length:
-            raise DicomRefused(DicomFault.MALFORMED)
 
 
 def _split(data: bytes) -> tuple[str, bytes]:

@@ -7,7 +7,6 @@ thread.
 """
 
 import time
-import warnings
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
@@ -74,11 +73,8 @@ def read_message(
 ) -> tuple[ReceivedMessage, Dataset]:
     """Read a whole data set. Raises DicomRefused, whose text contains no value."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they quote values
-            warnings.filterwarnings("error", message=_UNEXPECTED_END)
-            data_set = read_file(write_file(meta, body), DicomLimits(max_bytes=len(body) + _META))
-            return ReceivedMessage(kind, meta, body, object_of(meta, data_set), sites), data_set
+        data_set = read_file(write_file(meta, body), DicomLimits(max_bytes=len(body) + _META))
+        return ReceivedMessage(kind, meta, body, object_of(meta, data_set), sites), data_set
     except DicomRefused:
         raise
     except Exception:  # noqa: BLE001  # pydicom raises arbitrary exceptions
@@ -87,7 +83,6 @@ def read_message(
 
 _META: Final = 2**12
 """Bytes that the file meta information has at most."""
-_UNEXPECTED_END: Final = r".* in file "  # pydicom only warns about a truncated sequence
 
 
 class ReceivedLog:

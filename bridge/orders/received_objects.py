@@ -6,7 +6,6 @@ and the AE title of the sender. Only the attributes that identify patient, order
 read, never the content of a report. Values are patient data: do not log them.
 """
 
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -136,9 +135,7 @@ def read_object(payload: bytes, limits: DicomLimits | None = None) -> ReceivedOb
     """Read a stored message. Raises DicomRefused, and pydicom's errors, which may quote values."""
     meta, _ = read_meta(payload)
     limits = limits or DicomLimits(max_bytes=len(payload))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they quote values
-        return object_of(meta, read_file(payload, limits, last=_LAST_TAG))
+    return object_of(meta, read_file(payload, limits, last=_LAST_TAG))
 
 
 def object_of(meta: FileMeta, data_set: Dataset) -> ReceivedObject:

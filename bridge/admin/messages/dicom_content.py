@@ -5,7 +5,6 @@ Text and subjects contain patient data: show them to users who may read content 
 them.
 """
 
-import warnings
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
@@ -47,18 +46,16 @@ def text_of(payload: bytes) -> tuple[str, bool]:
     Binary values are shown by their length.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            meta, _ = read_meta(payload)
-            head = (
-                f"SOP class {meta.sop_class}",
-                f"SOP instance {meta.sop_instance}",
-                f"Transfer syntax {meta.transfer_syntax}",
-                f"From {meta.sender}",
-                "",
-            )
-            data_set = read_file(payload, DicomLimits(max_bytes=len(payload)))
-            lines = list(islice(_lines(data_set, 0, _MAX_VALUE), MAX_LINES + 1))
+        meta, _ = read_meta(payload)
+        head = (
+            f"SOP class {meta.sop_class}",
+            f"SOP instance {meta.sop_instance}",
+            f"Transfer syntax {meta.transfer_syntax}",
+            f"From {meta.sender}",
+            "",
+        )
+        data_set = read_file(payload, DicomLimits(max_bytes=len(payload)))
+        lines = list(islice(_lines(data_set, 0, _MAX_VALUE), MAX_LINES + 1))
     except Exception:  # noqa: BLE001  # pydicom raises arbitrary exceptions
         return UNREADABLE, False
     return "\n".join((*head, *lines[:MAX_LINES])), len(lines) > MAX_LINES
