@@ -25,11 +25,11 @@ from bridge.delivery.delivery_history import (
     events_since_cancellation,
     has_restored_read,
     read_histories,
-    read_sent_messages,
+    read_sent_documents,
     read_sent_observations,
 )
 from bridge.delivery.destinations import CompiledDestination, control_id, key_of
-from bridge.delivery.dicom_objects import SentDocument, sent_objects, write_documents
+from bridge.delivery.dicom_objects import SentDocument, write_documents
 from bridge.delivery.errors import (
     NoDefinitionForEvent,
     NothingToRetract,
@@ -207,7 +207,11 @@ class Composer:
                 return plan.mapping.render(result_context), name
             layout, sent = plan.mapping.style.layout, context.sent_documents
             result_context = _with_procedures(result_context, context.procedures)
-            return write_documents(result_context, layout, destination.documents, sent), name
+            is_wrong_patient = bool(delivery.orders.get("identity"))
+            documents = destination.documents
+            return write_documents(
+                result_context, layout, documents, sent, is_wrong_patient=is_wrong_patient
+            ), name
         except CodeRefused as refused:
             raise UnmappedCodeRefused(str(refused)) from None
         finally:
@@ -223,14 +227,13 @@ def _with_sent(
 ) -> DeliveryContext:
     """Add what the receiver has of the report, as the next message needs it."""
     if destination.documents is not None:
-        last_only = ResultEvent(delivery.event) not in WITHDRAWALS
-        payloads = list(read_sent_messages(connection, delivery, last_only=last_only))
+        sent = read_sent_documents(connection, delivery)
         keys = {key_of(order) for order in delivery.orders["orders"]}
         keys |= {order.key for order in context.orders if order is not None}
         return replace(
             context,
-            sent_sections=None if None in payloads else (),
-            sent_documents=[sent_objects(payload or b"") for payload in payloads],
+            sent_sections=None if sent is None else (),
+            sent_documents=sent or (),
             procedures=scheduled_steps.requested_procedures(connection, keys),
         )
     if context.history.delivered and uses_sections(destination, ResultEvent(delivery.event)):
@@ -356,14 +359,17 @@ def result_orders(
     """
     Merge the tags of the service with those of the sender; the tags of the service are newer.
 
-    After a patient merge, the sender's demographics and the MRN `survivor` are the newer ones. An
-    order of several procedures yields one result order for each procedure.
+    Those of a signed report do not change any more, so the study is the sender's. After a patient
+    merge, the sender's demographics and the MRN `survivor` are the newer ones. An order of several
+    procedures yields one result order for each procedure.
     """
     from_sender = dict(index.tags) if index else {}
     merged = {
         **from_sender,
         **{tag: value for tag, value in tags.items() if value not in ("", None)},
     }
+    if study := from_sender.get("StudyInstanceUID"):
+        merged["StudyInstanceUID"] = study
     if survivor:
         merged |= {tag: from_sender[tag] for tag in DEMOGRAPHICS if from_sender.get(tag)} | {
             "PatientMRN": survivor

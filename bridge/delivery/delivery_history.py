@@ -8,7 +8,7 @@ receiver follow from the history. Reads deliveries and sent messages; changes no
 import re
 from base64 import b32encode
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -16,13 +16,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, select
 
 from bridge.delivery.destinations import RESTORED
-from bridge.delivery.dicom_objects import boundary_of
+from bridge.delivery.dicom_objects import SentDocument, boundary_of, sent_objects
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.queue.digests import digest, is_intact
 from bridge.queue.statements import DELIVERY, DELIVERY_BODY
 from bridge.queue.states import QueueState
 from mappings.hl7.message import Message
-from mappings.outbound.results import DocumentNames, ResultEvent, SentSection
+from mappings.outbound.results import WITHDRAWALS, DocumentNames, ResultEvent, SentSection
 
 ALL_ORDERS = "all"
 """The end of the release key of a message about all orders of a report."""
@@ -289,34 +289,32 @@ def correction_key(report_id: str, change_id: int, order: str, *, withdraws: boo
     return f"{report_id}:merge-{change_id}-{part}:{order}"
 
 
-def withdraws_wrong_patient(release_key: str) -> bool:
-    return re.search(r":merge-\d+-withdrawn:", release_key) is not None
-
-
-def read_sent_messages(
-    connection: Connection, delivery: ClaimedDelivery, *, last_only: bool
-) -> Iterator[bytes | None]:
+def read_sent_documents(
+    connection: Connection, delivery: ClaimedDelivery
+) -> list[tuple[SentDocument, ...]] | None:
     """
-    Yield the messages about the same report and orders that the receiver accepted, newest first.
+    Read the objects of a report that a PACS has accepted, those of each delivery, newest first.
 
-    None stands for one that does not have the digest with which it was stored. Those that went out
-    under a wrong patient, and were withdrawn therefore, are left out with all before them.
+    None if one of the deliveries does not have the digest with which it was stored.
     """
-    sent = connection.execute(_sent_before(delivery).order_by(_DELIVERY.id.desc()))
-    for row in sent:
-        if withdraws_wrong_patient(row.release_key):
-            break
-        if share_an_order(delivery.release_key, row.release_key):
-            payload = bytes(row.payload)
-            yield payload if is_intact(payload, row.digest) else None
-            if last_only:
-                break
-    sent.close()
+    found = []
+    # A PACS gets one delivery for all orders of a report, whichever these are by now.
+    for row in connection.execute(_sent_before(delivery).order_by(_DELIVERY.id.desc())):
+        payload = bytes(row.payload)
+        if not is_intact(payload, row.digest):
+            return None
+        found.append(sent_objects(payload, in_withdrawal=ResultEvent(row.event) in WITHDRAWALS))
+    return found
 
 
 def _sent_before(delivery: ClaimedDelivery) -> Select[tuple[Any, ...]]:
     return (
-        select(_DELIVERY.release_key, DELIVERY_BODY.c.payload, DELIVERY_BODY.c.digest)
+        select(
+            _DELIVERY.release_key,
+            _DELIVERY.event,
+            DELIVERY_BODY.c.payload,
+            DELIVERY_BODY.c.digest,
+        )
         .join_from(DELIVERY, DELIVERY_BODY, DELIVERY_BODY.c.delivery_id == _DELIVERY.id)
         .where(*_is_before(delivery), _DELIVERY.state == QueueState.DONE.value)
     )

@@ -9,15 +9,18 @@ each other as identical documents (PS3.3 C.17.2). A later version is a new objec
 objects which it replaces as predecessors. All UIDs follow from the release, so a repetition sends
 the same objects.
 
-A withdrawn report cannot be deleted at a PACS by C-STORE. The objects that the PACS has are named
-by a Key Object Selection "Rejected for Quality Reasons" (IHE RAD Image Object Change Management),
-and a new version of the SR says that the report was withdrawn.
+What was stored at a PACS cannot be deleted by C-STORE. Objects that are no longer valid are named
+by a Key Object Selection in their study (a rejection note, IHE RAD Image Object Change Management):
+
+* all objects of a withdrawn report; a new version of the SR says that the report was withdrawn;
+* the objects in a study that no order of the report has any more.
 """
 
+import itertools
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from io import BytesIO
@@ -76,7 +79,12 @@ class DicomDocuments:
 
 @dataclass(frozen=True, slots=True)
 class SentDocument:
-    """An object that a PACS has; `in_withdrawal`: it was sent to withdraw others."""
+    """
+    An object that a PACS has.
+
+    `in_withdrawal`: it was sent to withdraw others. `rejects`: the instances that a rejection note
+    names. `subject`: its attributes of patient and study.
+    """
 
     sop_class: str
     sop_instance: str
@@ -84,6 +92,8 @@ class SentDocument:
     series: str
     patient: str = ""
     in_withdrawal: bool = False
+    rejects: frozenset[str] = frozenset()
+    subject: Dataset = field(default_factory=Dataset, compare=False, repr=False)
 
 
 _NAMESPACE: Final = uuid.UUID("c12d4274-1b53-4fd2-8181-4fb05d2497dd")
@@ -98,7 +108,9 @@ _SR_SECTION_TEXTS: Final[Mapping[str, Code]] = {
 }
 """Headings of CID 7001 and the elements of CID 7002 below them. Others keep the heading's code."""
 
-_REJECTED: Final[Code] = ("113001", "Rejected for Quality Reasons", "DCM")
+_WITHDRAWN: Final[Code] = ("113001", "Rejected for Quality Reasons", "DCM")
+_MISFILED: Final[Code] = ("113038", "Incorrect Modality Worklist Entry", "DCM")
+"""Titles of rejection notes (CID 7010). A PACS may go on showing what has the first one."""
 _WITHDRAWN_TITLE: Final = "Withdrawn report"
 
 _UID: Final = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*))+")
@@ -119,16 +131,19 @@ def write_documents(
     layout: TextLayout,
     documents: DicomDocuments,
     sent: Sequence[Sequence[SentDocument]],
+    *,
+    is_wrong_patient: bool = False,
 ) -> bytes:
     """
     Return the objects of a delivery as a multipart body.
 
     `layout` cuts the text into sections. `sent` are the objects of the deliveries that the PACS
-    accepted, newest first: a withdrawal rejects all of them, another delivery follows the newest.
-    Raises CompositionError.
+    accepted, newest first: a withdrawal rejects all of them, another delivery follows the newest,
+    and rejects those of studies that the report does not have any more. `is_wrong_patient`: a
+    withdrawal of what went out under a wrong patient. Raises CompositionError.
     """
     studies = _orders_by_study(context.orders)
-    writer = _DocumentWriter(context, layout, documents, sent, studies)
+    writer = _DocumentWriter(context, layout, documents, sent, studies, is_wrong_patient)
     files = [_file(document) for document in writer.documents()]
     if not files:
         raise NoDocument
@@ -154,21 +169,22 @@ class _DocumentWriter:
         documents: DicomDocuments,
         sent: Sequence[Sequence[SentDocument]],
         studies: Mapping[str, Sequence[ResultOrder]],
+        is_wrong_patient: bool,
     ) -> None:
         self._context = context
         self._layout = layout
         self._documents = documents
         self._sent = sent
         self._studies = studies
+        self._is_wrong_patient = is_wrong_patient
         self._zone = ZoneInfo(context.time_zone)
         self._is_withdrawal = context.event in WITHDRAWALS
         self._title = layout.sections.code(REPORT) or WHOLE
 
     def documents(self) -> Iterator[Dataset]:
         forms = self._documents.forms
-        if self._is_withdrawal:
-            yield from self._rejection_notes()
-        elif DocumentForm.PDF in forms:
+        yield from self._rejection_notes()
+        if DocumentForm.PDF in forms and not self._is_withdrawal:
             pdf = self._context.files.get(FileFormat.PDF)
             if not pdf:
                 raise NoDocument
@@ -214,27 +230,39 @@ class _DocumentWriter:
 
     def _rejection_notes(self) -> Iterator[Dataset]:
         """
-        Return a Key Object Selection for each study of which the PACS has objects.
+        Return a Key Object Selection for each study that has objects which are not valid any more.
 
-        These may be studies that the orders had before. What was withdrawn already stays as it is:
-        it may be another patient's.
+        What was rejected already, or says that a report was withdrawn, stays as it is: it may be
+        another patient's.
         """
+        known = [document for sent in self._sent for document in sent]
+        done = frozenset[str]().union(*(document.rejects for document in known))
         by_study: dict[str, list[SentDocument]] = {}
-        for sent in self._sent:
-            if any(one.in_withdrawal for one in sent):
-                break
-            for one in sent:
-                by_study.setdefault(one.study, []).append(one)
-        for study, rejected in by_study.items():
-            orders = self._orders_of(study)
-            data = self._common(study, KeyObjectSelectionDocumentStorage, "KO", "ko")
-            data.SeriesDescription = _REJECTED[1]
-            data.ReferencedPerformedProcedureStepSequence = []
+        for document in known:
+            is_valid = document.study in self._studies and not self._is_withdrawal
+            is_done = document.in_withdrawal or document.sop_instance in done
+            if not (is_valid or is_done or document.rejects):
+                by_study.setdefault(document.study, []).append(document)
+        return itertools.starmap(self._rejection_note, by_study.items())
+
+    def _rejection_note(self, study: str, rejected: Sequence[SentDocument]) -> Dataset:
+        data = self._common(study, KeyObjectSelectionDocumentStorage, "KO", _NOTE)
+        if orders := self._studies.get(study):
             data.ReferencedRequestSequence = [self._request(study, order) for order in orders]
-            data.CurrentRequestedProcedureEvidenceSequence = _by_study(rejected)
-            self._root(data, self._code(_REJECTED), _KEY_OBJECT_SELECTION)
-            data.ContentSequence = [self._reference(document) for document in rejected]
-            yield data
+        else:  # its patient and study are those of the objects, which the report has left
+            for keyword in _SUBJECT:
+                if keyword in data:
+                    del data[keyword]
+            data.update(rejected[0].subject)
+            data.SeriesInstanceUID = self._series_uid(study, _NOTE, rejected[0].patient)
+        is_misfiled = self._is_wrong_patient or study not in self._studies
+        title = _MISFILED if is_misfiled else _WITHDRAWN
+        data.SeriesDescription = title[1]
+        data.ReferencedPerformedProcedureStepSequence = []
+        data.CurrentRequestedProcedureEvidenceSequence = _by_study(rejected)
+        self._root(data, self._code(title), _KEY_OBJECT_SELECTION)
+        data.ContentSequence = [self._reference(document) for document in rejected]
+        return data
 
     def _common(self, study: str, sop_class: str, modality: str, form: str) -> Dataset:
         """Return the patient, the study, the series and the equipment of an object."""
@@ -324,14 +352,14 @@ class _DocumentWriter:
             )
 
     def _orders_of(self, study: str) -> Sequence[ResultOrder]:
-        """Return the orders of a study, or all of a study that they had before."""
+        """Return the orders of a study; all orders for a study that the report has left."""
         return self._studies.get(study) or self._context.orders
 
     def _predecessors(self, study: str, sop_class: str, patient: str) -> list[Dataset]:
         """
         Return the objects that this one replaces: in the same study, if there are any.
 
-        What was withdrawn under another patient is no version of this report.
+        What was rejected under another patient is no version of this report.
         """
         newest = self._sent[0] if self._sent else ()
         if sop_class == KeyObjectSelectionDocumentStorage:
@@ -340,7 +368,10 @@ class _DocumentWriter:
             document
             for document in newest
             if document.sop_class == sop_class
-            and (document.patient == patient or not document.in_withdrawal)
+            and (
+                document.patient == patient
+                or (document.study in self._studies and not document.in_withdrawal)
+            )
         ]
         here = [document for document in same if document.study == study]
         return _by_study(here or same)
@@ -348,10 +379,13 @@ class _DocumentWriter:
     def _instance_uid(self, study: str, form: str) -> str:
         return _uid(self._context.control_id, form, study)
 
-    def _series_uid(self, study: str, form: str) -> str:
-        """Return the series of all versions of the report in this form, for one patient."""
+    def _series_uid(self, study: str, form: str, patient: str = "") -> str:
+        """
+        Return the series of all versions of the report in this form, for one patient, by default
+        the one of the orders.
+        """
         report = self._context.document.number.partition(".")[0] or self._context.control_id
-        patient = self._orders_of(study)[0].tags.get("PatientMRN", "")
+        patient = patient or self._orders_of(study)[0].tags.get("PatientMRN", "")
         return _uid(report, "series", form, study, patient)
 
     @property
@@ -497,6 +531,14 @@ class _DocumentWriter:
         return text
 
 
+_NOTE: Final = "ko"
+_SUBJECT: Final = (
+    "SpecificCharacterSet", "PatientName", "PatientID", "IssuerOfPatientID",
+    "IssuerOfPatientIDQualifiersSequence", "PatientBirthDate", "PatientSex", "PatientAge",
+    "StudyInstanceUID", "StudyDate", "StudyTime", "ReferringPhysicianName", "StudyID",
+    "AccessionNumber", "StudyDescription",
+)  # fmt: skip
+"""The attributes of patient and study of every object here."""
 _SERIES: Final = {"DOC": 0, "SR": 1, "KO": 2}
 """Added to the number of the series, by modality."""
 _DIAGNOSTIC_REPORT: Final = "2000"
@@ -606,10 +648,8 @@ def read_documents(payload: bytes) -> list[Dataset]:
         return []
 
 
-def sent_objects(payload: bytes) -> tuple[SentDocument, ...]:
-    """Return all objects of a body."""
-    found = read_documents(payload)
-    is_withdrawal = any(data.SOPClassUID == KeyObjectSelectionDocumentStorage for data in found)
+def sent_objects(payload: bytes, *, in_withdrawal: bool = False) -> tuple[SentDocument, ...]:
+    """Return all objects of a body; `in_withdrawal`: of the delivery of a withdrawal."""
     return tuple(
         SentDocument(
             str(data.SOPClassUID),
@@ -617,7 +657,28 @@ def sent_objects(payload: bytes) -> tuple[SentDocument, ...]:
             str(data.StudyInstanceUID),
             str(data.SeriesInstanceUID),
             str(data.get("PatientID") or ""),
-            is_withdrawal,
+            in_withdrawal,
+            _rejected_by(data),
+            _subject_of(data),
         )
-        for data in found
+        for data in read_documents(payload)
     )
+
+
+def _rejected_by(data: Dataset) -> frozenset[str]:
+    """Return the instances that a rejection note names; none for another object."""
+    if data.SOPClassUID != KeyObjectSelectionDocumentStorage:
+        return frozenset()
+    return frozenset(
+        str(reference.ReferencedSOPInstanceUID)
+        for item in data.ContentSequence
+        for reference in item.ReferencedSOPSequence
+    )
+
+
+def _subject_of(data: Dataset) -> Dataset:
+    subject = Dataset()
+    for keyword in _SUBJECT:
+        if keyword in data:
+            subject[keyword] = data[keyword]
+    return subject

@@ -410,13 +410,55 @@ def test_a_withdrawn_report_of_another_study() -> None:
     assert rejected_by(payload) == {STUDY: instances(before)}
 
 
+def test_a_report_that_leaves_a_study() -> None:
+    """
+    What is in the former study is rejected once, as that study's patient; the report follows in
+    its new study. A later withdrawal rejects the rest.
+    """
+    before = written(replace(CONTEXT, orders=(ORDER, SECOND)))
+    tags = {"StudyInstanceUID": OTHER_STUDY, "PatientMRN": "MRN-2", "PatientName": "Other^One"}
+    own = replace(ORDER, tags={**ORDER.tags, **tags})
+    context = replace(CONTEXT, event=ResultEvent.ADDENDUM, control_id="C0002", orders=(own,))
+    moved = written(context, None, sent_objects(before))
+    left = {one.sop_instance for one in sent_objects(before) if one.study == STUDY}
+    assert rejected_by(moved) == {STUDY: left}
+    (note,) = objects(moved, "KO")
+    assert note.ConceptNameCodeSequence[0].CodeValue == "113038"
+    assert (note.PatientID, str(note.PatientName)) == ("MRN-1", ORDER.tags["PatientName"])
+    assert (note.AccessionNumber, note.StudyDescription) == ("ACC-1", "CT/Chest")
+    for found in [*objects(moved, "DOC"), *objects(moved, "SR")]:
+        assert (found.StudyInstanceUID, found.PatientID) == (OTHER_STUDY, "MRN-2")
+    again = replace(context, control_id="C0003", orders=(own,))
+    sent = [sent_objects(moved), sent_objects(before)]
+    assert rejected_by(written(again, None, *sent)) == {}
+    withdrawal = written(replace(RETRACTION, control_id="C0004", orders=(own,)), None, *sent)
+    stayed = {one.sop_instance for one in sent[1] if one.study == OTHER_STUDY}
+    current = {one.sop_instance for one in sent[0] if one.study == OTHER_STUDY}
+    assert rejected_by(withdrawal) == {OTHER_STUDY: stayed | current}
+
+
+@pytest.mark.parametrize("patient", ["MRN-1", "MRN-2"])
+def test_the_predecessors_in_a_former_study(patient: str) -> None:
+    """A version in another study is one of this report, unless it is another patient's."""
+    tags = {"StudyInstanceUID": OTHER_STUDY, "PatientMRN": patient}
+    own = replace(ORDER, tags={**ORDER.tags, **tags})
+    before = written()
+    moved = written(replace(CONTEXT, control_id="C0002", orders=(own,)), None, sent_objects(before))
+    for found in [*objects(moved, "DOC"), *objects(moved, "SR")]:
+        assert ("PredecessorDocumentsSequence" in found) == (patient == "MRN-1")
+
+
 def test_the_right_patient_after_a_withdrawal() -> None:
     """Nothing that was withdrawn under another patient is named again or rejected again."""
     wrong = written()
-    withdrawal = written(RETRACTION, None, sent_objects(wrong))
+    withdrawal = write_documents(
+        RETRACTION, LAYOUT, DicomDocuments(), [sent_objects(wrong)], is_wrong_patient=True
+    )
+    (note,) = objects(withdrawal, "KO")
+    assert note.ConceptNameCodeSequence[0].CodeValue == "113038"
     own = replace(ORDER, tags={**ORDER.tags, "PatientMRN": "MRN-2", "PatientName": "Right^One"})
     context = replace(CONTEXT, control_id="C0003", orders=(own,))
-    sent = [sent_objects(withdrawal), sent_objects(wrong)]
+    sent = [sent_objects(withdrawal, in_withdrawal=True), sent_objects(wrong)]
     right = written(context, None, *sent)
     for found in read_documents(right):
         assert (found.PatientID, str(found.PatientName)) == ("MRN-2", "Right^One")

@@ -265,6 +265,31 @@ async def test_another_study_on_the_worklist(tmp_path: Path, database: Database)
     assert [data.StudyInstanceUID for data in archive.stored] == [OTHER_STUDY]
 
 
+async def test_an_order_that_gets_another_study(tmp_path: Path, database: Database) -> None:
+    """The addendum goes into the new study, and a note rejects what is in the former one."""
+    with pacs() as archive:
+        bridge = PacsBridge(tmp_path, database, f"dicom://PACS@127.0.0.1:{archive.port}")
+        async with bridge.open() as hospital:
+            await hospital.send(message(group("A1", uid=STUDY)))
+            page = await signed(hospital)
+            await bridge.settled("done")
+            await hospital.send(message(group("A1", "XO", uid=OTHER_STUDY), sent="20261121130000"))
+            await add(hospital, page, "More.")
+            await bridge.settled("done", "done")
+            await add(hospital, page, "And more.")
+            await bridge.settled("done", "done", "done")
+    (note,) = of_modality(archive, "KO")
+    assert note.StudyInstanceUID == STUDY
+    assert [
+        item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID for item in note.ContentSequence
+    ] == archive.instances()[:2]
+    later = [data for data in archive.stored[2:] if data is not note]
+    assert [(data.Modality, data.StudyInstanceUID) for data in later] == [
+        ("DOC", OTHER_STUDY),
+        ("SR", OTHER_STUDY),
+    ] * 2
+
+
 def _step(accession: str, study: str) -> dict[str, Any]:
     texts = dict.fromkeys(("step_id", "modality", "stations", "location", "time"), "")
     return {
