@@ -13,9 +13,11 @@ from sqlalchemy import select
 
 from bridge.store.database import Database
 from bridge.store.tables import STORAGE_COMMITMENTS
+from tests.acceptance.cluster import Cluster
 from tests.acceptance.house import House, free_port
 from tests.acceptance.orders import order
-from tests.bridge.delivery.pacs import Pacs, accepts_connections, pacs, report_later
+from tests.bridge.delivery.pacs import Pacs, accepts_connections, pacs, report_later, stow_service
+from tests.conftest import empty
 from tests.eventually import eventually
 
 
@@ -167,6 +169,78 @@ def test_a_dicom_process_that_outlives_the_kill(tmp_path: Path) -> None:
         finally:
             os.kill(dicom, signal.SIGKILL)
             house.kill()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("way", ["C-STORE", "STOW-RS"])
+def test_two_nodes_send_to_one_pacs(tmp_path: Path, postgres_url: str, way: str) -> None:
+    """
+    A node is killed after the PACS replied and before it has recorded the reply. The other node
+    sends the same objects; the PACS has each report once in each form.
+    """
+    empty(postgres_url)
+    cluster, received, frozen = Cluster(tmp_path, postgres_url), list[Dataset](), list[House]()
+
+    all_signed = threading.Event()
+
+    def store(data: Dataset, *_: object) -> int:
+        all_signed.wait()
+        received.append(data)
+        if len(received) == REPORTS:  # half of the objects
+            node = cluster.node_of(_owner(cluster, data))
+            assert node.service is not None
+            for process in node.service.processes():
+                os.kill(process, signal.SIGSTOP)
+            frozen.append(node)
+        return 0x0000
+
+    with pacs(status=store) as archive, stow_service(store) as port:
+        address = f"dicom://PACS@127.0.0.1:{archive.port}"
+        if way == "STOW-RS":
+            address = f"dicomweb+http://127.0.0.1:{port}"
+        cluster.nodes[0].destination("pacs", 0, address=address, dicom={"forms": ["pdf", "sr"]})
+        cluster.make()
+        cluster.start()
+        try:
+            cluster.nodes[0].send(*(order(number) for number in range(REPORTS)))
+            for number in range(REPORTS):
+                node = cluster.nodes[number % 2]
+                node.draft(f"M{number}", f"A{number}", f"Report {number}.")
+            signing = cluster.nodes[0]
+            for number in range(REPORTS):
+                signing.sign(f"M{number}", f"A{number}", ignoreSignDelay=True)
+            all_signed.set()
+            eventually(lambda: frozen)
+            frozen[0].kill()
+            eventually(lambda: cluster.query(_STATES) == [("done", REPORTS)])
+        finally:
+            all_signed.set()
+            cluster.close()
+    sent: dict[tuple[str, str], list[Dataset]] = {}
+    for data in received:
+        sent.setdefault((data.AccessionNumber, data.Modality), []).append(data)
+    accessions = [f"A{number}" for number in range(REPORTS)]
+    assert sorted(sent) == [(one, form) for one in accessions for form in ("DOC", "SR")]
+    assert any(len(copies) > 1 for copies in sent.values())
+    for first, *others in sent.values():
+        assert all(copy == first for copy in others)
+    assert len({data.SOPInstanceUID for data in received}) == 2 * REPORTS
+
+
+REPORTS = 6
+_STATES = "SELECT state, count(*) FROM delivery GROUP BY state"
+
+
+def _owner(cluster: Cluster, data: Dataset) -> str:
+    """Return the name of the node that sends an object."""
+    bodies = "SELECT owner, payload FROM delivery JOIN delivery_body ON delivery_id = id"
+    instance = data.SOPInstanceUID.encode()
+    (owner,) = [
+        owner
+        for owner, payload in cluster.query(bodies)
+        if isinstance(payload, bytes) and instance in payload
+    ]
+    return str(owner)
 
 
 def _commitments(house: House) -> list[str]:

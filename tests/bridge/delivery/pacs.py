@@ -1,12 +1,14 @@
-"""PACSs for tests: Orthanc, DCMTK's storescp, and one of pynetdicom that fails as it is told."""
+"""PACSs for tests: Orthanc, DCMTK's storescp, and two that fail as they are told."""
 
 import json
 import socket
 import ssl
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,9 @@ from pynetdicom.sop_class import (  # type: ignore[attr-defined]  # the module m
     StorageCommitmentPushModelInstance,
     Verification,
 )
+from typing_extensions import override
 
+from bridge.delivery.dicom_objects import read_documents
 from tests.eventually import eventually
 from tests.mllp.certificates import Certificates
 from tests.programs import DCMTK, ORTHANC, find_program
@@ -127,6 +131,43 @@ def pacs(**changes: Any) -> Iterator[Pacs]:
         yield found
     finally:
         server.shutdown()
+        server.server_close()
+
+
+@contextmanager
+def stow_service(status: Callable[[Dataset], int]) -> Iterator[int]:
+    """A DICOMweb service; `status` returns that of an object, and may wait. Yields its port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            answer: dict[str, dict[str, Any]] = {}
+            for data in read_documents(body):
+                sequence, code = ("00081198", status(data))
+                item = {"00081155": {"vr": "UI", "Value": [data.SOPInstanceUID]}}
+                if code:
+                    item["00081197"] = {"vr": "US", "Value": [code]}
+                else:
+                    sequence = "00081199"
+                answer.setdefault(sequence, {"vr": "SQ", "Value": []})["Value"].append(item)
+            text = json.dumps(answer).encode()
+            self.send_response(202 if "00081198" in answer else 200)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        @override
+        def log_message(self, *_: object) -> None:
+            """Write nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        thread.join()
         server.server_close()
 
 
