@@ -239,12 +239,16 @@ class Orthanc:
 
 @contextmanager
 def orthanc(
-    folder: Path, bridge_port: int = 0, certificates: Certificates | None = None
+    folder: Path,
+    bridge_port: int = 0,
+    certificates: Certificates | None = None,
+    script: str = "",
 ) -> Iterator[Orthanc]:
     """
     Orthanc as PACS; `bridge_port` is where it sends answers to requests for commitment.
 
-    With certificates its DICOM port speaks TLS, and requires the certificate of its peer.
+    A `script` in Lua is run by it. With certificates its DICOM port speaks TLS, and requires the
+    certificate of its peer.
     """
     program = ORTHANC.require()
     web, dicom = free_port(), free_port()
@@ -270,6 +274,9 @@ def orthanc(
             "DicomTlsTrustedCertificates": certificates.ca,
             "DicomTlsRemoteCertificateRequired": True,
         }
+    if script:
+        (folder / "routing.lua").write_text(script)
+        settings["LuaScripts"] = [str(folder / "routing.lua")]
     (folder / "orthanc.json").write_text(json.dumps(settings))
     process = subprocess.Popen(
         [program, str(folder / "orthanc.json")],

@@ -28,6 +28,7 @@ from bridge.dicom.received_log import ReceivedLog
 from bridge.dicom.storage import StorageService
 from bridge.executors import close_all
 from bridge.intake.process.scheduled_steps import StepWriter
+from bridge.metrics import Metrics
 from bridge.queue import operations
 from bridge.queue.commitments import (
     MAX_FAILURES,
@@ -36,6 +37,7 @@ from bridge.queue.commitments import (
     Commitments,
     read_answer,
 )
+from bridge.queue.log_tables import pull_new
 from bridge.queue.states import RetryPolicy
 from bridge.store.database import Database
 from bridge.store.records import patient_records
@@ -50,7 +52,7 @@ from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.pacs import Pacs, orthanc, pacs, report_at_once
 from tests.bridge.delivery.test_dicom_objects import GREEK
 from tests.bridge.delivery.whole_bridge import Hospital, open_hospital
-from tests.bridge.dicom.modality import Modality, serving
+from tests.bridge.dicom.modality import Modality, report, serving, write_report
 from tests.bridge.dicom.orders import applied, received_messages
 from tests.bridge.intake.patients.test_merges import EVA, IDA, merge
 from tests.bridge.intake.patients.test_merges import order as patient_order
@@ -212,6 +214,68 @@ async def test_objects_that_the_pacs_routes_back(tmp_path: Path, database: Datab
             with hospital.engine_database.read() as connection:
                 files = text("SELECT count(*) FROM engine_report_file WHERE kind = 'dicomSR'")
                 assert connection.scalar(files) == 0
+
+
+ROUTING = """
+function OnStoredInstance(instance, tags, metadata, origin)
+  SendToModality(instance, "bridge")
+end
+"""
+
+
+@pytest.mark.needs(ORTHANC)
+@pytest.mark.parametrize("way", ["dicom", "dicomweb"])
+async def test_orthanc_routes_objects(tmp_path: Path, database: Database, way: str) -> None:
+    """
+    Orthanc sends all that it stores on to the bridge. Reports of ours change nothing. Those of
+    others are matched; one of another patient, and images, are in no report.
+    """
+    log = ReceivedLog(database)
+    with (
+        serving(
+            StorageService(
+                ObjectStore(log, 2**20),
+                AnswerCounter(Metrics(), lambda *_: None, lambda *_: None),
+            )
+        ) as port,
+        orthanc(tmp_path / "orthanc", port, script=ROUTING) as archive,
+    ):
+        address = (
+            f"dicom://PACS@127.0.0.1:{archive.dicom_port}"
+            if way == "dicom"
+            else f"dicomweb+{archive.dicomweb}"
+        )
+        bridge = PacsBridge(tmp_path, database, address)
+        async with bridge.open() as hospital:
+            await hospital.send(message(group("A1", uid=STUDY), name="TESTER^TILDA"))
+            await hospital.send(message(group("A2", uid=OTHER_STUDY), name="TESTER^TILDA"))
+            page = await signed(hospital)
+            await add(hospital, page, "More.")
+            await bridge.settled("done", "done")
+            image = report(sop_class="1.2.840.10008.5.1.4.1.1.7")
+            for data in (report(accession="A2"), report(accession="A2", mrn="M9"), image):
+                path = write_report(tmp_path, data)
+                posted = await asyncio.to_thread(
+                    archive.http.post, "/instances", content=path.read_bytes()
+                )
+                assert posted.status_code == 200
+            await eventually_async(lambda: _all_received(hospital, 6))
+            await applied(hospital)
+            await hospital.follow()
+            await bridge.settled("done", "done")
+            assert sorted(received_messages(hospital)) == [
+                *[("C-STORE PDF", "done", "object_own")] * 2,
+                ("C-STORE SR", "done", "object_own"),
+                ("C-STORE SR", "done", "object_own"),
+                ("C-STORE SR", "done", "object_stored"),
+                ("C-STORE SR", "parked", "patient_conflict"),
+            ]
+    log.close()
+
+
+def _all_received(hospital: Hospital, count: int) -> bool:
+    pull_new(hospital.database)
+    return len(received_messages(hospital)) == count
 
 
 async def test_linked_orders_of_two_studies(tmp_path: Path, database: Database) -> None:
