@@ -145,6 +145,11 @@ MESSAGE_CAUSES: Final[Mapping[str, Cause]] = {
         ProposedAction.UNDO_MERGE,
         "Compare the patients. If the merge was wrong, undo it; then replay.",
     ),
+    "number_reused": Cause(
+        "The message names another person than the orders of a number that an undone merge freed",
+        ProposedAction.COMPARE_PATIENTS,
+        "If it is one person, the registration corrects the birth date first, and then the name.",
+    ),
     "several_patients": Cause(
         "The message names several patients by their numbers",
         ProposedAction.COMPARE_PATIENTS,

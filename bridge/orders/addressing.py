@@ -66,8 +66,18 @@ class OrderOfOtherPersonError(Exception):
 MERGE_CONTRADICTED = "merge_contradicted"
 """The code of a message with a merged number that is about another person than the survivor."""
 
+NUMBER_REUSED = "number_reused"
+"""The code of a correction of a freed number that names another person than its orders."""
+
 PATIENT_CONFLICT = "patient_conflict"
 """The code of a message that names another patient for a known order."""
+
+
+class NumberReusedError(Exception):
+    """A correction of a number that an undone merge freed names another person than its orders."""
+
+    def __init__(self) -> None:
+        super().__init__("the number has orders of another person")
 
 
 class IdentifierTakenError(Exception):

@@ -486,6 +486,20 @@ def _differs(tag: str, tags: Tags, known: Sequence[Tags]) -> bool:
     return bool(tags.get(tag) and values) and all(_differ(tag, tags, other) for other in values)
 
 
+def names_new_owner(event: OrderEvent, order: Tags) -> bool:
+    """
+    True if a correction of a freed number is about another person than an order of this number.
+
+    The name of a person is corrected only if the date of birth is the same and the sex does not
+    differ: a hospital may give the number to somebody else.
+    """
+    tags = event.clinical_info
+    if not _differs("PatientName", tags, [order]):
+        return False
+    has_birth_dates = bool(tags.get("PatientBirthDate") and order.get("PatientBirthDate"))
+    return not has_birth_dates or has_other_birth_date(tags, order) or has_other_sex(tags, order)
+
+
 def _repeats(tag: str, tags: Tags, former: Tags) -> bool:
     return bool(tags.get(tag) and former.get(tag)) and not _differ(tag, tags, former)
 

@@ -69,10 +69,12 @@ from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.metrics import Metrics
 from bridge.orders.addressing import (
     MERGE_CONTRADICTED,
+    NUMBER_REUSED,
     PATIENT_CONFLICT,
     SEVERAL_PATIENTS,
     IdentifierTakenError,
     MergeContradictedError,
+    NumberReusedError,
     OrderOfOtherPatientError,
     OrderOfOtherPersonError,
     PatientMergedError,
@@ -194,6 +196,7 @@ _CODES: Final[Mapping[type[Exception], str]] = {
     OrderOfOtherPatientError: PATIENT_CONFLICT,
     OrderOfOtherPersonError: PATIENT_NAME_MISMATCH,
     MergeContradictedError: MERGE_CONTRADICTED,
+    NumberReusedError: NUMBER_REUSED,
     SeveralPatientsError: SEVERAL_PATIENTS,
 }
 
@@ -566,7 +569,7 @@ def _with_changes(outcome: MessageOutcome, context: JobContext, now: int) -> Mes
 
 
 _PARKED_EXCEPTIONS = frozenset(
-    {PATIENT_CONFLICT, MERGE_CONTRADICTED, SEVERAL_PATIENTS, CONTENT_DAMAGED}
+    {PATIENT_CONFLICT, MERGE_CONTRADICTED, NUMBER_REUSED, SEVERAL_PATIENTS, CONTENT_DAMAGED}
 )
 
 

@@ -26,9 +26,11 @@ from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.intake.receive.patient_check import identified_event
 from bridge.orders.addressing import (
     MERGE_CONTRADICTED,
+    NUMBER_REUSED,
     PATIENT_CONFLICT,
     SEVERAL_PATIENTS,
     MergeContradictedError,
+    NumberReusedError,
     OrderOfOtherPatientError,
     OrderOfOtherPersonError,
     PatientMergedError,
@@ -51,6 +53,7 @@ from bridge.orders.patients import (
     is_of_other_person,
     is_other_name,
     moves_to_merged,
+    names_new_owner,
     survivor_tags,
     with_correction,
     with_known_name,
@@ -96,6 +99,9 @@ from mappings.inbound.events import OrderAction, OrderEvent
 from mappings.inbound.order_mapping import PatientNames
 
 Index = dict[OrderKey, Order]
+
+_RENAMING_ACTIONS = frozenset({OrderAction.PATIENT_UPDATE, OrderAction.PATIENT_MERGE})
+"""Actions that give the orders of a number the demographics in the message."""
 
 
 def read_redirects(connection: Connection, jobs: Sequence[MessageJob]) -> Redirects:
@@ -535,9 +541,12 @@ class OrderRepository:
             refused += others
             requeued += waiting
         addressed, index = look_up_orders(connection, jobs)
+        reused = _reused_numbers(connection, addressed, index)
         accepted: list[MessageJob] = []
         for job in addressed:
-            if job.conflicts and job.patient_conflict is not PatientConflict.MOVE:
+            if not reused.isdisjoint(_renamed_patients(job)):
+                refused = [*refused, (job.claimed, NumberReusedError())]
+            elif job.conflicts and job.patient_conflict is not PatientConflict.MOVE:
                 refused = [*refused, (job.claimed, OrderOfOtherPatientError())]
             elif names_other_person(job, index):
                 refused = [*refused, (job.claimed, OrderOfOtherPersonError())]
@@ -685,6 +694,7 @@ _RESUMED = (
     PATIENT_NAME_MISMATCH,
     PATIENT_CONFLICT,
     MERGE_CONTRADICTED,
+    NUMBER_REUSED,
     SEVERAL_PATIENTS,
     ErrorCode.MERGED_ELSEWHERE.value,
     ErrorCode.MERGE_CYCLE.value,
@@ -802,6 +812,30 @@ def _redirect_refusal(
         if goes_to_other_patient(job.events, redirected.events, redirects.survivors)
         else None
     )
+
+
+def _renamed_patients(job: MessageJob) -> set[Patient]:
+    """Return the patients whose demographics a job corrects."""
+    return {(event.site, event.mrn) for event in job.events if event.action in _RENAMING_ACTIONS}
+
+
+def _reused_numbers(
+    connection: Connection, jobs: Sequence[MessageJob], index: Index
+) -> set[Patient]:
+    """Return the freed numbers that a job gives to another person than that of their orders."""
+    renamed = set[Patient]().union(*map(_renamed_patients, jobs))
+    freed = identifier_changes.freed_numbers(connection, renamed) if renamed else set()
+    if not freed:
+        return freed
+    orders = [order for order in index.values() if order.patient in freed and not order.moved_away]
+    return {
+        order.patient
+        for job in jobs
+        for event in job.events
+        if event.action in _RENAMING_ACTIONS
+        for order in orders
+        if order.patient == (event.site, event.mrn) and names_new_owner(event, order.tags)
+    }
 
 
 def _of_freed_numbers(connection: Connection, orders: Sequence[Order]) -> list[int]:

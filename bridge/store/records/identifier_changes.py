@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, delete, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, or_, select, update
 
 from bridge.orders.order import Order, Patient, merged_hash
 from bridge.orders.patients import DEMOGRAPHICS as DEMOGRAPHIC_TAGS
@@ -26,6 +26,7 @@ from bridge.orders.undone_merges import (
     returning_order,
     sent_demographics,
 )
+from bridge.store.columns import one_of
 from bridge.store.database import Database
 from bridge.store.records import order_index, patient_records
 from bridge.store.tables import (
@@ -51,6 +52,15 @@ _MOVED_VISIT: Final = "visit"
 """A pointer to a visit of the merged number."""
 _COPIED_VISIT: Final = "visit copy"
 """A pointer from a visit of the survivor, which the merge made from one of the merged number."""
+
+
+# A constant, because making a statement costs more than executing it.
+_FREED: Final = (
+    select(_CHANGE.prior_mrn)
+    .where(_CHANGE.site == bindparam("site"), one_of(_CHANGE.prior_mrn, "mrns"))
+    .where(_CHANGE.undone_at.is_not(None))
+    .distinct()
+)
 
 
 def add_merge(
@@ -189,6 +199,15 @@ def undone(connection: Connection, site: str, number: str, limit: int) -> Sequen
         )
         for row in rows
     ]
+
+
+def freed_numbers(connection: Connection, patients: Iterable[Patient]) -> set[Patient]:
+    """Return which of these patients have a number that was merged, and is free again."""
+    return {
+        (site, mrn)
+        for site, mrns in patient_records.by_site(patients)
+        for mrn in connection.scalars(_FREED, {"site": site, "mrns": mrns})
+    }
 
 
 def _newest(connection: Connection, patient: Patient) -> Any:

@@ -177,6 +177,58 @@ async def test_a_correction_alone_frees_no_number(hospital: Hospital, trigger: s
     assert hospital.states() == {"done"}
 
 
+NEWBORN = Person(IDA.mrn, "NEWBORN^OTTO", "20261101", "M")
+MOVED_BACK = event("A43", IDA.pid(), f"MRG|{EVA.mrn}^^^NORTH^MR\r")
+
+
+@pytest.mark.parametrize("trigger", ["A28", "A31", "A08", "A04"])
+@pytest.mark.parametrize("early", [False, True], ids=["", "before the undo"])
+async def test_a_freed_number_is_given_to_a_newborn(
+    hospital: Hospital, trigger: str, early: bool
+) -> None:
+    """The old order keeps its name, and the newborn's messages wait for a person."""
+    correction = event(trigger, NEWBORN.pid(), "PV1|1|O\r")
+    await hospital.send(order(IDA, "1"))
+    await hospital.send(merge(EVA, IDA))
+    messages = [MOVED_BACK, correction]
+    for message in reversed(messages) if early else messages:
+        await hospital.send(message)
+    await hospital.send(order(NEWBORN, "2"))
+    await hospital.applied()
+    assert await patients(hospital) == {"F1": IDAS}
+    parked = hospital.rows("SELECT code FROM message WHERE state = 'parked' ORDER BY id")
+    assert parked == [("number_reused",), ("patient_name_mismatch",)]
+    assert ("message", "number_reused") in exceptions(hospital)
+
+
+async def test_a_freed_number_without_orders_is_a_newborns(hospital: Hospital) -> None:
+    await hospital.send(merge(EVA, IDA))
+    await hospital.send(MOVED_BACK)
+    await hospital.send(event("A28", NEWBORN.pid()))
+    await hospital.send(order(NEWBORN, "2"))
+    assert await patients(hospital) == {"F2": (NEWBORN.mrn, NEWBORN.name)}
+
+
+@pytest.mark.parametrize(
+    "corrections",
+    [
+        [Person(IDA.mrn, "MARRIED^IDA", IDA.birth)],
+        [Person(IDA.mrn, "FREEDE^IDALIA", IDA.birth)],
+        [Person(IDA.mrn, IDA.name, "19610706"), Person(IDA.mrn, "MARRIED^ADA", "19610706")],
+    ],
+    ids=["married", "another name", "the birth date, then the name"],
+)
+async def test_the_person_of_a_freed_number_is_corrected(
+    hospital: Hospital, corrections: list[Person]
+) -> None:
+    await hospital.send(order(IDA, "1"))
+    await hospital.send(merge(EVA, IDA))
+    await hospital.send(MOVED_BACK)
+    for person in corrections:
+        await hospital.send(event("A31", person.pid()))
+    assert await patients(hospital) == {"F1": (IDA.mrn, corrections[-1].name)}
+
+
 async def undo(
     hospital: Hospital,
     number: str = IDA.mrn,
