@@ -2,8 +2,10 @@
 Character sets: from the names in MSH-18 to Python codecs, and from bytes to text without loss.
 
 No byte is dropped or replaced. Text that does not decode as declared is read as UTF-8, then as
-UTF-8 with single bytes of Latin-1, then as Latin-1, and the message is marked as suspect. UTF-16
-and UTF-32 are refused by `mappings.hl7.lines`.
+UTF-8 with single bytes of another set, then as Latin-1, and the message is marked as suspect.
+Latin-1 with bytes that are controls in it (0x80 to 0x9F) is read as Windows-1252, as browsers do
+(WHATWG Encoding): senders on Windows declare 8859/1 and send dashes and quotation marks. UTF-16 and
+UTF-32 are refused by `mappings.hl7.lines`.
 """
 
 import codecs
@@ -17,8 +19,12 @@ _BEYOND_ASCII = bytes(range(_ASCII + 1, 0x100))
 _LONGEST = 99  # bytes of MSH-18 that are read
 LAST_RESORT = "iso8859-1"  # decodes any bytes, and encodes them to the same bytes
 
+_WINDOWS = "cp1252"
+_CONTROLS = re.compile(rb"[\x80-\x9f]")
+"""Bytes that are controls in Latin-1, and characters in Windows-1252."""
+
 UTF_8_WITH_STRAYS = "utf-8-with-latin-1"
-"""UTF-8 in which each byte that is not part of a character is read as Latin-1."""
+"""UTF-8 in which each byte that is not part of a character is read as Windows-1252 or Latin-1."""
 
 # Table 0211 and spellings of senders, reduced to letters and digits.
 _CODECS = {
@@ -143,6 +149,14 @@ def decode_body(body: bytes, msh18: str, fallback: str, *, has_bom: bool) -> Dec
 
     `has_bom`: the message began with a UTF-8 byte order mark, which takes precedence over MSH-18.
     """
+    found = _decode_as_declared(body, msh18, fallback, has_bom=has_bom)
+    if found[0] == LAST_RESORT and _CONTROLS.search(body):
+        text = _decode(body, _WINDOWS)
+        return found if text is None else (_WINDOWS, True, text)
+    return found
+
+
+def _decode_as_declared(body: bytes, msh18: str, fallback: str, *, has_bom: bool) -> Decoded:
     known = "utf-8" if has_bom else known_codec(msh18)
     codec = known or _canonical(fallback)
     # Escape sequences of ISO 2022 are ASCII bytes and may be invalid.
@@ -163,8 +177,11 @@ def decode_body(body: bytes, msh18: str, fallback: str, *, has_bom: bool) -> Dec
     return LAST_RESORT, True, body.decode(LAST_RESORT)
 
 
-_STRAYS = {0xDC00 + byte: byte for byte in range(_ASCII + 1, 0x100)}
-"""The surrogates by which Python marks invalid bytes, and their characters in Latin-1."""
+_STRAYS = {
+    0xDC00 + byte: bytes([byte]).decode(_WINDOWS, "ignore") or chr(byte)
+    for byte in range(_ASCII + 1, 0x100)
+}
+"""The surrogates by which Python marks invalid bytes, and their characters."""
 
 
 def _decode_with_strays(data: Buffer, errors: str = "strict", /) -> tuple[str, int]:

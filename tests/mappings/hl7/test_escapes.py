@@ -301,6 +301,31 @@ def test_declared_and_false(
     assert (read.encoding, read.charset_suspect) == (encoding, suspect)
 
 
+@pytest.mark.parametrize(
+    ("msh18", "fallback"),
+    [("8859/1", "utf-8"), ("UNICODE UTF-8", "utf-8"), ("", "utf-8"), ("", "latin-1")],
+)
+def test_characters_of_windows_1252(msh18: str, fallback: str) -> None:
+    """A dash between two sizes is a dash, although the sender declares another set."""
+    text = "5\u20137 mm, \u201eWei\xdf\u201c \u2026"
+    raw = message("X", "ascii", msh18) + b"NTE|1||" + text.encode("cp1252")
+    read = Message.parse(raw, fallback=fallback)
+    assert read.value("NTE-3") == text
+    assert (read.encoding, read.charset_suspect, read.raw) == ("cp1252", True, raw)
+
+
+def test_one_byte_of_windows_1252_in_utf_8() -> None:
+    raw = message("MÜLLER", "utf-8", "") + b"NTE|1||\xc3\xa9t\xc3\xa9 5\x967 mm\r"
+    assert Message.parse(raw).value("NTE-3") == "été 5\u20137 mm"
+
+
+@pytest.mark.parametrize("msh18", ["8859/1", ""])
+def test_a_byte_that_is_no_character_of_windows_1252(msh18: str) -> None:
+    raw = message("X", "ascii", msh18) + b"NTE|1||M\xfcller \x90\x96"
+    read = Message.parse(raw)
+    assert (read.value("NTE-3"), read.encoding) == ("Müller \x90\x96", "iso8859-1")
+
+
 def test_byte_order_mark_outweighs_msh18() -> None:
     """A byte order mark means UTF-8."""
     raw = b"\xef\xbb\xbf" + message("MÜLLER", "utf-8", "8859/5")
