@@ -208,6 +208,47 @@ def test_messages_during_a_batch_are_one_batch(runner: WorkerRunner) -> None:
     assert sizes == [1, 2]
 
 
+def test_messages_wait_from_the_start_of_a_batch(
+    runner: WorkerRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A batch that runs for long delays no later message: the next batch starts beside it. The stop
+    waits for no poll, whatever the worker does when it is called.
+    """
+    runner.enqueue("1")
+    log: list[int] = []
+
+    async def scenario() -> None:
+        started, other = asyncio.Event(), asyncio.Event()
+
+        async def apply(
+            batch: Sequence[ClaimedMessage],
+        ) -> AsyncGenerator[Sequence[MessageOutcome]]:
+            log.append(len(batch))
+            if len(log) == 1:
+                started.set()
+                await other.wait()
+            other.set()
+            yield [accepted(message) for message in batch]
+
+        loop, longest = asyncio.get_running_loop(), 10 * PATIENCE
+        worker = Worker(
+            runner.inbox, apply, clock=lambda: NOW, poll=longest, gather_seconds=PATIENCE
+        )
+        await worker.start()
+        await started.wait()
+        real = loop.time
+        monkeypatch.setattr(loop, "time", lambda: real() + 2 * PATIENCE)
+        await asyncio.to_thread(runner.enqueue, "2")
+        async with asyncio.timeout(PATIENCE / 2):
+            worker.notify()
+            await other.wait()
+            await worker.stop()
+
+    asyncio.run(scenario())
+    assert log == [1, 1]
+
+
 class FailingInbox(Inbox):
     """An inbox whose first two settlements fail."""
 
