@@ -8,6 +8,7 @@ UPS-RS (PS3.18 11.5 and 11.9). A peer has a token; it sees the steps that it see
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,7 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from bridge.dicom import matching
-from bridge.dicom.matching import STEPS, BadKey, Key, Query
+from bridge.dicom.matching import STEPS, BadKey, Item, Key, Query
 from bridge.dicom.peer_tokens import PeerTokens
 from bridge.dicom.search import Found, choose_rows, exact_values, find_rows, find_steps
 from bridge.dicom.workitems import ATTRIBUTES, STATE, STATES, UID, workitem
@@ -51,6 +52,10 @@ _MORE: Final = (
     "requested."
 )
 _UNUSED: Final = "The following keys are not supported and were not used"
+_REPEATED: Final = "is given more than once"
+_NO_SEQUENCE: Final = "is no sequence"
+_ONCE: Final = frozenset({"limit", "offset", "fuzzymatching"})
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _DEFAULT: Final = (
     *("00080005", "00080050", "00080090", "00100010", "00100020", "00100030", "00100040"),
     *("0020000D", "00321060", "00321064", STEPS, "00401001", "00401003"),
@@ -181,9 +186,15 @@ class WorklistWeb:
             return Response(status_code=HTTPStatus.NO_CONTENT)
         chosen = replace(chosen, workitem_uids=exact_values(search.query.get(UID)))
         if (state := search.query.get(STATE)) is not None and not state.is_universal:
-            asked = [status for status, name in STATES.items() if name in state.values]
+            asked = [
+                status
+                for status, name in STATES.items()
+                if matching.matches({STATE: state}, {STATE: {"vr": "CS", "Value": [name]}})
+            ]
             chosen = replace(chosen, statuses=asked or ["-"])
-        found = find_rows(self._database, chosen, search.query, workitem)
+        # A key of the worklist that no workitem has would otherwise match none.
+        query = {tag: key for tag, key in search.query.items() if tag in ATTRIBUTES}
+        found = find_rows(self._database, chosen, query, workitem)
         return self._respond("UPS-RS", peer, search, found, ATTRIBUTES.__contains__)
 
     def _workitem(self, request: Request, peer: DicomPeer) -> Response:
@@ -212,12 +223,7 @@ class WorklistWeb:
         is_cut = len(rows) > limit and limit == peer.max_answers and limit != search.limit
         items = [_shown(item, search, default) for _, item in rows[:limit]]
         warnings = [_NOT_FUZZY] if search.fuzzy else []
-        unused = [
-            tag
-            for tag, key in search.query.items()
-            if not (key.is_universal or is_known(tag) or any(tag in item for _, item in rows))
-        ]
-        if unused:
+        if unused := [*_unused(search.query, [item for _, item in rows], is_known)]:
             warnings.append(f"{_UNUSED}: {', '.join(unused)}")
         if is_cut:
             warnings.append(_MORE)
@@ -269,6 +275,20 @@ def _weights(accepted: str) -> Mapping[str, float]:
     return found
 
 
+def _unused(
+    query: Query, items: Sequence[Item], is_known: Callable[[str], bool], path: str = ""
+) -> Iterator[str]:
+    """Yield the keys that restrict nothing, because the attribute is not supported."""
+    for tag, key in query.items():
+        if not is_known(tag) and not any(tag in item for item in items):
+            if key != Key(key.vr):
+                yield f"{path}{tag}"
+        elif key.item:
+            inner = [entry for item in items for entry in item.get(tag, {}).get("Value", ())]
+            is_inner = partial(matching.is_known, level=tag)
+            yield from _unused(key.item, inner, is_inner, f"{path}{tag}.")
+
+
 def _shown(item: dict[str, Any], search: _Search, default: Sequence[str]) -> dict[str, Any]:
     shown = {"00080005": {"vr": "CS", "Value": ["ISO_IR 192"]}, **item}
     if search.fields is None or not default:
@@ -289,6 +309,7 @@ def _read_search(request: Request) -> _Search:
     tree: dict[str, Any] = {}
     fields: set[str] | None = set()
     limit, offset, fuzzy = None, 0, False
+    _check_parameters(parameters)
     for name, value in parameters:
         match name.lower():
             case "limit":
@@ -301,7 +322,7 @@ def _read_search(request: Request) -> _Search:
                 if value.lower() == "all":
                     fields = None
                 elif fields is not None:
-                    fields |= {_tag(part.partition(".")[0]) for part in value.split(",")}
+                    fields |= {_path(part, name)[0] for part in value.split(",")}
             case _:
                 _add_key(tree, name, value)
     try:
@@ -313,6 +334,15 @@ def _read_search(request: Request) -> _Search:
     return _Search(query, chosen, limit, offset, fuzzy)
 
 
+def _check_parameters(parameters: Sequence[tuple[str, str]]) -> None:
+    names = Counter(name.lower() for name, _ in parameters)
+    for name, value in parameters:
+        if name.lower() in _ONCE and names[name.lower()] > 1:
+            raise WebRefused(HTTPStatus.BAD_REQUEST, _REPEATED, name)
+        if "\ufffd" in value:
+            raise WebRefused(HTTPStatus.BAD_REQUEST, "is not encoded in UTF-8", name)
+
+
 def _boolean(name: str, value: str) -> bool:
     if value.lower() not in {"true", "false"}:
         raise WebRefused(HTTPStatus.BAD_REQUEST, "write true or false", name)
@@ -320,7 +350,7 @@ def _boolean(name: str, value: str) -> bool:
 
 
 def _whole_number(name: str, value: str) -> int:
-    if not value.isdecimal() or len(value) > 9:  # noqa: PLR2004  # digits
+    if not _NUMBER.fullmatch(value):
         raise WebRefused(HTTPStatus.BAD_REQUEST, "write a whole number", name)
     return int(value)
 
@@ -335,17 +365,32 @@ def _tag(name: str) -> str:
     return f"{tag:08X}"
 
 
+def _path(name: str, parameter: str = "") -> list[str]:
+    """
+    Return the tags of `ScheduledProcedureStepSequence.Modality`, from the outermost sequence.
+
+    `parameter` is the parameter whose value the name is, if there is one.
+    """
+    parts = name.split(".")
+    if not all(parts):  # pydicom knows an attribute without a keyword
+        raise WebRefused(HTTPStatus.BAD_REQUEST, "lacks an attribute", name or parameter)
+    tags = [_tag(part) for part in parts]
+    if any(_vr(tag) not in ("SQ", "UN") for tag in tags[:-1]):
+        raise WebRefused(HTTPStatus.BAD_REQUEST, _NO_SEQUENCE, name)
+    return tags
+
+
 def _add_key(tree: dict[str, Any], name: str, value: str) -> None:
-    """Add a key to the tree; `ScheduledProcedureStepSequence.Modality` is one inside a sequence."""
-    *sequences, last = [_tag(part) for part in name.split(".")]
+    """Add a key to the tree."""
+    *sequences, last = _path(name)
     at = tree
     for tag in sequences:
         inner = at.setdefault(tag, {})
         if not isinstance(inner, dict):
-            raise WebRefused(HTTPStatus.BAD_REQUEST, "is no sequence", name)
+            raise WebRefused(HTTPStatus.BAD_REQUEST, _NO_SEQUENCE, name)
         at = inner
     if last in at:
-        raise WebRefused(HTTPStatus.BAD_REQUEST, "is given more than once", name)
+        raise WebRefused(HTTPStatus.BAD_REQUEST, _REPEATED, name)
     at[last] = value
 
 
@@ -357,15 +402,19 @@ def _keys(tree: Mapping[str, Any]) -> Query:
 
 
 def _key(tag: str, value: str) -> Key:
-    try:
-        vr = dictionary_VR(int(tag, 16))[:2]
-    except KeyError:
-        vr = "UN"
+    vr = _vr(tag)
     parts = value.replace(",", "\\").split("\\") if vr in {"UI", "CS", "AE"} else [value]
     texts = tuple(part.strip() for part in parts)
     if vr == "SQ" and any(texts):
         raise BadKey(tag, "is a sequence: name an attribute of its item")
     return Key(vr, texts if any(texts) else ())
+
+
+def _vr(tag: str) -> str:
+    try:
+        return dictionary_VR(int(tag, 16))[:2]
+    except KeyError:
+        return "UN"
 
 
 def _json(body: Any, status: HTTPStatus) -> Response:

@@ -21,6 +21,7 @@ from config import Settings
 from config.dicom import DicomSettings
 from tests.bridge.dicom.worklist_items import YAMADA, insert, make_item
 
+SEQUENCE = "ScheduledProcedureStepSequence"
 STEPS, ITEMS = f"{PATH}/modality-scheduled-procedure-steps", f"{PATH}/workitems"
 TOKEN = "token-of-the-viewer"
 
@@ -119,6 +120,11 @@ def test_warnings(connect: Connect, steps: Database) -> None:
     unknown = client.get(STEPS, params={"PixelSpacing": "1"})
     assert unknown.status_code == 200
     assert "00280030" in unknown.headers["warning"]
+    for key in ("00091001", f"{SEQUENCE}.PatientWeight"):
+        warned = client.get(STEPS, params={key: "1", f"{SEQUENCE}.Modality": "CT"})
+        assert ids(warned) == ["P1"]
+        tags = key.replace(SEQUENCE, "00400100").replace("PatientWeight", "00101030")
+        assert warned.headers["warning"].endswith(f'were not used: {tags}"')
 
 
 @pytest.mark.parametrize(
@@ -131,7 +137,13 @@ def test_warnings(connect: Connect, steps: Database) -> None:
         ("offset", "x", "offset"),
         ("includefield", "Nothing", "Nothing"),
         ("fuzzymatching", "maybe", "fuzzymatching"),
-        ("ScheduledProcedureStepSequence", "CT1", "00400100"),
+        (SEQUENCE, "CT1", "00400100"),
+        ("PatientID.Modality", "CT", "PatientID.Modality"),
+        (f"{SEQUENCE}.", "CT", f"{SEQUENCE}."),
+        (".PatientID", "P1", ".PatientID"),
+        ("includefield", "", "includefield"),
+        ("includefield", "00400100.Nothing", "Nothing"),
+        ("limit", "٣", "limit"),
     ],
 )
 def test_wrong_parameters(connect: Connect, name: str, value: str, attribute: str) -> None:
@@ -140,13 +152,21 @@ def test_wrong_parameters(connect: Connect, name: str, value: str, attribute: st
     assert response.status_code == 400
     assert response.headers["content-type"] == "application/problem+json"
     assert response.json()["attribute"] == attribute
-    assert value not in response.text or value == "Nothing"
+    assert value not in response.text or "Nothing" in value or not value
 
 
 def test_a_repeated_key(connect: Connect) -> None:
     """A key that is given twice is refused: one of the values would not restrict."""
     response = connect().get(f"{STEPS}?PatientID=P1&00100020=P2")
     assert (response.status_code, response.json()["attribute"]) == (400, "00100020")
+    response = connect().get(f"{STEPS}?limit=1&Limit=2")
+    assert (response.status_code, response.json()["attribute"]) == (400, "limit")
+
+
+def test_another_encoding(connect: Connect, steps: Database) -> None:
+    """A value that is not UTF-8 is refused: it would match none."""
+    response = connect().get(f"{STEPS}?PatientName=Buc%5EJ%E9r%F4me")
+    assert (response.status_code, response.json()["attribute"]) == (400, "PatientName")
 
 
 def test_parameters_of_the_representation(connect: Connect, steps: Database) -> None:
@@ -232,6 +252,10 @@ def test_keys_of_workitems(connect: Connect, steps: Database) -> None:
     assert "warning" not in response.headers
     (item,) = client.get(ITEMS).json()
     assert set(item) == ATTRIBUTES
+    other = client.get(ITEMS, params={"AccessionNumber": "A2"})
+    assert ids(other) == ["P1"]
+    assert "00080050" in other.headers["warning"]
+    assert ids(client.get(ITEMS, params={"ProcedureStepState": "SCHED*"})) == ["P1"]
 
 
 def test_who_may_read(connect: Connect, steps: Database) -> None:
