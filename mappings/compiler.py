@@ -13,7 +13,7 @@ from pathlib import Path
 from mappings.inbound import order_mapping, outside_mapping, patient_mapping
 from mappings.inbound.definition import InboundMapping, InboundPlan, compile_acceptance
 from mappings.inbound.order_mapping import compile_orders
-from mappings.inbound.outside_mapping import compile_outside
+from mappings.inbound.outside_mapping import compile_outside, require_reports
 from mappings.inbound.patient_mapping import compile_patients
 from mappings.language.code_tables import FOLDER, read_table, table_names
 from mappings.language.definition_files import load_tree
@@ -130,6 +130,7 @@ def _compile(sources: Sources, name: str, diagnostics: Diagnostics) -> Compiled 
     if kind is None:
         return None
     entries = diagnostics.read_mapping(root, (*COMMON_KEYS, *KINDS[kind]))
+    diagnostics.known_fields_only = kind == "outside-reports"
     context = CompilationContext(sources, diagnostics)
     definition = _compile_kind(kind, name, root, entries, context)
     files = tuple(sorted({file, *context.files, *diagnostics.included}))
@@ -154,6 +155,7 @@ def _compile_kind(
         plan = compile_patients(root, entries, context)
     else:
         plan = compile_outside(root, entries, context)
+        require_reports(entries.get("accept"), context.diagnostics)
         acceptance = replace(acceptance, listed_only=True)
     return InboundMapping(name, "", acceptance, plan, needs_thread=context.diagnostics.needs_thread)
 

@@ -34,7 +34,7 @@ from mappings.inbound.report_text import (
     read_content,
 )
 from mappings.language.conditions import Condition, compile_condition
-from mappings.language.diagnostics import YamlNode
+from mappings.language.diagnostics import Diagnostics, YamlNode
 from mappings.language.rules import (
     MAX_VALUE_CHARACTERS,
     TAGS,
@@ -54,6 +54,7 @@ from mappings.language.scope import (
 )
 from parsers.pdf import MAX_PDF_BYTES
 
+REPORT_MESSAGES: Final = ("ORU", "MDM")
 KEYS: Final = ("tags", "order", "report", "report_status", "reported")
 ORDER_KEYS: Final = ("placer", "filler")
 REPORT_KEYS: Final = ("number", "parent", "status", "time", "title", "author")
@@ -320,6 +321,16 @@ def _moment(text: str, zone: str) -> int | None:
     except OverflowError:
         return None
     return max(found, 0)
+
+
+def require_reports(accept: YamlNode | None, diagnostics: Diagnostics) -> None:
+    """Report accepted messages that are no reports: another definition reads orders."""
+    messages = accept.get("messages") if accept is not None else None
+    for item in diagnostics.read_items(messages) if messages is not None else ():
+        text = diagnostics.read_text(item)
+        if text.partition("^")[0] not in REPORT_MESSAGES:
+            known = " and ".join(REPORT_MESSAGES)
+            diagnostics.error(item, "accept", f"{text} has no report: outside reports are {known}")
 
 
 def compile_outside(

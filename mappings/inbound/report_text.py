@@ -1,9 +1,9 @@
 """
 The content of an outside report: its text and its PDF files, from the OBX segments of a message.
 
-TX, FT and ST are lines of text, and so are other simple types; each repetition of OBX-5 is a line,
-and so is a comment (NTE) below an OBX. Consecutive OBX with one OBX-3 are a section. If there are
-several sections, each has the name of its OBX-3, because the text itself may not say where the
+TX, FT and ST are lines of text, and so are other simple types and SN; each repetition of OBX-5 is a
+line, and so is a comment (NTE) below an OBX. Consecutive OBX with one OBX-3 are a section. If there
+are several sections, each has the name of its OBX-3, because the text itself may not say where the
 impression begins. OBX-11 O describes the order, D deletes the OBX, W says that it was wrong, for
 example of another patient: none of them is in the report.
 
@@ -143,7 +143,8 @@ class _Observation:
         code, suffix = (identifier.component(1).subcomponent(number).text() for number in (1, 2))
         texts = (identifier.component(number).text().strip() for number in (2, 5))
         name = next(filter(None, texts), "") or _SUFFIXES.get(suffix.strip().upper(), "")
-        return cls(f"{code}&{suffix}", name[:_MAX_NAME], data_type in _PROSE)
+        is_prose = data_type in _PROSE or suffix.strip().upper() in _SUFFIXES
+        return cls(f"{code}&{suffix}", name[:_MAX_NAME], is_prose)
 
 
 _MAX_NAME: Final = 200
@@ -316,6 +317,9 @@ def _parts(segment: Segment, data_type: str, place: str) -> Iterator[_Part]:
     elif data_type in _CODED:
         for repetition in field.repetitions:
             yield repetition.component(2).text() or repetition.component(1).text()
+    elif data_type == "SN":  # comparator, number, separator, number: `>^100`, `^1^:^128`
+        for repetition in field.repetitions:
+            yield "".join(repetition.component(number).text().strip() for number in range(1, 5))
     elif field:
         yield _Omitted(data_type[:20])
 

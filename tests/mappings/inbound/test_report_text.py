@@ -188,8 +188,13 @@ FINDINGS, IMPRESSION = "59776-5^Procedure findings^LN", "19005-8^Radiology impre
         pytest.param(
             [("ST", "&GDT", "Clavicle."), ("ST", "&GDT", "Two views."),
              ("ST", "&IMP", "Fracture.")],
-            "Description\nClavicle.\nTwo views.\n\nImpression: Fracture.",
+            "Description\nClavicle.\nTwo views.\n\nImpression\nFracture.",
             id="suffixes of HL7 2.3",
+        ),
+        pytest.param(
+            [("ST", "&GDT", "FINDINGS: Clavicle."), ("ST", "&IMP", "IMPRESSION: Fracture.")],
+            "Description\nFINDINGS: Clavicle.\n\nIMPRESSION: Fracture.",
+            id="suffixes of HL7 2.3, one line each",
         ),
         pytest.param(
             [("CE", "71020&IMP^Impression", "^Mass~^Infiltrate"), ("FT", "71020&GDT", "Density.")],
@@ -211,6 +216,8 @@ def test_sections(segments: list[tuple[str, str, str]], expected: str) -> None:
 def test_measurements_have_names_and_units() -> None:
     found = read("OBX|1|NM|HB^Haemoglobin^L||13.2|g/dl", "OBX|2|NM|HT^Haematocrit^L||44|%")
     assert found.text == "Haemoglobin: 13.2 g/dl\nHaematocrit: 44 %"
+    found = read("OBX|1|SN|V^Volume^L||>^100|ml", "OBX|2|SN|T^Titre^L||^1^:^128")
+    assert found.text == "Volume: >100 ml\nTitre: 1:128"
     assert read("OBX|1|NM|HB^Haemoglobin^L||13.2|g/dl", "NTE|1||Lipaemic").text == (
         "13.2 g/dl\nLipaemic"
     )
