@@ -130,7 +130,6 @@ def _compile(sources: Sources, name: str, diagnostics: Diagnostics) -> Compiled 
     if kind is None:
         return None
     entries = diagnostics.read_mapping(root, (*COMMON_KEYS, *KINDS[kind]))
-    diagnostics.known_fields_only = kind == "outside-reports"
     context = CompilationContext(sources, diagnostics)
     definition = _compile_kind(kind, name, root, entries, context)
     files = tuple(sorted({file, *context.files, *diagnostics.included}))

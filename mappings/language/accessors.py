@@ -14,7 +14,7 @@ from mappings.hl7.escapes import unescape
 from mappings.hl7.header import Delimiters
 from mappings.hl7.message import cut, pick
 from mappings.hl7.path import EVERY, InvalidPath, Path, RepetitionFilter
-from mappings.language.diagnostics import Diagnostics, IssueSeverity, YamlNode, nearest
+from mappings.language.diagnostics import Diagnostics, YamlNode, nearest
 from mappings.language.scope import MessageScope
 
 Getter = Callable[[MessageScope], str]
@@ -46,18 +46,16 @@ def parse_path(text: str, node: YamlNode, diagnostics: Diagnostics) -> Path | No
     if path.segment not in SEGMENTS and not path.segment.startswith("Z"):
         diagnostics.error(node, "path", f"there is no segment {path.segment}{_meant(text)}")
         return None
-    _require_known_field(path, node, diagnostics)
+    _warn_of_unknown_field(path, node, diagnostics)
     return path
 
 
-def _require_known_field(path: Path, node: YamlNode, diagnostics: Diagnostics) -> None:
-    """Report a field beyond the last one of its segment; some senders have such fields."""
+def _warn_of_unknown_field(path: Path, node: YamlNode, diagnostics: Diagnostics) -> None:
+    """Warn of a field beyond the last one of its segment: only some senders have such fields."""
     last = len(newest().segment(path.segment))
     if last and path.field > last:
-        text = f"there is no {path.segment}-{path.field}: the last field is {path.segment}-{last}"
-        is_error = diagnostics.known_fields_only
-        severity = IssueSeverity.ERROR if is_error else IssueSeverity.WARNING
-        diagnostics.add(node, "field", text, severity)
+        text = f"the last field of the standard is {path.segment}-{last}"
+        diagnostics.warn(node, "field", text)
 
 
 def _meant(text: str) -> str:

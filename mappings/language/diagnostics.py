@@ -113,8 +113,6 @@ class Diagnostics:
         """Compiled conditions, by path and pattern."""
         self.needs_thread = False
         """Whether a rule is a hook or a complex pattern, which must not run on the event loop."""
-        self.known_fields_only = False
-        """Whether a field beyond the last one of its segment is an error, and not a warning."""
 
     @property
     def failed(self) -> bool:
