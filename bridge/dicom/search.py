@@ -8,6 +8,7 @@ C-FIND and the HTTP search share it. The database selects by columns, which may 
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -29,6 +30,8 @@ _PAGE: Final = 200
 _PLAIN: Final = re.compile(r"[A-Za-z0-9 ._-]+")
 """A text that JSON writes as it is."""
 _EXACT: Final = frozenset({"AE", "CS", "LO", "SH"})
+_NOT_STORED: Final = frozenset({_STATUS, _STATIONS})
+"""Attributes whose value in an answer may not be that of the stored item."""
 _MAX_TEXTS: Final = 5
 
 Found = tuple[ScheduledStep, dict[str, Any]]
@@ -37,10 +40,23 @@ Shape = Callable[[ScheduledStep, dict[str, Any]], dict[str, Any]]
 
 
 def find_steps(database: Database, peer: DicomPeer, query: Query) -> Iterator[Found]:
-    """Yield the steps that a peer may see and whose items match, by start."""
+    """
+    Yield the steps that a peer may see and whose items match, by start.
+
+    A step without a station is for each peer that sees it: its item names the title of the peer,
+    because Scheduled Station AE Title is of type 1, and modalities ask for their own title.
+    """
     chosen = choose_rows(peer, query)
     if chosen is not None:
-        yield from find_rows(database, chosen, query)
+        yield from find_rows(database, chosen, query, partial(_with_station, peer.ae_title))
+
+
+def _with_station(title: str, step: ScheduledStep, item: dict[str, Any]) -> dict[str, Any]:
+    if step.stations:
+        return item
+    station = {_STATIONS: {"vr": "AE", "Value": [title]}}
+    steps = [{**scheduled, **station} for scheduled in item[STEPS]["Value"]]
+    return {**item, STEPS: {"vr": "SQ", "Value": steps}}
 
 
 def find_rows(
@@ -74,11 +90,12 @@ def choose_rows(peer: DicomPeer, query: Query) -> StepFilter | None:
     if modalities is None or locations is None:
         return None
     visible = _narrow(peer.stations, ())
+    asked = exact_values(step.get(_STATIONS))
     return StepFilter(
         statuses=_statuses(step),
         sites=() if "*" in peer.sites else peer.sites,
         modalities=modalities,
-        stations=visible or exact_values(step.get(_STATIONS)),
+        stations=visible or (asked and [*asked, ""]),
         locations=locations,
         days=_days(step),
         study_uids=exact_values(query.get(_STUDY)),
@@ -131,7 +148,7 @@ def _days(step: Query) -> tuple[int | None, int | None]:
 
 def _texts(query: Query, level: str = "") -> Iterator[str]:
     for tag, key in query.items():
-        if not matching.is_known(tag, level) or tag == _STATUS:  # it is no part of a stored item
+        if not matching.is_known(tag, level) or tag in _NOT_STORED:
             continue
         if key.item:
             yield from _texts(key.item, tag)

@@ -272,6 +272,22 @@ def test_keys(
     assert sorted(ids(answers)) == found
 
 
+def test_a_step_without_a_station(serve: Serve, steps: Database) -> None:
+    """It is for each station: a modality that asks for its own title gets it with this title."""
+    insert(steps, make_item(1, station=None), make_item(2, station="CT2"))
+    port = serve({"ae_title": "CT1"}, {"ae_title": "CT2"})
+    for title, found in (("CT1", {"P1": "CT1"}), ("CT2", {"P1": "CT2", "P2": "CT2"})):
+        query = dump(ID, step=(f"(0040,0001) AE [{title}]",))
+        answers, _ = findscu(port.number, query, calling=title)
+        assert {
+            answer.PatientID: answer.ScheduledProcedureStepSequence[0].ScheduledStationAETitle
+            for answer in answers
+        } == found
+    assert findscu(port.number, dump(ID, step=("(0040,0001) AE [CT3]",)))[0] == []
+    any_station, _ = findscu(port.number, dump(ID, step=("(0040,0001) AE",)))
+    assert sorted(ids(any_station)) == ["P1", "P2"]
+
+
 def test_statuses_of_steps(serve: Serve, steps: Database) -> None:
     """Finished steps are hidden until a query asks for their status."""
     for number, status in enumerate(StepStatus):

@@ -146,6 +146,22 @@ def test_times(sent: str, day: str, time: str) -> None:
     assert found[f"{SPS}ScheduledProcedureStepStartTime"] == time
 
 
+@pytest.mark.parametrize(
+    ("orc", "day"),
+    [
+        (f"{ORC}||||20261130150300", "20261130"),
+        (f"{ORC}||||20261130150300||||||20261202", "20261202"),
+        (f"{ORC}||^^^20261205||20261130150300", "20261205"),
+    ],
+)
+def test_the_day_of_the_order(orc: str, day: str) -> None:
+    """An order without a start is for its own day, at no time; a start of its own comes first."""
+    (item,) = items(HEAD, PID, orc, OBR)
+    found = described(item)
+    assert found[f"{SPS}ScheduledProcedureStepStartDate"] == day
+    assert found[f"{SPS}ScheduledProcedureStepStartTime"] == "000000"
+
+
 def test_a_wrong_date_is_a_problem() -> None:
     (item,) = items(HEAD, PID, ORC, OBR, "TQ1|1||||||tomorrow")
     assert set(item.problems) == {
