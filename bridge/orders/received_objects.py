@@ -365,11 +365,16 @@ PerformedSteps = Mapping[str, PerformedStep]
 """The performed steps of a scheduled step or of an order, by SOP instance UID."""
 
 
+MAX_PERFORMED: Final = 100
+"""Performed steps that are kept; the oldest are forgotten."""
+
+
 def with_performed(known: PerformedSteps, instance: str, said: PerformedStep) -> PerformedSteps:
     """Return performed steps with what one says now. One that has ended stays as it ended."""
     before = known.get(instance)
-    has_ended = before is not None and before.event is not StepEvent.STARTED
-    return known if has_ended else {**known, instance: said}
+    if before is not None and before.event is not StepEvent.STARTED:
+        return known
+    return dict([*{**known, instance: said}.items()][-MAX_PERFORMED:])
 
 
 _STRONGEST_FIRST: Final = (StepEvent.STARTED, StepEvent.COMPLETED, StepEvent.DISCONTINUED)

@@ -249,15 +249,19 @@ def set_performed(
     """
     Note what a performed step says of these steps of an order; without ids, of all.
 
-    The status of a step follows from all of its performed steps.
+    The status of a step follows from all of its performed steps. An unknown id means the step of an
+    order that has only one: modalities change it, and a new definition does.
     """
     columns = (_STEP.id, _STEP.step_id, _STEP.status, _STEP.performed_steps)
     rows = connection.execute(select(*columns).where(*_of(key)).with_for_update()).all()
-    for row in rows:
+    named = [row for row in rows if row.step_id in step_ids]
+    if not named and (not step_ids or len(rows) == 1):
+        named = list(rows)
+    for row in named:
         known = load_performed(row.performed_steps)
         performed = with_performed(known, instance, said)
         event = combined_event(performed)
-        if (step_ids and row.step_id not in step_ids) or performed is known or event is None:
+        if performed is known or event is None:
             continue
         values: dict[str, object] = {"performed_steps": dump_performed(performed)}
         before, status = StepStatus(row.status), _OF_EVENTS[event]

@@ -23,6 +23,7 @@ from bridge.intake.process.received_objects import read_received
 from bridge.intake.receive.listener_policy import ListenerPolicy
 from bridge.orders.received_objects import (
     DICOM_LISTENER,
+    MAX_PERFORMED,
     PERFORMED_STEP,
     PerformedStep,
     PerformedSteps,
@@ -78,6 +79,15 @@ def test_what_performed_steps_say_together(messages: list[tuple[str, StepEvent]]
         expected = StepEvent.REVERTED
     assert combined_event(performed) is expected
     assert load_performed(dump_performed(performed)) == performed
+
+
+def test_many_performed_steps() -> None:
+    """A modality that begins a step again and again costs no more than the newest ones."""
+    performed: PerformedSteps = {}
+    for number in range(3 * MAX_PERFORMED):
+        performed = with_performed(performed, f"1.2.{number}", PerformedStep(StepEvent.STARTED))
+    assert len(performed) == MAX_PERFORMED
+    assert f"1.2.{3 * MAX_PERFORMED - 1}" in performed
 
 
 @pytest.mark.parametrize(

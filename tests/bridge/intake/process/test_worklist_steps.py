@@ -251,6 +251,18 @@ async def test_a_status_message_keeps_what_it_does_not_repeat(hospital: Hospital
     ]
 
 
+async def test_a_step_id_that_is_not_known(hospital: Hospital) -> None:
+    """It means the step of an order that has only one, and none of several."""
+    await hospital.send(orm())
+    await hospital.send(omi(*steps("NW", PET, CT)).replace(b"A1", b"A2").replace(b"M1", b"M2"))
+    with hospital.database.write() as connection:
+        for number in (1, 2):
+            key = OrderKey(SITE, f"M{number}", f"A{number}")
+            say(connection, key, ["S9"], StepEvent.STARTED)
+    assert statuses(hospital) == [StepStatus.STARTED]
+    assert statuses(hospital, "A2", "M2") == [S, S]
+
+
 async def test_what_a_modality_said_survives_changes(hospital: Hospital) -> None:
     await hospital.send(omi(*steps("NW", PET, CT)))
     with hospital.database.write() as connection:
