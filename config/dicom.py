@@ -30,6 +30,8 @@ _FIRST: Final = (
     "ISO 2022 IR 166",
 )
 _FURTHER: Final = (*_FIRST[1:], *(f"ISO 2022 IR {number}" for number in (87, 159, 149, 58)))
+MAX_ASSOCIATIONS: Final = 900
+"""pynetdicom waits with `select`, which takes no file descriptor above 1023."""
 
 
 def parse_charset(value: str) -> str:
@@ -117,10 +119,10 @@ class DicomSettings(Section):
         "leaves the worklist; 0: never",
     )
     max_associations: int = Field(
-        100, ge=1, le=2000, description="associations at a time; each has two threads"
+        100, ge=1, le=MAX_ASSOCIATIONS, description="associations at a time; each has two threads"
     )
     max_associations_per_source: int = Field(
-        20, ge=1, le=2000, description="associations of one address (IPv6: /64)"
+        20, ge=1, le=MAX_ASSOCIATIONS, description="associations of one address (IPv6: /64)"
     )
     request_timeout: Seconds = Field(
         10.0, gt=0, le=300, description="time from the connection to the request of an association"
