@@ -103,13 +103,18 @@ def read_file(data: bytes, limits: DicomLimits, *, last: int | None = None) -> D
     if max(body.count(tag) for tag in ITEM_TAGS) > limits.max_items:
         raise DicomRefused(DicomFault.TOO_MANY)
     implicit, little = syntax == ImplicitVRLittleEndian, syntax != ExplicitVRBigEndian
-    _Structure(body, little=little).check(limits.max_nested_elements)
+    check_structure(body, limits.max_nested_elements, little=little)
     return read_dataset(
         BytesIO(body),
         is_implicit_VR=implicit,
         is_little_endian=little,
         stop_when=_element_limit(limits.max_elements, last),
     )
+
+
+def check_structure(body: bytes, max_elements: int, *, little: bool) -> None:
+    """Raise `DicomRefused` if a length does not fit, or there are more elements, on any level."""
+    _Structure(body, little=little).check(max_elements)
 
 
 @dataclass(slots=True)
@@ -142,7 +147,6 @@ class _Structure:
         self._place = 0
 
     def check(self, limit: int) -> None:
-        """Raise DicomRefused if a length does not fit, or there are more elements than `limit`."""
         end = len(self._body)
         self._levels.append(_Level(end, False, self._is_implicit(0, end)))
         while self._levels:

@@ -2,9 +2,11 @@
 Limits of a DICOM connection: sizes and times of PDUs and messages (PS3.8 9.3), before they are
 read.
 
-pynetdicom reads a PDU as long as its header says, and keeps the fragments of a message until the
-last one. A connection counts the bytes that it passes on. At a limit of data sets it passes on no
-more of this one; at any other limit it ends itself with an A-ABORT.
+pynetdicom reads a PDU as long as its header says, keeps the fragments of a message until the last
+one, and its thread ends with a stack trace if it cannot read a request or a command. A connection
+counts the bytes that it passes on, and checks requests, commands and the order of fragments. At a
+limit of data sets it passes on no more of this one; at any other limit it ends itself with an
+A-ABORT.
 """
 
 import secrets
@@ -12,11 +14,14 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pynetdicom.dimse_messages import DIMSEMessage
+from pynetdicom.pdu import A_ABORT_RQ, A_ASSOCIATE_RQ, A_RELEASE_RP, A_RELEASE_RQ
+from pynetdicom.pdu_primitives import P_DATA
 from typing_extensions import override
 
 _HEAD: Final = 6
@@ -32,8 +37,8 @@ _COMMAND, _LAST = 1, 2
 _CONTEXT_AND_CONTROL: Final = 2  # bytes of a presentation data value before its content
 _PART: Final = 64 * 2**10
 _ABORT, _PROVIDER = 0x07, 2
-_UNKNOWN, _MALFORMED = "unknown PDU", "malformed PDU"
-_REASONS: Final = {_UNKNOWN: 1, _MALFORMED: 6, "max_pdu": 6}
+_UNKNOWN, _MALFORMED, _UNEXPECTED = "unknown PDU", "malformed PDU", "unexpected fragment"
+_REASONS: Final = {_UNKNOWN: 1, _UNEXPECTED: 2, _MALFORMED: 6, "max_pdu": 6}
 """Reasons of A-ABORT (PS3.8 9.3.8); 0 is none."""
 CUT: Final = secrets.token_bytes(32)
 """The end of a data set that was cut. No peer knows it."""
@@ -96,7 +101,11 @@ class PduStream:
     _body: bytearray = field(default_factory=bytearray)
     _kind: int = 0
     _left: int = 0
-    _command: int = 0
+    _command: bytearray = field(default_factory=bytearray)
+    _context: int | None = None
+    """The presentation context of an unfinished message."""
+    _awaits_data: bool = False
+    """True between a command and the end of its data set."""
     _data_set: int = 0
     _taken: int = 0
     _began: float | None = None
@@ -121,7 +130,7 @@ class PduStream:
         return left
 
     def feed(self, data: bytes) -> None:
-        """Count bytes that were received. PDUs of data are passed on when they are whole."""
+        """Count bytes that were received. PDUs are passed on when they are whole."""
         if self._is_broken:
             raise LimitExceeded(_UNKNOWN)
         if self._began is None:
@@ -138,7 +147,7 @@ class PduStream:
                 if len(self._head) == _HEAD:
                     self._begin(self._head[0], int.from_bytes(self._head[2:], "big"))
             at += len(part)
-        if not (self._left or self._head or self._command or self._data_set):
+        if not (self._left or self._head or self._context is not None):
             self._began = None
 
     def read(self, size: int) -> bytes:
@@ -163,22 +172,24 @@ class PduStream:
         limits = {_ASSOCIATE_RQ: _MAX_REQUEST, _P_DATA: self.limits.max_pdu}
         if not self._is_broken and length > limits.get(kind, _MAX_OTHER):
             raise LimitExceeded("max_pdu")
-        if kind == _P_DATA and not length:
-            raise LimitExceeded(_MALFORMED)
         self._kind, self._left = kind, length
-        if kind != _P_DATA:
+        if not length and kind in {_ASSOCIATE_RQ, _P_DATA}:
+            raise LimitExceeded(_MALFORMED)
+        if self._is_broken or not length:
             self._passed += self._head
         self._head = b""
 
     def _add(self, part: bytes) -> None:
-        if self._kind != _P_DATA:
-            self._passed += part
-            return
         self._body += part
-        if not self._left:
-            values = self._values(bytes(self._body))
-            self._body.clear()
-            self._passed += bytes((_P_DATA, 0)) + len(values).to_bytes(4, "big") + values
+        if self._left:
+            return
+        body = bytes(self._body)
+        self._body.clear()
+        if self._kind == _P_DATA:
+            body = self._values(body)
+        pdu = bytes((self._kind, 0)) + len(body).to_bytes(4, "big") + body
+        _check_pdu(pdu)
+        self._passed += pdu
 
     def _values(self, body: bytes) -> bytes:
         """Count the presentation data values of a P-DATA-TF PDU; return those to pass on."""
@@ -189,7 +200,7 @@ class PduStream:
             if size < _CONTEXT_AND_CONTROL or end > len(body):
                 raise LimitExceeded(_MALFORMED)
             context, control = body[at + 4 : at + 6]
-            if self._count(context, control, size - _CONTEXT_AND_CONTROL):
+            if self._count(context, control, body[at + 6 : end]):
                 kept += body[at:end]
             else:
                 content = CUT if control & _LAST else b""
@@ -198,13 +209,26 @@ class PduStream:
             at = end
         return bytes(kept)
 
-    def _count(self, context: int, control: int, size: int) -> bool:
+    def _count(self, context: int, control: int, content: bytes) -> bool:
         """Count a fragment; return False if its data set is cut."""
-        if control & _COMMAND:
-            self._command = 0 if control & _LAST else self._command + size
-            if self._command > _MAX_COMMAND:
+        is_command = bool(control & _COMMAND)
+        if is_command == self._awaits_data or self._context not in {None, context}:
+            raise LimitExceeded(_UNEXPECTED)
+        self._context = context
+        if is_command:
+            self._command += content
+            if len(self._command) > _MAX_COMMAND:
                 raise LimitExceeded("command")
+            if control & _LAST:
+                self._awaits_data = _has_data_set(context, bytes(self._command))
+                self._command.clear()
+                if not self._awaits_data:
+                    self._context = None
             return True
+        return self._count_data(context, len(content), is_last=bool(control & _LAST))
+
+    def _count_data(self, context: int, size: int, *, is_last: bool) -> bool:
+        """Count a fragment of a data set; return False if it is cut."""
         limit, before = self.max_data_sets.get(context, 0), self._data_set
         self._data_set += size
         if self._data_set > 2 * limit:
@@ -219,9 +243,51 @@ class PduStream:
             else:
                 self._cut("object_memory")
         is_kept = not self._is_cut
-        if control & _LAST:
+        if is_last:
             self.close()
+            self._awaits_data, self._context = False, None
         return is_kept
+
+
+_READERS: Final[Mapping[int, Callable[[], Any]]] = {
+    _ASSOCIATE_RQ: A_ASSOCIATE_RQ,
+    0x05: A_RELEASE_RQ,
+    0x06: A_RELEASE_RP,
+    _ABORT: A_ABORT_RQ,
+}
+
+
+def _check_pdu(pdu: bytes) -> None:
+    """Raise LimitExceeded if pynetdicom cannot read a PDU that a requestor may send."""
+    if (reader := _READERS.get(pdu[0])) is None:
+        return
+    read = reader()
+    try:
+        read.decode(pdu)
+        primitive = read.to_primitive()
+    except Exception:  # noqa: BLE001  # of pynetdicom, for any malformed item
+        raise LimitExceeded(_MALFORMED) from None
+    if pdu[0] == _ASSOCIATE_RQ:
+        contexts = primitive.presentation_context_definition_list
+        has_syntaxes = all(context.transfer_syntax for context in contexts)
+        if not has_syntaxes or len({context.context_id for context in contexts}) < len(contexts):
+            raise LimitExceeded(_MALFORMED)
+
+
+def _has_data_set(context: int, command: bytes) -> bool:
+    """True if a command announces a data set. Raises LimitExceeded if it cannot be read."""
+    message, fragment = DIMSEMessage(), P_DATA()
+    value: Any = [context, bytes((_COMMAND | _LAST,)) + command]
+    try:
+        fragment.presentation_data_value_list = [value]
+        is_whole = message.decode_msg(fragment)
+        primitive: Any = message.message_to_primitive()
+    except Exception:  # noqa: BLE001  # of pynetdicom and pydicom, for any malformed element
+        raise LimitExceeded(_MALFORMED) from None
+    numbers = ("MessageID", "MessageIDBeingRespondedTo")
+    if all(getattr(primitive, name, None) is None for name in numbers):
+        raise LimitExceeded(_MALFORMED)
+    return not is_whole
 
 
 _QUICK_ACK: Final = getattr(socket, "TCP_QUICKACK", None)

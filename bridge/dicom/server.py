@@ -24,6 +24,7 @@ from pynetdicom import AE, _config, build_context, evt
 from pynetdicom.association import Association
 from pynetdicom.dimse_primitives import C_CANCEL
 from pynetdicom.events import Event
+from pynetdicom.fsm import InvalidEventError
 from pynetdicom.presentation import PresentationContext
 from pynetdicom.sop_class import (  # type: ignore[attr-defined]
     ModalityWorklistInformationFind,
@@ -55,6 +56,7 @@ from bridge.dicom.statuses import (
 )
 from bridge.metrics import Metrics
 from bridge.network_source import parse_address, source_of
+from bridge.redaction import describe
 from config.dicom import DicomPeer, DicomSettings
 from mllp.tls import HandshakeFailure, ReloadingOptions, describe_handshake
 from parsers.dicom_file import IMPLEMENTATION_CLASS, IMPLEMENTATION_VERSION
@@ -529,6 +531,18 @@ def _secure(
 def _address(host: str, port: int) -> Any:
     """Return the address to bind to, with the members that IPv6 needs."""
     return (host, port, 0, 0) if ":" in host else (host, port)
+
+
+def note_failed_thread(failed: threading.ExceptHookArgs) -> None:
+    """
+    Log that a thread ended by an error, without values.
+
+    pynetdicom's threads end so if a peer leaves while its request is being accepted; this is no
+    failure.
+    """
+    error = failed.exc_value
+    if error is not None and not isinstance(error, InvalidEventError):
+        structlog.get_logger("dicom").error("thread failed", error=describe(error))
 
 
 def _quiet() -> None:

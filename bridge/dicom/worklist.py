@@ -36,6 +36,7 @@ from bridge.metrics import Metrics
 from bridge.redaction import describe
 from bridge.store.database import Database
 from bridge.store.errors import StoreError
+from parsers.dicom_file import check_structure
 
 Answer = tuple[Dataset | int, Dataset | None]
 _BATCH: Final = 20
@@ -90,6 +91,7 @@ class WorklistService:
         """Send the answers; return the final status."""
         try:
             query, charset = encoding.read_query(event.identifier, peer.settings.charset)
+            _check_lengths(event)
             matching.check(query)
         except BadKey as error:
             return _failure(NOT_THE_SOP_CLASS, str(error), error.tag)
@@ -186,6 +188,13 @@ class AnswerSender:
         members = encoding.write(command, "", implicit=True, little=True)
         length = {"00000000": {"vr": "UL", "Value": [len(members)]}}
         return encoding.write(length, "", implicit=True, little=True) + members
+
+
+def _check_lengths(event: Event) -> None:
+    """Raise DicomRefused if the identifier is cut: pydicom would read the rest of a value."""
+    request: Any = event.request
+    body = request.Identifier.getvalue()
+    check_structure(body, len(body), little=event.context.transfer_syntax.is_little_endian)
 
 
 def _failure(status: int, comment: str, tag: str = "") -> Dataset:

@@ -1,6 +1,7 @@
 """The DICOM process: the parts of the role `dicom`, alone or as a child of `bridge serve`."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from functools import partial
 
@@ -13,7 +14,7 @@ from bridge.dicom.commitment import CommitmentService
 from bridge.dicom.objects import ObjectStore
 from bridge.dicom.performed import PerformedSteps
 from bridge.dicom.received_log import ReceivedLog
-from bridge.dicom.server import DicomServer
+from bridge.dicom.server import DicomServer, note_failed_thread
 from bridge.dicom.storage import StorageService
 from bridge.dicom.worklist import WorklistService
 from bridge.errors import BridgeError
@@ -50,6 +51,7 @@ def assemble_dicom(
 ) -> list[ServicePart]:
     """Open the database; return the parts in the order of their start."""
     raise_limit()
+    threading.excepthook = note_failed_thread
     database = databases.open_bridge_database(settings)
     databases.migrate_bridge(database)
     peers = ActivePeers(settings, database)

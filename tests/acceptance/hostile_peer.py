@@ -39,6 +39,22 @@ def request_of(
     return sent[0]
 
 
+def raw_request(*contexts: tuple[int, str, str], calling: bytes = b"CT1") -> bytes:
+    """Return an A-ASSOCIATE-RQ with any IDs, abstract and transfer syntaxes ('': none)."""
+    items = _item(0x10, b"1.2.840.10008.3.1.1.1")
+    for number, abstract, transfer in contexts:
+        syntaxes = _item(0x30, abstract.encode())
+        syntaxes += _item(0x40, transfer.encode()) if transfer else b""
+        items += _item(0x20, bytes((number, 0, 0, 0)) + syntaxes)
+    items += _item(0x50, _item(0x51, (16384).to_bytes(4, "big")) + _item(0x52, b"1.2.3"))
+    body = b"\0\1\0\0" + CALLED.encode().ljust(16) + calling.ljust(16) + bytes(32) + items
+    return b"\x01\0" + len(body).to_bytes(4, "big") + body
+
+
+def _item(kind: int, content: bytes) -> bytes:
+    return bytes((kind, 0)) + len(content).to_bytes(2, "big") + content
+
+
 class HostilePeer:
     """A connection with an association, unless `request` is empty."""
 

@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.dicom.connections import CUT, LimitExceeded, MemoryBudget, PduLimits, PduStream
+from tests.acceptance.hostile_peer import COMMAND, DATA, LAST, command, store_command
+from tests.bridge.dicom.modality import BASIC_TEXT
 
-COMMAND, DATA, LAST = 1, 0, 2
+STORE = store_command(BASIC_TEXT)
 
 
 def pdu(kind: int, body: bytes) -> bytes:
@@ -32,6 +34,14 @@ def make_stream(memory: int = 1000, clock: Clock | None = None) -> PduStream:
     return stream
 
 
+def begin(stream: PduStream, context: int) -> PduStream:
+    """Have the command of a C-STORE passed on."""
+    sent = pdu(4, fragment(context, COMMAND | LAST, STORE))
+    stream.feed(sent)
+    assert stream.read(1000) == sent
+    return stream
+
+
 def test_the_length_of_a_pdu() -> None:
     """A PDU with a greater length than permitted is refused at its header."""
     for kind, length in ((1, 2**17 + 1), (4, 2001), (5, 65), (7, 2**32 - 1)):
@@ -49,25 +59,25 @@ def test_an_unknown_pdu() -> None:
 
 def test_a_data_set_in_parts() -> None:
     """The fragments of a data set count together, by presentation context."""
-    stream = make_stream()
+    stream = begin(make_stream(), 1)
     parts = [pdu(4, fragment(1, DATA, b"x" * 200)) for _ in range(3)]
     stream.feed(parts[0])
     stream.feed(parts[1])
     assert stream.read(1000) == parts[0] + pdu(4, fragment(1, DATA, b""))
     with pytest.raises(LimitExceeded, match="data set"):
         stream.feed(pdu(4, fragment(1, DATA, b"x" * 201)))
-    make_stream().feed(pdu(4, fragment(3, DATA | LAST, b"x" * 900)))
+    begin(make_stream(), 3).feed(pdu(4, fragment(3, DATA | LAST, b"x" * 900)))
     with pytest.raises(LimitExceeded, match="data set"):
-        make_stream().feed(pdu(4, fragment(5, DATA | LAST, b"x")))
+        begin(make_stream(), 5).feed(pdu(4, fragment(5, DATA | LAST, b"x")))
 
 
 def test_the_end_of_a_cut_data_set() -> None:
     """The last fragment says that the data set was cut; the next one is whole."""
-    stream = make_stream()
+    stream = begin(make_stream(), 1)
     stream.feed(pdu(4, fragment(1, DATA, b"x" * 400)))
     stream.read(1000)
     last = fragment(1, DATA | LAST, b"end")
-    more = fragment(1, COMMAND | LAST, b"c") + fragment(1, DATA | LAST, b"next")
+    more = fragment(1, COMMAND | LAST, STORE) + fragment(1, DATA | LAST, b"next")
     stream.feed(pdu(4, last + more))
     assert stream.read(1000) == pdu(4, fragment(1, DATA | LAST, CUT) + more)
 
@@ -91,10 +101,38 @@ def test_a_command_in_parts() -> None:
         stream.feed(part)
 
 
+ECHO = command(
+    AffectedSOPClassUID="1.2.840.10008.1.1",
+    CommandField=0x0030,
+    MessageID=1,
+    CommandDataSetType=0x0101,
+)
+UNEXPECTED = {
+    "a data set without a command": [(1, DATA | LAST, b"x")],
+    "a data set that was not announced": [(1, COMMAND | LAST, ECHO), (1, DATA | LAST, b"x")],
+    "a command within a data set": [
+        *((1, COMMAND | LAST, STORE), (1, DATA, b"x"), (1, COMMAND | LAST, ECHO))
+    ],
+    "a command after that of a data set": [(1, COMMAND | LAST, STORE), (1, COMMAND | LAST, ECHO)],
+    "a command in two contexts": [(1, COMMAND, STORE[:20]), (3, COMMAND | LAST, STORE[20:])],
+    "a data set of another context": [(1, COMMAND | LAST, STORE), (3, DATA | LAST, b"x")],
+}
+
+
+@pytest.mark.parametrize("fragments", UNEXPECTED.values(), ids=UNEXPECTED.keys())
+def test_the_order_of_fragments(fragments: list[tuple[int, int, bytes]]) -> None:
+    """Fragments of messages cannot be mixed: no object gets bytes of another (PS3.8 annex E)."""
+    stream = make_stream()
+    for one in fragments[:-1]:
+        stream.feed(pdu(4, fragment(*one)))
+    with pytest.raises(LimitExceeded, match="unexpected"):
+        stream.feed(pdu(4, fragment(*fragments[-1])))
+
+
 def test_the_memory_of_all_associations() -> None:
     """All data sets that arrive share a limit; a complete or ended one gives its part back."""
     memory = MemoryBudget(1000)
-    first, second = make_stream(), make_stream()
+    first, second = begin(make_stream(), 3), begin(make_stream(), 3)
     first.limits.memory = second.limits.memory = memory
     first.feed(pdu(4, fragment(3, DATA, b"x" * 600)))
     limits: list[str] = []
@@ -103,7 +141,7 @@ def test_the_memory_of_all_associations() -> None:
     assert (limits, second.read(1000)) == (["object_memory"], pdu(4, fragment(3, DATA, b"")))
     second.close()
     first.feed(pdu(4, fragment(3, DATA | LAST, b"x" * 100)))
-    third = make_stream()
+    third = begin(make_stream(), 3)
     third.limits.memory = memory
     third.feed(pdu(4, fragment(3, DATA, b"x" * 800)))
     third.close()
@@ -112,7 +150,7 @@ def test_the_memory_of_all_associations() -> None:
 
 def test_small_data_sets_need_no_memory() -> None:
     """The first bytes of a data set are free, so that a query is answered although none is left."""
-    stream = make_stream(memory=0)
+    stream = begin(make_stream(memory=0), 1)
     stream.limits.free_bytes = 200
     query = pdu(4, fragment(1, DATA | LAST, b"x" * 200))
     stream.feed(query)
@@ -122,7 +160,7 @@ def test_small_data_sets_need_no_memory() -> None:
 def test_the_time_of_a_pdu() -> None:
     """A PDU, and a message, must be complete within their times; between them there is no limit."""
     clock = Clock()
-    stream = make_stream(clock=clock)
+    stream = begin(make_stream(clock=clock), 1)
     stream.feed(pdu(4, fragment(1, DATA, b"x")))
     clock.now = 19.0
     assert stream.seconds_left() == 1.0
@@ -130,7 +168,7 @@ def test_the_time_of_a_pdu() -> None:
     clock.now = 20.5
     with pytest.raises(LimitExceeded, match="message_timeout"):
         stream.seconds_left()
-    stream = make_stream(clock=clock)
+    stream = begin(make_stream(clock=clock), 1)
     stream.feed(pdu(4, fragment(1, DATA | LAST, b"x")))
     clock.now = 1000.0
     assert stream.seconds_left() == 20.0
@@ -151,13 +189,14 @@ def test_the_time_of_a_request() -> None:
 def test_the_same_in_all_pieces(parts: list[bytes], size: int) -> None:
     """It makes no difference how the network cuts the bytes."""
     data = b"".join(
-        pdu(4, fragment(3, DATA | LAST * (at % 2), part)) for at, part in enumerate(parts)
+        pdu(4, fragment(3, COMMAND | LAST, STORE)) + pdu(4, fragment(3, DATA | LAST, part))
+        for part in parts
     )
     whole, cut = make_stream(), make_stream()
     whole.feed(data)
     for at in range(0, len(data), size):
         cut.feed(data[at : at + size])
-    assert whole.read(2000) == cut.read(2000)
+    assert whole.read(10_000) == cut.read(10_000)
     for stream in (whole, cut):
         stream.close()
         assert stream.limits.memory.take(1000)

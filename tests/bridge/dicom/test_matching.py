@@ -277,7 +277,9 @@ def test_matching_items_of_a_sequence() -> None:
         ("UI", "1.2.*"),
         ("IS", "one"),
         ("DS", "1,5"),
+        ("PN", "*a" * 600),
     ],
+    ids=lambda value: value[:10],
 )
 def test_wrong_values(vr: str, text: str) -> None:
     """A value that its representation does not permit is refused with its attribute."""

@@ -16,7 +16,7 @@ import httpx
 import pytest
 import trustme
 from pydicom import Dataset
-from pydicom.uid import generate_uid
+from pydicom.uid import ExplicitVRLittleEndian, generate_uid
 from pynetdicom import AE
 from pynetdicom.association import Association
 from pynetdicom.dsutils import decode
@@ -44,6 +44,7 @@ from config import Settings
 from config.dicom import DicomPeer
 from config.listeners import ListenerTLS
 from tests.acceptance.hostile_peer import (
+    ABORT,
     COMMAND,
     DATA,
     LAST,
@@ -51,6 +52,7 @@ from tests.acceptance.hostile_peer import (
     HostilePeer,
     command,
     p_data,
+    raw_request,
     request_of,
 )
 from tests.acceptance.house import free_port
@@ -257,7 +259,7 @@ def test_an_association_of_many_contexts(serve: Serve, steps: Database) -> None:
     association.release()
 
 
-@pytest.mark.parametrize("control", [0, 1])
+@pytest.mark.parametrize("control", [DATA, COMMAND])
 def test_endless_messages(serve: Serve, control: int) -> None:
     """A command or data set without an end is cut off at its limit, before it takes memory."""
     port = serve(max_identifier=4096)
@@ -266,7 +268,17 @@ def test_endless_messages(serve: Serve, control: int) -> None:
         assert sent is not None
         connection = sent.socket
         assert connection is not None
-        part = p_data(association.accepted_contexts[0].context_id or 0, control, bytes(16_000))
+        context = association.accepted_contexts[-1].context_id or 0
+        part = p_data(context, control, bytes(16_000))
+        if control == DATA:
+            find = command(
+                AffectedSOPClassUID=WORKLIST,
+                CommandField=0x0020,
+                MessageID=1,
+                Priority=0,
+                CommandDataSetType=1,
+            )
+            connection.sendall(p_data(context, COMMAND | LAST, find))
         with peak_memory() as peak:
             try:
                 for _ in range(10_000):
@@ -278,7 +290,7 @@ def test_endless_messages(serve: Serve, control: int) -> None:
             eventually(lambda: not association.is_established)
             connection.close()  # pynetdicom only forgets it
         assert peak.bytes < 20 * 2**20
-    assert set(port.refused) & {"command", "data set"}
+    assert port.refused[-1] == ("command" if control == COMMAND else "data set")
     assert "Rejected" not in echoscu(port.number)
 
 
@@ -287,23 +299,43 @@ MALFORMED = {
     "an unknown command": b"\x00\x00\x00\x01\x02\x00\x00\x00\x77\x77",
     "a length without bytes": b"\x00\x00\x00\x01\xff\xff\xff\x7f",
     "no elements": b"xx",
+    "a number of three bytes": b"\x00\x00\x00\x01\x03\x00\x00\x00\x30\x00\x00",
+    "no Message ID": command(CommandField=0x0030, CommandDataSetType=0x0101),
 }
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("command", MALFORMED.values(), ids=MALFORMED.keys())
 def test_malformed_messages(serve: Serve, command: bytes) -> None:
-    """A message that cannot be read ends its association, and no other one."""
-    port = serve(idle_timeout=2.0)
-    with associated(port) as other, associated(port) as association:
-        sent = association.dul.socket
-        assert sent is not None
-        assert sent.socket is not None
-        sent.socket.sendall(p_data(association.accepted_contexts[0].context_id or 0, 3, command))
-        eventually(lambda: not association.is_established)
-        assert other.send_c_echo().Status == 0 or not other.is_established
+    """A message that cannot be read ends its association with an A-ABORT, and no other one."""
+    port = serve()
+    request = request_of(port.number, WORKLIST)
+    with associated(port) as other, closing(HostilePeer(port.number, request)) as peer:
+        peer.send(p_data(1, 3, command))
+        assert peer.read() == (ABORT, bytes((0, 0, 2, 6)))
+        assert other.send_c_echo().Status == 0
     eventually(lambda: port.count("bridge_dicom_associations") == 0)
-    assert "Rejected" not in echoscu(port.number)
+
+
+EXPLICIT = str(ExplicitVRLittleEndian)
+MALFORMED_PDUS = {
+    "an even context ID": raw_request((2, str(Verification), EXPLICIT)),
+    "a context ID twice": raw_request(*[(1, str(Verification), EXPLICIT)] * 2),
+    "a context without transfer syntaxes": raw_request((1, str(Verification), "")),
+    "a UID of a thousand characters": raw_request((1, "1." * 500, EXPLICIT)),
+    "a title with control characters": raw_request(calling=b"CT1\n\x1b[2J"),
+    "a request that is cut": b"\x01\x00\x00\x00\x00\x04\x00\x01\x00\x00",
+    "an A-ABORT without source": b"\x07\x00\x00\x00\x00\x04\x00\x00\xff\xff",
+}
+
+
+@pytest.mark.parametrize("pdu", MALFORMED_PDUS.values(), ids=MALFORMED_PDUS.keys())
+def test_malformed_requests(serve: Serve, pdu: bytes) -> None:
+    """A request that cannot be read gets an A-ABORT at once, and not an answer to a part of it."""
+    port = serve()
+    with closing(HostilePeer(port.number)) as peer:
+        peer.send(pdu)
+        assert peer.read() == (ABORT, bytes((0, 0, 2, 6)))
+    assert "malformed PDU" in port.refused
 
 
 WORKLIST = str(ModalityWorklistInformationFind)
@@ -327,11 +359,16 @@ OPERATIONS = {
 }
 
 
+EMPTY_ID = b"\x10\x00\x20\x00LO\x00\x00"
+
+
 class RawPeer(HostilePeer):
     """A peer that sends any command in the context of any class of `SUPPORTED`."""
 
-    def ask(self, context: str, name: str, sop_class: str, **elements: Any) -> Dataset:
-        """Send a request, with a data set if context and operation have one; return the answer."""
+    def ask(
+        self, context: str, name: str, sop_class: str, sent: bytes = EMPTY_ID, **elements: Any
+    ) -> Dataset:
+        """Send a request, with data set `sent` if it has one; return the answer."""
         kind = "Requested" if name in {"N-GET", "N-SET", "N-ACTION", "N-DELETE"} else "Affected"
         has_data = context != str(Verification) and name not in {"N-GET", "N-DELETE"}
         named = {f"{kind}SOPClassUID": sop_class} if sop_class else {}
@@ -339,10 +376,10 @@ class RawPeer(HostilePeer):
         data_set_type = {"CommandDataSetType": 1 if has_data else 0x0101}
         field = {"CommandField": OPERATIONS[name]}
         number = 1 + 2 * [*SUPPORTED].index(context)
-        sent = command(**elements, **field, **data_set_type)
-        self.send(p_data(number, COMMAND | LAST, sent))
+        request = command(**elements, **field, **data_set_type)
+        self.send(p_data(number, COMMAND | LAST, request))
         if has_data:
-            self.send(p_data(number, DATA | LAST, b"\x10\x00\x20\x00LO\x00\x00"))
+            self.send(p_data(number, DATA | LAST, sent))
         kind_of_pdu, content = self.read()
         assert kind_of_pdu == P_DATA, f"{name} in {context}"
         answer = decode(BytesIO(content[6:]), True, True)
@@ -397,6 +434,13 @@ def test_another_class_than_that_of_the_context(
         assert raw_peer.ask(context, name, sop_class, Priority=0).Status == status
     with steps.read() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM message").scalar() == 0
+
+
+def test_an_identifier_that_is_cut(raw_peer: RawPeer) -> None:
+    """A key that is longer than its identifier is refused, not searched for in a part."""
+    cut = b"\x10\x00\x20\x00LO\x09\x00P1"
+    answer = raw_peer.ask(WORKLIST, "C-FIND", WORKLIST, Priority=0, sent=cut)
+    assert answer.Status == 0xA900
 
 
 def test_refused_steps_do_not_end_an_association(serve: Serve) -> None:
