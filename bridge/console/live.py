@@ -20,6 +20,7 @@ from bridge.admin.background import jobs
 from bridge.admin.channel_operations import VisibleChannels, visible_channels
 from bridge.admin.errors import OperatorError
 from bridge.admin.lists.listing import Access
+from bridge.admin.messages.message_index import INDEXED_TO
 from bridge.admin.overview import attention
 from bridge.admin.overview.attention import GroupSubject
 from bridge.executors import CONSOLE_THREADS
@@ -29,6 +30,7 @@ from bridge.queue.log_tables import pull_new
 from bridge.queue.sites import visible_sites_hashes
 from bridge.queue.statements import DELIVERY, MESSAGE, MESSAGE_NUMBER
 from bridge.store.database import Database
+from bridge.store.records import applied_counts
 from bridge.store.tables import MAPPING_ACTIVATIONS
 from config import Settings
 
@@ -59,12 +61,15 @@ class Heads:
     """
     A snapshot for the users of some sites.
 
-    `message` and `delivery` are the newest ids, `activation` that of the last activation.
-    `attention` counts causes, `deliveries_failed` parked results. `worst` is the state of the worst
-    channel: ok, amber or red.
+    `message` and `delivery` are the newest ids, `activation` that of the last activation. `applied`
+    changes when messages were applied, and `indexed` is the newest message that can be found by its
+    numbers. `attention` counts causes, `deliveries_failed` parked results. `worst` is the state of
+    the worst channel: ok, amber or red.
     """
 
     message: int
+    applied: int
+    indexed: int
     delivery: int
     attention: int
     deliveries_failed: int
@@ -144,12 +149,22 @@ class LiveHub:
     def _read(self, sites: Sites) -> Heads:
         pull_new(self._database)
         with self._database.read() as connection:
-            message, delivery = _newest(connection, sites)
+            applied = applied_counts.read(connection, sites)
+            message, indexed, delivery = _newest(connection, sites)
             activation = connection.scalar(select(func.max(MAPPING_ACTIVATIONS.c.id))) or 0
         counts = self._attention(sites)
         alerts = attention.visible_alerts(active_alerts(self._database), counts.channels)
         worst = attention.SEVERITIES[alerts[0].severity] if alerts else "ok"
-        return Heads(message, delivery, counts.causes, counts.deliveries, worst, activation)
+        return Heads(
+            message,
+            applied,
+            indexed,
+            delivery,
+            counts.causes,
+            counts.deliveries,
+            worst,
+            activation,
+        )
 
     def _attention(self, sites: Sites) -> _Counts:
         now, known = self._clock(), self._counts.get(sites)
@@ -178,12 +193,18 @@ class LiveHub:
         ]
 
 
-def _newest(connection: Connection, sites: Sites) -> tuple[int, int]:
-    """Return the newest ids of messages and deliveries that a user of these sites may see."""
+def _newest(connection: Connection, sites: Sites) -> tuple[int, int, int]:
+    """
+    Return the newest ids that a user of these sites may see: of messages, of indexed messages, and
+    of deliveries. The index knows the sites of a message.
+    """
     if sites is None:
-        statements = [select(func.max(table.c.id)) for table in (MESSAGE, DELIVERY)]
-        message, delivery = (connection.scalar(statement) or 0 for statement in statements)
-        return message, delivery
+        newest_message, newest_delivery = (
+            select(func.max(table.c.id)) for table in (MESSAGE, DELIVERY)
+        )
+        statements = (newest_message, INDEXED_TO, newest_delivery)
+        message, indexed, delivery = (connection.scalar(query) or 0 for query in statements)
+        return message, indexed, delivery
     message = delivery = 0
     for number in map(keyed64, visible_sites_hashes(sites)):
         own: ColumnElement[bool] = MESSAGE_NUMBER.c.number == number
@@ -191,7 +212,7 @@ def _newest(connection: Connection, sites: Sites) -> tuple[int, int]:
         message = max(message, connection.scalar(newest) or 0)
         sent = select(func.max(DELIVERY.c.id)).where(DELIVERY.c.sites_hash == number)
         delivery = max(delivery, connection.scalar(sent) or 0)
-    return message, delivery
+    return message, message, delivery
 
 
 async def events(

@@ -100,7 +100,7 @@ class MessageOutcome:
     `ambiguous_attempts` the count to store; None keeps the stored value. `lane` adds a second lane
     to a message that has one. `records` are written in the transaction of the outcome.
     `received_at` and `attempts` are those of the claimed message; None is not compared (see
-    `Settlement`).
+    `Settlement`). `sites` are those of its orders, whose open pages get a hint; none if unknown.
     """
 
     message_id: int
@@ -115,6 +115,7 @@ class MessageOutcome:
     records: "OutcomeRecords | None" = None
     received_at: int | None = None
     attempts: int | None = None
+    sites: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from bridge.queue.statements import ACKNOWLEDGED, INBOX
 from bridge.queue.wakeup import CLOCK_TOLERANCE_MS
 from bridge.store.database import Database
 from bridge.store.errors import Conflict, StoreError, StoreUnavailable
+from bridge.store.records import applied_counts
 from bridge.store.statements import execute_keys, key_statement
 
 _SET_AMBIGUOUS_ATTEMPTS = text(
@@ -224,6 +225,7 @@ class Inbox(LaneQueue):
             with self._database.write() as connection:
                 settled = self._settle_in(connection, outcomes, now)
                 claim, messages = self._claim_and_read(connection, now, limit)
+                applied_counts.increase(connection, self._owner, _sites(outcomes))
         except StoreUnavailable:
             raise
         except StoreError:  # records that cannot be written, or a conflict of claims
@@ -248,7 +250,9 @@ class Inbox(LaneQueue):
 
     def _settle(self, outcomes: Sequence[MessageOutcome], now: int) -> SettlementResult:
         with self._database.write() as connection:
-            return self._settle_in(connection, outcomes, now)
+            settled = self._settle_in(connection, outcomes, now)
+            applied_counts.increase(connection, self._owner, _sites(outcomes))
+        return settled
 
     def _settle_in(
         self, connection: Connection, outcomes: Sequence[MessageOutcome], now: int
@@ -316,6 +320,10 @@ def _verified(claimed: ClaimedMessage) -> ClaimedMessage:
     if not claimed.payload or is_intact(claimed.payload, claimed.digest):
         return claimed
     return replace(claimed, payload=b"", is_damaged=True)
+
+
+def _sites(outcomes: Sequence[MessageOutcome]) -> set[str]:
+    return {site for outcome in outcomes for site in outcome.sites or ("",)}
 
 
 def _settlement(outcome: MessageOutcome, now: int) -> Settlement:

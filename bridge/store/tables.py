@@ -657,6 +657,16 @@ class StepComputationRecord(Record, table=True):
     cursor: int | None = Field(default=None, sa_type=BigInteger)
 
 
+class AppliedCountRecord(Record, table=True):
+    """How often an owner of claims has settled messages of a site (`applied_counts`)."""
+
+    __tablename__ = "applied_count"
+
+    owner: str = Field(primary_key=True)
+    site: str = Field(primary_key=True)
+    count: int = big_number()
+
+
 class WaitingMessage(Record, table=True):
     """A keyed number of the order that a message about an unknown order waits for."""
 
@@ -795,6 +805,7 @@ STORAGE_COMMITMENTS: Final = metadata.tables["storage_commitment"]
 SCHEDULED_STEPS: Final = metadata.tables["scheduled_step"]
 STEP_COMPUTATIONS: Final = metadata.tables["step_computation"]
 STEP_EVENTS: Final = metadata.tables["step_event"]
+APPLIED_COUNTS: Final = metadata.tables["applied_count"]
 WAITING_MESSAGES: Final = metadata.tables["waiting_message"]
 MAPPING_EXAMPLES: Final = metadata.tables["mapping_example"]
 MESSAGE_NUMBER_CURSORS: Final = metadata.tables["message_number_cursor"]

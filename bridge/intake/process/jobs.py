@@ -147,6 +147,10 @@ class MessageJob:
     """What a modality sent, with the orders that it is about."""
 
     @property
+    def sites(self) -> frozenset[str]:
+        return frozenset(event.site for event in self.events)
+
+    @property
     def patients(self) -> set[Patient]:
         """The patients that the message names, and those whose orders or visits it may be about."""
         named = {

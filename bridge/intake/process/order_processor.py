@@ -311,8 +311,10 @@ class OrderProcessor:
             await self._apply_events(worklist, context)
         except Exception as error:  # noqa: BLE001  # it becomes the outcome of this message
             failed = self._failure(context.job.claimed, error)
-            return context, replace(failed, notes=_notes((), calls))
-        return context, replace(_outcome_of(context), notes=_notes(context.notes, calls))
+            outcome, notes = failed, _notes((), calls)
+        else:
+            outcome, notes = _outcome_of(context), _notes(context.notes, calls)
+        return context, replace(outcome, notes=notes, sites=context.job.sites)
 
     def _failure(self, claimed: ClaimedMessage, error: Exception) -> MessageOutcome:
         if isinstance(error, EngineFailure):

@@ -14,12 +14,37 @@ from bridge.queue.notes import EngineCall, MessageNotes
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from bridge.store.postgresql.dedicated_connections import Presence
+from bridge.store.records import applied_counts
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW, arrival, enqueue, ids_of, refused, settle_all, state_of
 from tests.eventually import PATIENCE
 
 LONG_BACKLOG = 2500
 """More messages than one transaction orders."""
+
+
+def test_each_settlement_is_counted(intake: Intake, inbox: Inbox, store: Database) -> None:
+    """By site, in any order of the messages, also with the next claim; a claim counts nothing."""
+
+    def counts() -> list[int]:
+        with store.read() as connection:
+            return [applied_counts.read(connection, sites) for sites in (None, ["A"], ["B"])]
+
+    def outcome(number: int, *sites: str) -> MessageOutcome:
+        return MessageOutcome(number, QueueEvent.ACCEPTED, sites=frozenset(sites))
+
+    first, second, third = enqueue(intake, "1", "2", "3")
+    inbox.claim(NOW, 10)
+    assert counts() == [0, 0, 0]
+    inbox.settle([outcome(second, "A")], NOW)
+    assert counts() == [1, 1, 0]
+    inbox.settle_and_claim([outcome(first, "A", "B")], NOW, 10)
+    assert counts() == [3, 2, 1]
+    inbox.settle([outcome(third)], NOW)
+    assert counts() == [4, 2, 1]
+    with store.write() as connection:
+        applied_counts.increase(connection, "another node", ["B"])
+    assert counts() == [5, 2, 2]
 
 
 class TestClaiming:

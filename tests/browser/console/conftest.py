@@ -89,7 +89,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceHarness
         secret.chmod(0o600)
         house.start()
         try:
-            _people(house)
+            add_people(house)
             service = ServiceHarness(house, ris, stray, mutual_port)
             _traffic(service)
             yield service
@@ -98,7 +98,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceHarness
             house.kill()
 
 
-def _people(house: House) -> None:
+def add_people(house: House) -> None:
+    """Add users of several roles, who can sign in."""
     roles = {
         OPERATOR: ("--role", "operator", "--bodies"),
         VIEWER: ("--role", "viewer"),

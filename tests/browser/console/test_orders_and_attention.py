@@ -1,13 +1,19 @@
 """The page of an order, and what needs attention, in a browser."""
 
+import os
+import signal
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.acceptance.house import House
 from tests.acceptance.orders import order
 from tests.acceptance.wire import Sender
 from tests.browser.axe import violations
-from tests.browser.console.conftest import OPERATOR, VIEWER, ServiceHarness
-from tests.browser.console_client import enter
+from tests.browser.console.conftest import OPERATOR, VIEWER, ServiceHarness, add_people
+from tests.browser.console_client import ConsoleClient, enter
+from tests.eventually import eventually
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 SIZES = [(1440, 900), (390, 844)]
@@ -58,6 +64,37 @@ def test_an_order_waits_for_a_reader(service: ServiceHarness, page: Page) -> Non
     with Sender(service.house.mllp_port) as sender:
         sender.ask(order(7002, accession="A7002", control="XO", msh10="C7102"))
     expect(page.get_by_role("region", name="Messages").get_by_role("listitem")).to_have_count(2)
+
+
+def test_a_message_that_is_applied_late(tmp_path: Path, page: Page) -> None:
+    """
+    The page of an order shows what a message changes, however long its application takes.
+
+    Another process applies it, which stands still until the page has asked for the message.
+    """
+    house = House(tmp_path / "home")
+    house.make()
+    try:
+        house.start("--role", "engine", "--role", "console")
+        intake = house.start("--role", "intake", "--role", "delivery", beside=True)
+        add_people(house)
+        with Sender(house.mllp_port) as sender:
+            sender.ask(order(7020))
+            console = ConsoleClient(house)
+            eventually(lambda: house.row("A7020"))
+            enter(page, console, OPERATOR, "overview")
+            open_order(page, "A7020")
+            messages = page.get_by_role("region", name="Messages").get_by_role("listitem")
+            expect(messages).to_have_count(1)
+            os.kill(intake.child(), signal.SIGSTOP)
+            sender.ask(order(7020, control="XO", title="CT ABDOMEN", msh10="C7120"))
+            expect(messages).to_have_count(2)
+            expect(page.get_by_role("main")).to_contain_text("CT CHEST")
+            os.kill(intake.child(), signal.SIGCONT)
+            expect(page.get_by_role("main")).to_contain_text("CT ABDOMEN")
+            expect(page.get_by_role("main")).not_to_contain_text("CT CHEST")
+    finally:
+        house.kill()
 
 
 def test_a_cause_is_shown_with_its_action(service: ServiceHarness, page: Page) -> None:

@@ -12,6 +12,9 @@ from bridge.admin.access.permissions import Grant
 from bridge.console.live import MAX_STREAMS_OF_ACCOUNT, LiveHub, TooManyStreams, events
 from bridge.monitoring.alerts import update_alerts
 from bridge.monitoring.conditions import AlertCondition, AlertSeverity
+from bridge.queue.claims import MessageOutcome
+from bridge.queue.inbox import Inbox
+from bridge.queue.states import QueueEvent
 from bridge.store.records import exceptions
 from bridge.store.records.exceptions import ExceptionSubject
 from tests.acceptance.orders import order
@@ -60,6 +63,25 @@ def test_a_user_of_one_site_sees_the_newest_of_the_site(console: RunningConsole)
     update_alerts(console.database, [severe], now_ms(), 0)
     assert console.runner.run(hub(console).heads(USERS["editor1"]))["worst"] == "ok"
     assert console.runner.run(hub(console).heads(USERS["editor"]))["worst"] == "red"
+
+
+def test_a_message_is_applied_after_it_was_received(console: RunningConsole) -> None:
+    """A hint at its receipt and one at its application; none for users of other sites."""
+    inbox = Inbox(console.database, "test")
+    stored = console.store("north", order(71))
+    console.index()
+    users = ("editor", "editor1")
+    before = [console.runner.run(hub(console).heads(USERS[who])) for who in users]
+    assert [found["message"] == stored for found in before] == [True, False]
+    assert before[0]["indexed"] == stored
+    claimed = [message.message_id for message in inbox.claim(now_ms(), 100)]
+    inbox.settle(
+        [MessageOutcome(stored, QueueEvent.ACCEPTED, sites=frozenset({"SITE2"}))], now_ms()
+    )
+    inbox.release([number for number in claimed if number != stored], now_ms())
+    after = [console.runner.run(hub(console).heads(USERS[who])) for who in users]
+    assert after[0]["applied"] > before[0]["applied"]
+    assert after[1] == before[1]
 
 
 def test_causes_are_counted(console: RunningConsole) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy import text
 
 from bridge.contract import MAX_REPORT_ORDERS, OrderKey, ReportStatus
 from bridge.contract.responses import StatusRecordBody
+from bridge.store.records import applied_counts
 from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import Hospital
 
@@ -54,6 +55,20 @@ async def accessions(hospital: Hospital, accession: str) -> Sequence[str]:
 def notes(hospital: Hospital) -> str:
     """Return the notes of the last message."""
     return str(hospital.rows("SELECT notes FROM message ORDER BY id DESC LIMIT 1")[0][0])
+
+
+async def test_pages_get_a_hint_when_a_message_was_applied(hospital: Hospital) -> None:
+    """Those of its site; a message that contradicts its order is of no site."""
+
+    def applied() -> list[int]:
+        with hospital.database.read() as connection:
+            return [applied_counts.read(connection, sites) for sites in ([SITE], [""], ["SITE9"])]
+
+    await hospital.send(message(group()))
+    await hospital.send(message(group(control="XO")))
+    assert applied() == [2, 0, 0]
+    await hospital.send(message(group(), name="OTHER^PERSON", sent="20261121120100"))
+    assert applied() == [2, 1, 0]
 
 
 async def test_a_new_order(hospital: Hospital) -> None:

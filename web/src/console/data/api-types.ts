@@ -78,6 +78,8 @@ export interface SampleReply {
 
 export interface Heads {
   message: number;
+  applied: number;
+  indexed: number;
   delivery: number;
   attention: number;
   deliveries_failed: number;
