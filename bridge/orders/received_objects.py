@@ -416,24 +416,28 @@ def ignored_event(site: str, mrn: str, accession: str) -> OrderEvent:
     )
 
 
-_TO_READ: Final = frozenset({StepEvent.STARTED, StepEvent.COMPLETED})
-"""Events after which there are images, or will be."""
+def has_images_or_runs(performed: PerformedSteps) -> bool:
+    """True if there are images of performed steps, or may be."""
+    return any(
+        one.has_images or one.event in (StepEvent.STARTED, StepEvent.COMPLETED)
+        for one in performed.values()
+    )
 
 
-def order_event(performed: ReceivedObject, order: Order, others: PerformedSteps) -> OrderEvent:
+def order_event(performed: ReceivedObject, order: Order, *, goes_on: bool) -> OrderEvent:
     """
-    Return what a performed step does to an order; `others` are the other ones of the order.
+    Return what a performed step does to an order.
 
     Images to read make an order readable, also those of a discontinued step. A discontinued step
     ends its order only if it says that there are none, and the reason that there will be none, and
-    no other one runs, is completed or has images.
+    the order does not go on: another step of it is scheduled, runs, or was examined.
     """
     event = step_event(performed)
     ends = (
         event is StepEvent.DISCONTINUED
         and performed.reason in NOT_EXAMINED
         and performed.has_images is False
-        and not any(other.event in _TO_READ or other.has_images for other in others.values())
+        and not goes_on
     )
     examined = event is StepEvent.COMPLETED or (
         event is StepEvent.DISCONTINUED and performed.has_images is True

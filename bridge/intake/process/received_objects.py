@@ -36,6 +36,7 @@ from bridge.orders.received_objects import (
     SetAside,
     StepEvent,
     combined_event,
+    has_images_or_runs,
     ignored_event,
     issuers,
     match,
@@ -51,6 +52,7 @@ from bridge.orders.rules import SourceMessage
 from bridge.queue import queries
 from bridge.queue.claims import ClaimedMessage
 from bridge.store.records import order_index, patient_records, scheduled_steps
+from bridge.store.records.scheduled_steps import ON_WORKLIST
 from bridge.store.records.step_events import StepEventRow
 from mappings.inbound.events import OrderEvent
 
@@ -148,11 +150,27 @@ _MAX_NAMED: Final = 10
 
 def _event(connection: Connection, found: ReceivedMatch, order: Order) -> OrderEvent:
     if found.kind.is_step:
-        performed = scheduled_steps.performed_of(connection, order.key)
-        own = found.received.meta.sop_instance
-        others = {uid: one for uid, one in performed.items() if uid != own}
-        return order_event(found.received, order, others)
+        goes_on = _goes_on(connection, found, order)
+        return order_event(found.received, order, goes_on=goes_on)
     return ignored_event(order.key.site, order.key.mrn, order.key.accession)
+
+
+def _goes_on(connection: Connection, found: ReceivedMatch, order: Order) -> bool:
+    """True if another step of an order is on the worklist, runs, or was examined."""
+    performed = dict(scheduled_steps.performed_of(connection, order.key))
+    performed.pop(found.received.meta.sop_instance, None)
+    if has_images_or_runs(performed):
+        return True
+    steps = scheduled_steps.steps_of(connection, [order.key])
+    named = {
+        one.reference.step_id
+        for one in found.matches
+        if one.order is not None and one.order.key == order.key
+    }
+    is_whole = "" in named or len(steps) == 1
+    return not is_whole and any(
+        step.status in ON_WORKLIST for step in steps if step.step_id not in named
+    )
 
 
 def _created(connection: Connection, changed: ReceivedObject) -> ReceivedObject:

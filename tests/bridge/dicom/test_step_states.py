@@ -216,6 +216,26 @@ async def test_two_at_a_time(
     assert exceptions(hospital) == []
 
 
+async def test_an_order_with_another_step_to_do(hospital: Hospital, modality: Modality) -> None:
+    """A step that will not take place ends its order only if no other step of it is left."""
+    for step, expected in ((S1, "ordered"), (S2, "cancelled")):
+        await modality.create(uid := generate_uid(), new_step(step))
+        await modality.set(uid, ended("DISCONTINUED", images=0, reason=WRONG_PROCEDURE))
+        await applied(hospital)
+        assert hospital.rows("SELECT state FROM bridge_order") == [(expected,)]
+        assert on_worklist(modality) == ({"S2": "SCHEDULED"} if step is S1 else {})
+    assert on_page(hospital) == ["Step S1 (PT) discontinued", "Step S2 (CT) discontinued"]
+
+
+async def test_all_steps_of_an_order_at_once(hospital: Hospital, modality: Modality) -> None:
+    """One performed step that will not take place ends the order whose steps it all names."""
+    await modality.create(uid := generate_uid(), new_step(S1, S2))
+    await modality.set(uid, ended("DISCONTINUED", images=0, reason=WRONG_PROCEDURE))
+    await applied(hospital)
+    assert hospital.rows("SELECT state FROM bridge_order") == [("cancelled",)]
+    assert on_worklist(modality) == {}
+
+
 async def test_an_order_with_something_to_read(hospital: Hospital, modality: Modality) -> None:
     """A step that will not take place ends no order of which another one was examined."""
     first, second = generate_uid(), generate_uid()
