@@ -22,7 +22,8 @@ from bridge.dicom.matching import BadKey, Item, Key
 SYNTAXES: Final = (ExplicitVRLittleEndian, ImplicitVRLittleEndian, ExplicitVRBigEndian)
 """The transfer syntaxes of all services. A deflated data set has no limit until it is inflated."""
 CHARSET: Final = "00080005"
-_MAX_DEPTH: Final = 8
+MAX_DEPTH: Final = 8
+"""Levels of sequences in a query."""
 _IN_CHARSET: Final = frozenset({"LO", "LT", "PN", "SH", "ST", "UC", "UT"})
 _ONE_TEXT: Final = frozenset({"LT", "ST", "UR", "UT"})
 _FORMATS: Final = {
@@ -189,7 +190,7 @@ def _sequence_key(items: Sequence[Dataset], name: str, charset: str | None, dept
         raise BadKey(name, "more than one item")
     if not items:
         return Key("SQ")
-    if depth == _MAX_DEPTH:
+    if depth == MAX_DEPTH:
         raise BadKey(name, "too many levels of sequences")
     (item,) = items
     return Key("SQ", (), _keys(item, _charset_of(item, charset), depth + 1))

@@ -34,8 +34,8 @@ _NO_WILDCARDS: Final = frozenset(
 _NOT_COMPARED: Final = frozenset({"OB", "OD", "OF", "OL", "OV", "OW", "UN"})
 _NUMBERS: Final = frozenset({"DS", "FD", "FL", "IS", "SL", "SS", "SV", "UL", "US", "UV"})
 _WILD: Final = re.compile(r"[*?]")
-_MAX_WILDCARD: Final = 1024
-"""Characters; RE2 needs memory for each, and finds no match if it has no more."""
+_MAX_TEXT: Final = 1024
+"""Characters of a value. RE2 needs memory for each, and SQLite refuses long patterns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +156,7 @@ def _problem(vr: str, text: str) -> str:
             return "" if is_uid(text) else "no UID"
     if vr in _NUMBERS:
         return "no number" if _number(text) is None else ""
-    is_long = len(text) > _MAX_WILDCARD and _WILD.search(text)
-    return f"a wildcard of more than {_MAX_WILDCARD} characters" if is_long else ""
+    return f"more than {_MAX_TEXT} characters" if len(text) > _MAX_TEXT else ""
 
 
 _DATE: Final = r"\d{4}(?:\d{4}|\.\d\d\.\d\d)"

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import structlog
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -100,6 +100,8 @@ class StoreWeb:
             response = Response(json.dumps(outcome.body()), outcome.status, media_type=kind)
         except WebRefused as refused:
             response = problem(refused)
+        except ClientDisconnect:  # nobody reads the response
+            response = problem(WebRefused(HTTPStatus.BAD_REQUEST, "the body has no end"))
         except BodyTooLarge as error:
             response = problem(WebRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)))
         except (BudgetExhausted, PoolFull, StoreError) as error:

@@ -24,6 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from bridge.dicom import matching
+from bridge.dicom.encoding import MAX_DEPTH
 from bridge.dicom.matching import STEPS, BadKey, Item, Key, Query
 from bridge.dicom.peer_tokens import PeerTokens
 from bridge.dicom.search import Found, choose_rows, exact_values, find_rows, find_steps
@@ -359,7 +360,7 @@ def _tag(name: str) -> str:
     """Return the tag of a keyword, or of eight hexadecimal digits."""
     if len(name) == 8 and all(sign in "0123456789abcdefABCDEF" for sign in name):  # noqa: PLR2004
         return name.upper()
-    tag = tag_for_keyword(name)
+    tag = tag_for_keyword(name) if name else None  # pydicom finds retired attributes for ""
     if tag is None:
         raise WebRefused(HTTPStatus.BAD_REQUEST, "unknown attribute", name)
     return f"{tag:08X}"
@@ -375,6 +376,8 @@ def _path(name: str, parameter: str = "") -> list[str]:
     if not all(parts):  # pydicom knows an attribute without a keyword
         raise WebRefused(HTTPStatus.BAD_REQUEST, "lacks an attribute", name or parameter)
     tags = [_tag(part) for part in parts]
+    if len(tags) > MAX_DEPTH + 1:
+        raise WebRefused(HTTPStatus.BAD_REQUEST, "too many levels of sequences", tags[-1])
     if any(_vr(tag) not in ("SQ", "UN") for tag in tags[:-1]):
         raise WebRefused(HTTPStatus.BAD_REQUEST, _NO_SEQUENCE, name)
     return tags

@@ -1,6 +1,7 @@
 """What hostile or broken peers cost a running DICOM port: bounded memory, and no other peer."""
 
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from tests.acceptance.hostile_peer import (
     COMMAND,
     DATA,
     LAST,
+    P_DATA,
     HostilePeer,
     forget_peak,
     p_data,
@@ -99,6 +101,7 @@ token_file = "ct1.token"
     association.release()
     yield found
     house.kill()
+    assert not [word for word in ("Traceback", "TESTER", "Nodule") if word in house.log()]
 
 
 def begin_object(port: int, request: bytes) -> HostilePeer:
@@ -137,7 +140,10 @@ def test_a_hundred_unfinished_objects(target: Target) -> None:
 
 
 def test_slow_bytes_in_many_associations(target: Target) -> None:
-    """Fifty associations that send a byte now and then cost no memory, and delay no other one."""
+    """
+    Fifty associations that send a byte now and then cost no memory, and delay no other one. Their
+    objects are answered when they end.
+    """
     request = request_of(target.port, BASIC_TEXT)
     behaving = target.associate()
     before = forget_peak(target.process)
@@ -151,6 +157,10 @@ def test_slow_bytes_in_many_associations(target: Target) -> None:
         opened = target.associate()
         assert target.ask(opened) == 1
         opened.release()
+        for peer in slow:
+            peer.send(p_data(1, DATA, PART)[100:])
+            peer.send(p_data(1, DATA | LAST, b""))
+        assert Counter(peer.read()[0] for peer in slow) == {P_DATA: 50}
     behaving.release()
     assert peak_memory(target.process) - before < ROOM
 
@@ -256,3 +266,18 @@ def test_an_endless_body(target: Target) -> None:
     assert post(target, zlib.compress(bytes(2**20)), content_encoding="gzip") == 415
     assert post(target, multipart(file_of(report()))) == 200
     assert peak_memory(target.web_process) - before < ROOM
+
+
+def test_a_client_that_leaves(target: Target) -> None:
+    """A connection that ends within a body is a refused request, not a failure of the service."""
+    refused = 'bridge_dicom_requests_total{peer="CT1",request="STOW-RS",status="400"}'
+    before = target.house.metric(refused) if post(target, b"no parts") == 400 else 0.0
+    head = (
+        "POST /dicomweb/studies HTTP/1.1\r\nHost: bridge\r\nContent-Length: 1000\r\n"
+        "Authorization: Bearer token-of-ct1\r\n"
+        'Content-Type: multipart/related; type="application/dicom"; boundary=next\r\n\r\n'
+    )
+    with closing(HostilePeer(target.house.http_port)) as peer:
+        peer.send(head.encode() + b"--next\r\n")
+    eventually(lambda: target.house.metric(refused) > before)
+    assert "ClientDisconnect" not in target.house.log()

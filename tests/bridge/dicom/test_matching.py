@@ -278,6 +278,7 @@ def test_matching_items_of_a_sequence() -> None:
         ("IS", "one"),
         ("DS", "1,5"),
         ("PN", "*a" * 600),
+        ("LO", "a" * 1025),
     ],
     ids=lambda value: value[:10],
 )

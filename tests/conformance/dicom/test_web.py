@@ -144,15 +144,19 @@ def test_warnings(connect: Connect, steps: Database) -> None:
         ("includefield", "", "includefield"),
         ("includefield", "00400100.Nothing", "Nothing"),
         ("limit", "٣", "limit"),
+        ("", "1", ""),
+        (".".join(["00400100"] * 1000), "1", "00400100"),
+        ("PatientID", "a" * 60_000, "00100020"),
     ],
+    ids=lambda value: value[:20],
 )
 def test_wrong_parameters(connect: Connect, name: str, value: str, attribute: str) -> None:
     """A wrong parameter is refused with a problem body that names the attribute."""
     response = connect().get(STEPS, params={name: value})
     assert response.status_code == 400
     assert response.headers["content-type"] == "application/problem+json"
-    assert response.json()["attribute"] == attribute
-    assert value not in response.text or "Nothing" in value or not value
+    assert response.json().get("attribute", "") == attribute
+    assert len(value) <= 1 or value not in response.text or "Nothing" in value
 
 
 def test_a_repeated_key(connect: Connect) -> None:
