@@ -143,7 +143,7 @@ class DicomSettings(Section):
     object_memory: Bytes = Field(
         256 * 2**20,
         ge=2**20,
-        description="data sets above max_identifier that arrive at a time; more are refused",
+        description="data sets above max_identifier without an answer yet; more are refused",
     )
     peer: list[DicomPeer] = Field(default_factory=list, description="applications, by AE title")
 

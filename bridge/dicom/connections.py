@@ -14,6 +14,7 @@ import socket
 import ssl
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,6 +33,9 @@ _MAX_REQUEST: Final = 128 * 2**10
 """Bytes of A-ASSOCIATE-RQ: 128 presentation contexts with ten transfer syntaxes have 60 KiB."""
 _MAX_OTHER: Final = 64
 _MAX_COMMAND: Final = 16 * 2**10
+_MAX_UNANSWERED: Final = 8
+"""Requests, or other messages, that a peer may send before an answer to one of them leaves. One is
+the rule (PS3.7 D.3.3.3), and pynetdicom keeps all that it has read."""
 _COMMAND, _LAST = 1, 2
 """Bits of the message control header."""
 _CONTEXT_AND_CONTROL: Final = 2  # bytes of a presentation data value before its content
@@ -104,10 +108,18 @@ class PduStream:
     _command: bytearray = field(default_factory=bytearray)
     _context: int | None = None
     """The presentation context of an unfinished message."""
+    _is_request: bool = False
+    """True if the message, whose command was read, needs an answer."""
     _awaits_data: bool = False
     """True between a command and the end of its data set."""
     _data_set: int = 0
     _taken: int = 0
+    """Bytes of the unfinished data set that `memory` gave."""
+    _held: deque[int] = field(default_factory=deque)
+    """The same of the data sets whose requests have no answer yet."""
+    _unanswered: Counter[bool] = field(default_factory=Counter)
+    """Messages since the last answer: those that need one (True), and others."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
     _began: float | None = None
     """When the unfinished PDU or message began."""
     _is_broken: bool = False
@@ -156,11 +168,38 @@ class PduStream:
         del self._passed[:size]
         return part
 
+    def note_answer(self) -> None:
+        """Give back the memory of a request that is answered. For any thread."""
+        with self._lock:
+            self._unanswered[True] = max(0, self._unanswered[True] - 1)
+            self._unanswered[False] = 0
+            held = self._held.popleft() if self._held else 0
+        self.limits.memory.give_back(held)
+
     def close(self) -> None:
-        """Give back the memory of an unfinished message."""
-        self.limits.memory.give_back(self._taken)
+        """Give back the memory of all messages."""
+        self._end_message()
+        with self._lock:
+            held = sum(self._held)
+            self._held.clear()
+        self.limits.memory.give_back(held)
+
+    def _end_message(self) -> None:
+        """Hold the memory of a request until its answer; give back that of another message."""
+        if self._is_request:
+            with self._lock:
+                self._held.append(self._taken)
+        else:
+            self.limits.memory.give_back(self._taken)
         self._taken = self._data_set = 0
-        self._is_cut = False
+        self._is_cut = self._is_request = self._awaits_data = False
+        self._context = None
+
+    def _count_message(self) -> None:
+        with self._lock:
+            self._unanswered[self._is_request] += 1
+            if self._unanswered[self._is_request] > _MAX_UNANSWERED:
+                raise LimitExceeded("unanswered requests")
 
     def _cut(self, limit: str) -> None:
         if not self._is_cut:
@@ -220,10 +259,11 @@ class PduStream:
             if len(self._command) > _MAX_COMMAND:
                 raise LimitExceeded("command")
             if control & _LAST:
-                self._awaits_data = _has_data_set(context, bytes(self._command))
+                self._is_request, self._awaits_data = _read_command(context, bytes(self._command))
                 self._command.clear()
+                self._count_message()
                 if not self._awaits_data:
-                    self._context = None
+                    self._end_message()
             return True
         return self._count_data(context, len(content), is_last=bool(control & _LAST))
 
@@ -244,8 +284,7 @@ class PduStream:
                 self._cut("object_memory")
         is_kept = not self._is_cut
         if is_last:
-            self.close()
-            self._awaits_data, self._context = False, None
+            self._end_message()
         return is_kept
 
 
@@ -274,8 +313,12 @@ def _check_pdu(pdu: bytes) -> None:
             raise LimitExceeded(_MALFORMED)
 
 
-def _has_data_set(context: int, command: bytes) -> bool:
-    """True if a command announces a data set. Raises LimitExceeded if it cannot be read."""
+def _read_command(context: int, command: bytes) -> tuple[bool, bool]:
+    """
+    Return whether a command needs an answer, and whether it announces a data set.
+
+    Raises LimitExceeded if it cannot be read.
+    """
     message, fragment = DIMSEMessage(), P_DATA()
     value: Any = [context, bytes((_COMMAND | _LAST,)) + command]
     try:
@@ -284,10 +327,10 @@ def _has_data_set(context: int, command: bytes) -> bool:
         primitive: Any = message.message_to_primitive()
     except Exception:  # noqa: BLE001  # of pynetdicom and pydicom, for any malformed element
         raise LimitExceeded(_MALFORMED) from None
-    numbers = ("MessageID", "MessageIDBeingRespondedTo")
-    if all(getattr(primitive, name, None) is None for name in numbers):
+    is_request = getattr(primitive, "MessageID", None) is not None
+    if not is_request and primitive.MessageIDBeingRespondedTo is None:
         raise LimitExceeded(_MALFORMED)
-    return not is_whole
+    return is_request, not is_whole
 
 
 _QUICK_ACK: Final = getattr(socket, "TCP_QUICKACK", None)

@@ -50,6 +50,8 @@ from bridge.dicom.statuses import (
     NO_SUCH_SOP_CLASS,
     NOT_AUTHORIZED,
     OUT_OF_RESOURCES,
+    PENDING,
+    PENDING_UNSUPPORTED_KEYS,
     RESOURCE_LIMIT,
     SUCCESS,
     UNRECOGNIZED_OPERATION,
@@ -245,6 +247,7 @@ class DicomServer:
             (evt.EVT_CONN_OPEN, self._opened),
             (evt.EVT_REQUESTED, self._requested),
             (evt.EVT_DIMSE_RECV, self._received),
+            (evt.EVT_DIMSE_SENT, _note_answer),
             (evt.EVT_C_ECHO, self._echo),
         ]
         for service in self._services:
@@ -379,8 +382,7 @@ class DicomServer:
             Verification: 0,  # has no data set
             ModalityWorklistInformationFind: self.settings.max_identifier,
         }
-        connection = association.dul.socket
-        stream: PduStream | None = getattr(connection and connection.socket, "stream", None)
+        stream = _stream_of(association)
         if stream is not None:
             for context in request.presentation_context_definition_list:
                 limit = limits.get(context.abstract_syntax or "", self.settings.max_object)
@@ -434,6 +436,23 @@ def _is_cut(request: Any) -> bool:
 
 def _enabled(peers: Sequence[DicomPeer]) -> dict[str, DicomPeer]:
     return {peer.ae_title: peer for peer in peers if peer.enabled}
+
+
+def _stream_of(association: Association) -> PduStream | None:
+    """Return what counts the bytes of an association; None if its connection has ended."""
+    connection = association.dul.socket
+    found: PduStream | None = getattr(connection and connection.socket, "stream", None)
+    return found
+
+
+def _note_answer(event: Event) -> None:
+    """Let the peer send a further request after the last response to one."""
+    stream = _stream_of(event.assoc)
+    if stream is not None and event.message.command_set.get("Status") not in _PENDING:
+        stream.note_answer()
+
+
+_PENDING: Final = frozenset({PENDING, PENDING_UNSUPPORTED_KEYS})
 
 
 def _close_connection(association: Association) -> None:

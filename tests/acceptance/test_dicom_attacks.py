@@ -33,7 +33,15 @@ from tests.acceptance.hostile_peer import (
 from tests.acceptance.house import House, free_port
 from tests.acceptance.serving import Serving
 from tests.acceptance.test_dicom_port import dicom_process
-from tests.bridge.dicom.modality import BASIC_TEXT, CALLED, Modality, data_set, meta_of, report
+from tests.bridge.dicom.modality import (
+    BASIC_TEXT,
+    CALLED,
+    Modality,
+    data_set,
+    encoded,
+    meta_of,
+    report,
+)
 from tests.bridge.dicom.test_stow import file_of, multipart
 from tests.bridge.dicom.worklist_items import insert, make_item
 from tests.eventually import eventually
@@ -161,6 +169,22 @@ def test_slow_bytes_in_many_associations(target: Target) -> None:
             peer.send(p_data(1, DATA, PART)[100:])
             peer.send(p_data(1, DATA | LAST, b""))
         assert Counter(peer.read()[0] for peer in slow) == {P_DATA: 50}
+    behaving.release()
+    assert peak_memory(target.process) - before < ROOM
+
+
+def test_requests_that_do_not_wait_for_answers(target: Target) -> None:
+    """Objects that are sent without waiting for answers end the association at a limit."""
+    made = report(text="x" * 900_000)
+    body, store = encoded(made), store_command(BASIC_TEXT, made.SOPInstanceUID)
+    parts = [body[at : at + len(PART)] for at in range(0, len(body), len(PART))]
+    large = p_data(1, COMMAND | LAST, store) + b"".join(p_data(1, DATA, part) for part in parts)
+    before = forget_peak(target.process)
+    request = request_of(target.port, BASIC_TEXT)
+    with closing(HostilePeer(target.port, request)) as peer, pytest.raises(ConnectionError):
+        peer.send((large + p_data(1, DATA | LAST, b"")) * 300)
+    behaving = target.associate()
+    assert target.ask(behaving) == 1
     behaving.release()
     assert peak_memory(target.process) - before < ROOM
 

@@ -130,7 +130,7 @@ def test_the_order_of_fragments(fragments: list[tuple[int, int, bytes]]) -> None
 
 
 def test_the_memory_of_all_associations() -> None:
-    """All data sets that arrive share a limit; a complete or ended one gives its part back."""
+    """All data sets that arrive share a limit; an answered or ended one gives its part back."""
     memory = MemoryBudget(1000)
     first, second = begin(make_stream(), 3), begin(make_stream(), 3)
     first.limits.memory = second.limits.memory = memory
@@ -141,11 +141,37 @@ def test_the_memory_of_all_associations() -> None:
     assert (limits, second.read(1000)) == (["object_memory"], pdu(4, fragment(3, DATA, b"")))
     second.close()
     first.feed(pdu(4, fragment(3, DATA | LAST, b"x" * 100)))
+    assert not memory.take(400)
+    first.note_answer()
     third = begin(make_stream(), 3)
     third.limits.memory = memory
     third.feed(pdu(4, fragment(3, DATA, b"x" * 800)))
     third.close()
     assert memory.take(1000)
+
+
+def test_requests_that_do_not_wait_for_answers() -> None:
+    """A peer with eight unanswered requests may not send another one; an answer permits one."""
+    stream = make_stream()
+    echo = pdu(4, fragment(1, COMMAND | LAST, ECHO))
+    for _ in range(8):
+        stream.feed(echo)
+    stream.note_answer()
+    stream.feed(echo)
+    with pytest.raises(LimitExceeded, match="unanswered"):
+        stream.feed(echo)
+
+
+def test_the_memory_after_cancelled_queries() -> None:
+    """A C-CANCEL needs no answer, and keeps no memory."""
+    stream = make_stream()
+    cancel = command(CommandField=0x0FFF, MessageIDBeingRespondedTo=1, CommandDataSetType=0x0101)
+    for _ in range(20):
+        stream.feed(pdu(4, fragment(3, COMMAND | LAST, STORE)))
+        stream.feed(pdu(4, fragment(3, DATA | LAST, b"x" * 600)))
+        stream.feed(pdu(4, fragment(3, COMMAND | LAST, cancel)))
+        stream.note_answer()
+    assert stream.limits.memory.take(1000)
 
 
 def test_small_data_sets_need_no_memory() -> None:
@@ -185,7 +211,7 @@ def test_the_time_of_a_request() -> None:
         stream.seconds_left()
 
 
-@given(st.lists(st.binary(min_size=1, max_size=50), max_size=20), st.integers(1, 7))
+@given(st.lists(st.binary(min_size=1, max_size=50), max_size=8), st.integers(1, 7))
 def test_the_same_in_all_pieces(parts: list[bytes], size: int) -> None:
     """It makes no difference how the network cuts the bytes."""
     data = b"".join(
