@@ -11,11 +11,16 @@ from tempfile import TemporaryDirectory
 
 import pytest
 import sqlalchemy
+from pydicom.dataset import Dataset
+from pydicom.uid import generate_uid
 from sqlalchemy import text
 
-from tests.acceptance.house import House
+from tests.acceptance.house import House, free_port
 from tests.acceptance.orders import order
+from tests.acceptance.test_received_objects import rows
 from tests.acceptance.wire import Sender, verdict
+from tests.bridge.dicom.modality import Modality, new_step, report, scheduled
+from tests.eventually import eventually
 from tests.programs import RIGHT_TO_MOUNT
 
 # Random, so that the database cannot compress it.
@@ -101,16 +106,59 @@ def small_tablespace(postgres_server: str) -> Iterator[tuple[str, Path]]:
         engine.dispose()
 
 
+def fill_with_objects(modality: Modality) -> tuple[list[Dataset], Dataset]:
+    """Store objects until one is refused; return those with success, and the refused one."""
+    accepted: list[Dataset] = []
+    for number in range(MOST):
+        # Every second one is stored in chunks before its row.
+        content = random.Random(number).randbytes(20_000 if number % 2 else 300_000).hex()
+        made = report(accession="A1", mrn="M1", text=content)
+        status = modality.store_now(made).Status
+        if status != 0x0000:
+            assert status == 0xA700
+            return accepted, made
+        accepted.append(made)
+    raise AssertionError("the disk did not become full")
+
+
+def stored_objects(house: House) -> object:
+    """Return the number of messages of modalities."""
+    ((count,),) = rows(house, "SELECT count(*) FROM message WHERE listener = 'dicom'")
+    return count
+
+
 def check_full_disk(house: House, disk: Path) -> None:
-    """Fill the disk of an installation, free it, and check that the service recovers."""
+    """
+    Fill the disk of an installation, free it, and check that the service recovers.
+
+    Objects and performed steps are refused with A700 and 0110 while it is full, and accepted and
+    stored once afterwards.
+    """
+    port = free_port()
+    house.settings = f"""
+[dicom]
+bind = "127.0.0.1:{port}"
+[[dicom.peer]]
+ae_title = "CT1"
+addresses = ["127.0.0.1"]
+may = ["performed", "store"]
+"""
+    modality, uid = Modality(port), generate_uid()
+    step = new_step(scheduled("A1"), mrn="M1", CommentsOnThePerformedProcedureStep="x" * 100_000)
     try:
         house.make()
         house.start()
         make_room = fill_disk(disk)
+        objects, refused_object = fill_with_objects(modality)
+        created = modality.create_now(uid, step).Status  # a small message may still fit
+        assert created in {0x0000, 0x0110}
         accepted, refused = fill(house, 1)
         make_room()
 
         recovered(house, accepted, refused)
+        assert modality.store_now(refused_object).Status == 0x0000
+        assert modality.create_now(uid, step).Status == (0x0000 if created else 0x0111)
+        eventually(lambda: stored_objects(house) == len(objects) + 2)
         assert house.stop() == 0
     finally:
         house.kill()
