@@ -39,7 +39,12 @@ from bridge.delivery.errors import (
 from bridge.orders.order import Order
 from bridge.queue.deliveries import ClaimedDelivery
 from bridge.store.database import Database
-from bridge.store.records import order_index, patient_records, scheduled_steps
+from bridge.store.records import (
+    identifier_changes,
+    order_index,
+    patient_records,
+    scheduled_steps,
+)
 from bridge.store.records.scheduled_steps import RequestedProcedure
 from bridge.store.records.unmapped_codes import OnUnmappedCodes, ignore_unmapped_codes
 from mappings.inbound.procedures import replace_identifiers, split_procedures
@@ -83,16 +88,16 @@ class DeliveryContext:
     What the bridge's database holds for one delivery: its history and its orders.
 
     A delivery whose message is stored needs no orders. After a patient merge an order is found by
-    either of the identifiers. `survivors` are the surviving MRNs of such orders, by the position of
-    the order, if the merge is newer than the delivery. `sent_sections` are the sections that the
-    receiver has; None if one of the messages that contain them is damaged. `has_read`: the receiver
-    has the preliminary read that the delivery would send again.
+    either of the identifiers. `patients` are the present MRNs of such orders, by the position of
+    the order, if the merge, or its undo, is newer than the delivery. `sent_sections` are the
+    sections that the receiver has; None if one of the messages that contain them is damaged.
+    `has_read`: the receiver has the preliminary read that the delivery would send again.
     """
 
     history: DeliveryHistory
     orders: list[Order | None] = field(default_factory=list)
     sent_sections: tuple[SentSection, ...] | None = ()
-    survivors: Mapping[int, str] = field(default_factory=dict)
+    patients: Mapping[int, str] = field(default_factory=dict)
     has_read: bool = False
     sent_documents: Sequence[Sequence[SentDocument]] = ()
     procedures: Mapping[OrderKey, RequestedProcedure] = field(default_factory=dict)
@@ -112,6 +117,12 @@ class MessagePlan:
     def event(self) -> ResultEvent:
         """The event for this receiver, such as a correction for a second final text."""
         return self.delivered_event.event
+
+    @property
+    def anchor(self) -> OrderKey:
+        """The first order, by which the report service knows the report now."""
+        listed = key_of(self.delivery.orders["orders"][0])
+        return replace(listed, mrn=self.context.patients.get(0, listed.mrn))
 
     @property
     def addenda(self) -> int:
@@ -164,7 +175,7 @@ class Composer:
                 context = DeliveryContext(
                     history,
                     orders,
-                    survivors=_survivors(connection, delivery, orders),
+                    patients=_present_patients(connection, delivery, orders),
                     has_read=has_restored_read(connection, delivery),
                 )
                 found[delivery.delivery_id] = _with_sent(connection, delivery, destination, context)
@@ -186,7 +197,7 @@ class Composer:
             site=str(orders[0].get("SiteID", "")),
             orders=tuple(
                 chain.from_iterable(
-                    result_orders(tags, index, context.survivors.get(position, ""))
+                    result_orders(tags, index, context.patients.get(position, ""))
                     for position, (tags, index) in enumerate(
                         zip(orders, _as_sent(delivery, context.orders), strict=True)
                     )
@@ -333,10 +344,16 @@ def find_orders(
     return [[found.get(key) for key in some] for some in keys]
 
 
-def _survivors(
+def _present_patients(
     connection: Connection, delivery: ClaimedDelivery, orders: Sequence[Order | None]
 ) -> dict[int, str]:
-    """Return the surviving MRNs, by position, of orders whose patient has been merged since."""
+    """
+    Return the present MRNs, by position, of orders that a merge or its undo has moved since.
+
+    A message that withdraws a result names the patient under whom the result was sent.
+    """
+    if delivery.orders.get("identity"):
+        return {}
     keys = [key_of(listed) for listed in delivery.orders["orders"]]
     moved = {
         position: (key.site, key.mrn)
@@ -347,21 +364,25 @@ def _survivors(
         return {}
     found = patient_records.survivors(connection, moved.values())
     return {
-        position: found[patient]
+        position: order.key.mrn
         for position, patient in moved.items()
-        if (order := orders[position]) is not None and found.get(patient) == order.key.mrn
+        if (order := orders[position]) is not None
+        and (
+            found.get(patient) == order.key.mrn
+            or identifier_changes.has_undone(connection, order.patient, patient[1])
+        )
     }
 
 
 def result_orders(
-    tags: Mapping[str, Any], index: Order | None, survivor: str = ""
+    tags: Mapping[str, Any], index: Order | None, present_mrn: str = ""
 ) -> list[ResultOrder]:
     """
     Merge the tags of the service with those of the sender; the tags of the service are newer.
 
     Those of a signed report do not change any more, so the study is the sender's. After a patient
-    merge, the sender's demographics and the MRN `survivor` are the newer ones. An order of several
-    procedures yields one result order for each procedure.
+    merge or its undo, the sender's demographics and the MRN `present_mrn` are the newer ones. An
+    order of several procedures yields one result order for each procedure.
     """
     from_sender = dict(index.tags) if index else {}
     merged = {
@@ -370,9 +391,9 @@ def result_orders(
     }
     if study := from_sender.get("StudyInstanceUID"):
         merged["StudyInstanceUID"] = study
-    if survivor:
+    if present_mrn:
         merged |= {tag: from_sender[tag] for tag in DEMOGRAPHICS if from_sender.get(tag)} | {
-            "PatientMRN": survivor
+            "PatientMRN": present_mrn
         }
     metadata = merged.pop("Metadata", None) or {}
     order = ResultOrder(

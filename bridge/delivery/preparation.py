@@ -23,7 +23,7 @@ from bridge.delivery.composer import (
     plan_message,
 )
 from bridge.delivery.delivery_history import FINAL_EVENTS
-from bridge.delivery.destinations import CompiledDestination, key_of
+from bridge.delivery.destinations import CompiledDestination
 from bridge.delivery.errors import (
     CompositionError,
     ReportGone,
@@ -77,7 +77,7 @@ class ReportTexts:
         signed = await self._signed([plan for plan in plans if _is_signed_text(plan)])
         return await asyncio.gather(
             *(
-                self._content(message_plan, signed.get(_order(message_plan)))
+                self._content(message_plan, signed.get(message_plan.anchor))
                 for message_plan in plans
             ),
             return_exceptions=True,
@@ -88,7 +88,7 @@ class ReportTexts:
         if asyncio.get_running_loop().time() < self._no_batch_until:
             return {}
         by_token: defaultdict[str, list[OrderKey]] = defaultdict(list)
-        for order in dict.fromkeys(map(_order, plans)):
+        for order in dict.fromkeys(plan.anchor for plan in plans):
             by_token[self._client.token_of(order.site)].append(order)
         answers = await asyncio.gather(
             *map(self._client.signed_texts, by_token.values()), return_exceptions=True
@@ -118,7 +118,7 @@ class ReportTexts:
 
     async def _exported(self, plan: MessagePlan) -> ReportContent:
         """Export one report with files of the same text; a preliminary read as of its release."""
-        delivery, order = plan.delivery, _order(plan)
+        delivery, order = plan.delivery, plan.anchor
         until = delivery.release_at if plan.event is ResultEvent.PRELIMINARY else None
         export = await self._client.export_json(order, prelim_until=until)
         _check_signed(plan, export)
@@ -141,10 +141,6 @@ class ReportTexts:
         return {FileFormat.PDF: self._client.export_pdf, FileFormat.RTF: self._client.export_rtf}[
             wanted
         ]
-
-
-def _order(plan: MessagePlan) -> OrderKey:
-    return key_of(plan.delivery.orders["orders"][0])
 
 
 def _is_signed_text(plan: MessagePlan) -> bool:

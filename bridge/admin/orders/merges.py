@@ -192,7 +192,13 @@ def _merge_of(database: Database, receivers: Receivers, number: str, site: str) 
         reports = {order.report_id: order.key.accession for order in orders if order.report_id}
         since = pointer.merged_at or 0
         results = wrong_results.wrong_results(
-            connection, receivers, pointer.mrn, since, reports, undone.id if undone else 0
+            connection,
+            receivers,
+            pointer.mrn,
+            pointer.prior_mrn,
+            since,
+            reports,
+            undone.id if undone else 0,
         )
         released = report_events.released_since(connection, reports, since)
         patients = [

@@ -22,6 +22,7 @@ from bridge.contract import OrderKey
 from bridge.delivery.composer import DEMOGRAPHICS, RETRACTABLE_EVENTS
 from bridge.delivery.delivery_history import correction_key, order_part
 from bridge.delivery.destination_settings import make_destination
+from bridge.delivery.dicom_objects import sent_objects
 from bridge.errors import BridgeError
 from bridge.orders.order import Order
 from bridge.queue.operations import FollowingDelivery, send_following
@@ -91,7 +92,7 @@ _TEXTS: Final = _SIGNED | RETRACTABLE_EVENTS[ResultEvent.CANCELLATION]
 @dataclass(frozen=True, slots=True)
 class SentResult:
     """
-    A result that a receiver has accepted under the survivor's number; times in ms.
+    A result that a receiver has accepted under the survivor's number, or will get; times in ms.
 
     `is_corrected`: a correction was queued. `correction` is what one sends.
     """
@@ -111,18 +112,20 @@ def wrong_results(
     connection: Connection,
     receivers: Receivers,
     mrn: str,
+    own: str,
     since: int,
     reports: Mapping[str, str],
     change_id: int = 0,
 ) -> list[SentResult]:
     """
-    Return the results of reports (accessions by report id) that were sent as those of `mrn`.
+    Return the results of reports (accessions by report id) of the patient `own` that were sent as
+    those of `mrn`, or wait as such.
 
     `since` is the time of the merge (ms). `change_id` is the undone merge, if it was undone.
     """
     return [
         _sent_result(row, receivers, reports[row.report_id], corrected)
-        for rows, corrected in _sent(connection, mrn, since, reports, change_id)
+        for rows, corrected in _sent(connection, mrn, own, since, reports, change_id)
         for row in rows
     ]
 
@@ -144,7 +147,7 @@ def _sent_result(
 
 
 def _sent(
-    connection: Connection, mrn: str, since: int, reports: Collection[str], change_id: int
+    connection: Connection, mrn: str, own: str, since: int, reports: Collection[str], change_id: int
 ) -> Iterable[tuple[list[Row[Any]], Collection[str]]]:
     """Yield for each report the deliveries under a number, and the corrected destinations."""
     for report_id in sorted(reports):
@@ -152,26 +155,46 @@ def _sent(
         body = DELIVERY.outerjoin(DELIVERY_BODY, DELIVERY_BODY.c.delivery_id == _ROW.id)
         query = select(*columns).select_from(body).where(_ROW.report_id == report_id)
         rows = connection.execute(query.order_by(_ROW.id)).all()
-        own = [
+        wrong = [
             row
             for row in rows
-            if row.state == QueueState.DONE.value
+            if (_is_sent_since(row, since) or _is_written(row))
             and ResultEvent(row.event) in _TEXTS
-            and (row.sent_at or row.settled_at or 0) >= since
             and not _is_correction(row, 0)
-            and _names(row, mrn)
+            and _names(row, mrn, own)
         ]
         corrected = {
             row.destination for row in rows if change_id and _is_correction(row, change_id)
         }
-        yield own, corrected
+        yield wrong, corrected
 
 
-def _names(row: Row[Any], mrn: str) -> bool:
-    """True if a message names a number: a result that waited was sent with the survivor's."""
+def _is_sent_since(row: Row[Any], since: int) -> bool:
+    return row.state == QueueState.DONE.value and (row.sent_at or row.settled_at or 0) >= since
+
+
+def _is_written(row: Row[Any]) -> bool:
+    """True if a message waits that will be sent as it was written."""
+    return row.state in _WAITING and row.payload is not None
+
+
+_WAITING: Final = frozenset({QueueState.QUEUED, QueueState.CLAIMED, QueueState.PARKED})
+
+
+def _names(row: Row[Any], mrn: str, own: str) -> bool:
+    """
+    True if a message names the survivor's number and not only the patient's `own` one.
+
+    A result that waits is written with the number that is right at that time.
+    """
+    message = b"" if row.payload is None else bytes(row.payload)
+    if documents := sent_objects(message):
+        return any(document.patient == mrn for document in documents)
+    if own.encode() in message:
+        return mrn.encode() in message
     orders = json.loads(row.orders)["orders"]
-    in_message = row.payload is not None and mrn.encode() in bytes(row.payload)
-    return any(str(order.get("PatientMRN", "")) == mrn for order in orders) or in_message
+    listed = any(str(order.get("PatientMRN", "")) == mrn for order in orders)
+    return listed or mrn.encode() in message
 
 
 def _is_correction(row: Row[Any], change_id: int) -> bool:
@@ -212,7 +235,9 @@ def send_corrections(
     reports = {order.report_id: order for order in orders.values() if order.report_id}
     queued = 0
     found: defaultdict[Correction, set[str]] = defaultdict(set)
-    for rows, _ in _sent(connection, change.mrn, change.merged_at, reports, change.id):
+    for rows, _ in _sent(
+        connection, change.mrn, change.prior_mrn, change.merged_at, reports, change.id
+    ):
         for row in _last_of_each(rows):
             order = reports[row.report_id]
             former = change.returned[order.key.accession]

@@ -210,6 +210,14 @@ def freed_numbers(connection: Connection, patients: Iterable[Patient]) -> set[Pa
     }
 
 
+def has_undone(connection: Connection, patient: Patient, mrn: str) -> bool:
+    """True if a merge of a patient into `mrn` was undone."""
+    site, prior_mrn = patient
+    query = select(_CHANGE.id).where(_CHANGE.site == site, _CHANGE.prior_mrn == prior_mrn)
+    query = query.where(_CHANGE.mrn == mrn, _CHANGE.undone_at.is_not(None))
+    return connection.execute(query.limit(1)).first() is not None
+
+
 def _newest(connection: Connection, patient: Patient) -> Any:
     """Return the entry of the pointer of a merged number, or None."""
     return connection.execute(

@@ -344,9 +344,7 @@ async def test_an_order_that_gets_another_study(tmp_path: Path, database: Databa
             await bridge.settled("done", "done", "done")
     (note,) = of_modality(archive, "KO")
     assert note.StudyInstanceUID == STUDY
-    assert [
-        item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID for item in note.ContentSequence
-    ] == archive.instances()[:2]
+    assert rejected(note) == archive.instances()[:2]
     later = [data for data in archive.stored[2:] if data is not note]
     assert [(data.Modality, data.StudyInstanceUID) for data in later] == [
         ("DOC", OTHER_STUDY),
@@ -386,11 +384,7 @@ async def test_a_withdrawn_report(tmp_path: Path, database: Database) -> None:
             await hospital.follow()
             await bridge.settled("done", "done")
             (note,) = of_modality(archive, "KO")
-            rejected = [
-                item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID
-                for item in note.ContentSequence
-            ]
-            assert rejected == archive.instances()[:2]
+            assert rejected(note) == archive.instances()[:2]
             assert "Wrong." not in texts_of(of_modality(archive, "SR")[-1])
 
 
@@ -449,22 +443,12 @@ async def test_a_report_under_the_wrong_patient(tmp_path: Path, database: Databa
             await hospital.read_and_sign("F1", "Normal.", EVA.mrn)
             await hospital.follow()
             await bridge.settled("done")
-            with database.read() as connection:
-                (pointer,) = patient_records.merge_pointers(connection, [(SITE, IDA.mrn)]).values()
-            await merges.undo_pointer(
-                database, hospital.client, pointer, StepWriter(), UndoChoice(include_signed=True)
-            )
-            events = {event for one in bridge.destination.mappings for event in one.events}
-            change = merges.find_undone(database, IDA.mrn, SITE)
-            merges.queue_corrections(database, {"pacs": events}, change)
-            hospital.couriers[0].notify()
+            await _undo(hospital)
+            _correct(bridge)
             await bridge.settled("done", "done", "done")
     wrong, rest = archive.stored[:2], archive.stored[2:]
     note, withdrawn, *right = rest
-    rejected = [
-        item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID for item in note.ContentSequence
-    ]
-    assert rejected == [data.SOPInstanceUID for data in wrong]
+    assert rejected(note) == [data.SOPInstanceUID for data in wrong]
     for data in (*wrong, note, withdrawn):
         assert (data.PatientID, str(data.PatientName)) == (EVA.mrn, EVA.name)
     assert "Normal." not in texts_of(withdrawn)
@@ -475,6 +459,81 @@ async def test_a_report_under_the_wrong_patient(tmp_path: Path, database: Databa
         assert data.StudyInstanceUID == STUDY
         assert "PredecessorDocumentsSequence" not in data
     assert "Normal." in texts_of(right[1])
+
+
+async def test_a_result_that_waited_during_an_undo(tmp_path: Path, database: Database) -> None:
+    """It goes out under the right patient, in the study that the modality got."""
+    with pacs() as archive:
+        bridge = PacsBridge(
+            tmp_path, database, f"dicom://PACS@127.0.0.1:{archive.port}", forms=["sr"]
+        )
+        async with bridge.open() as hospital:
+            await hospital.send(patient_order(EVA, "0"))
+            await hospital.send(patient_order(IDA, "1") + f"ZDS|{STUDY}^RIS\r".encode())
+            with database.write() as connection:
+                step = {**_step("F1", OTHER_STUDY), "mrn": IDA.mrn}
+                connection.execute(insert(SCHEDULED_STEPS).values(step))
+            await hospital.send(merge(EVA, IDA))
+            hospital.couriers[0].pause()
+            await hospital.read_and_sign("F1", "Normal.", EVA.mrn)
+            await hospital.follow()
+            await _undo(hospital)
+            hospital.couriers[0].resume()
+            await bridge.settled("done")
+            _correct(bridge)
+            assert len(hospital.rows(STATES)) == 1
+    (found,) = archive.stored
+    assert (found.PatientID, str(found.PatientName)) == (IDA.mrn, IDA.name)
+    assert (found.PatientBirthDate, found.StudyInstanceUID) == (IDA.birth, OTHER_STUDY)
+
+
+async def test_a_refused_result_that_waited_during_an_undo(
+    tmp_path: Path, database: Database
+) -> None:
+    """It may be known under the survivor, so it is repeated as it is; the correction follows it."""
+    with pacs(status=lambda *_: 0xA700) as archive:
+        bridge = PacsBridge(
+            tmp_path, database, f"dicom://PACS@127.0.0.1:{archive.port}", forms=["sr"]
+        )
+        async with bridge.open() as hospital:
+            await hospital.send(patient_order(EVA, "0"))
+            await hospital.send(patient_order(IDA, "1") + f"ZDS|{STUDY}^RIS\r".encode())
+            await hospital.send(merge(EVA, IDA))
+            await hospital.read_and_sign("F1", "Normal.", EVA.mrn)
+            await hospital.follow()
+            await eventually_async(lambda: hospital.rows("SELECT 1 FROM delivery_attempt"))
+            await _undo(hospital)
+            _correct(bridge)
+            archive.status = lambda *_: 0x0000
+            await bridge.settled("done", "done", "done")
+    wrong, note, withdrawn, right = archive.stored
+    assert [data.PatientID for data in archive.stored] == [EVA.mrn] * 3 + [IDA.mrn]
+    assert rejected(note) == [wrong.SOPInstanceUID]
+    assert "Normal." not in texts_of(withdrawn)
+    assert "Normal." in texts_of(right)
+
+
+def rejected(note: Dataset) -> list[str]:
+    """Return the instances that a rejection note names."""
+    found = [item.ReferencedSOPSequence[0] for item in note.ContentSequence]
+    return [str(reference.ReferencedSOPInstanceUID) for reference in found]
+
+
+async def _undo(hospital: Hospital) -> None:
+    """Undo the merge of IDA, with the signed reports."""
+    with hospital.database.read() as connection:
+        found = patient_records.merge_pointers(connection, [(SITE, IDA.mrn)])
+    (pointer,) = found.values()
+    choice = UndoChoice(include_signed=True)
+    await merges.undo_pointer(hospital.database, hospital.client, pointer, StepWriter(), choice)
+
+
+def _correct(bridge: PacsBridge) -> None:
+    """Queue the corrections of the undone merge."""
+    events = {event for one in bridge.destination.mappings for event in one.events}
+    change = merges.find_undone(bridge.database, IDA.mrn, SITE)
+    merges.queue_corrections(bridge.database, {"pacs": events}, change)
+    bridge.hospital.couriers[0].notify()
 
 
 @pytest.mark.parametrize("status", [0xA700, 0x0110])
