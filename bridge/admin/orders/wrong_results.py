@@ -8,6 +8,7 @@ must tell the receiver what is wrong.
 """
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -190,11 +191,16 @@ def _names(row: Row[Any], mrn: str, own: str) -> bool:
     message = b"" if row.payload is None else bytes(row.payload)
     if documents := sent_objects(message):
         return any(document.patient == mrn for document in documents)
-    if own.encode() in message:
-        return mrn.encode() in message
+    if _has_word(message, own):
+        return _has_word(message, mrn)
     orders = json.loads(row.orders)["orders"]
     listed = any(str(order.get("PatientMRN", "")) == mrn for order in orders)
-    return listed or mrn.encode() in message
+    return listed or _has_word(message, mrn)
+
+
+def _has_word(message: bytes, number: str) -> bool:
+    """True if a message has a number that is not a part of a longer one, such as a time."""
+    return re.search(rb"(?<!\w)" + re.escape(number.encode()) + rb"(?!\w)", message) is not None
 
 
 def _is_correction(row: Row[Any], change_id: int) -> bool:

@@ -113,6 +113,22 @@ async def test_a_result_under_the_wrong_patient_is_corrected(hospital: Hospital)
     assert [row.is_corrected for row in shown.results] == [True]
 
 
+async def test_a_result_that_waits_during_the_undo(hospital: Hospital) -> None:
+    """It is written afterwards, so it has the right patient, and needs no correction."""
+    for number, patient in enumerate((EVA, IDA)):
+        await hospital.send(order(patient, str(number)))
+    await hospital.send(merge(EVA, IDA))
+    hospital.couriers[0].pause()
+    await hospital.read_and_sign("F1", "Normal.", EVA.mrn)
+    await hospital.follow()
+    await undo(hospital, include_signed=True)
+    hospital.couriers[0].resume()
+    (result,) = await hospital.delivered(1)
+    assert identity(result) == (IDA.mrn, IDA.name.partition("^")[0], IDA.birth, "F")
+    assert (await describe(hospital)).results == []
+    assert queue(hospital, merges.find_undone(hospital.database, IDA.mrn, SITE)).queued == 0
+
+
 async def test_results_of_orders_that_stay_are_not_corrected(hospital: Hospital) -> None:
     """A person has not said whose they are."""
     await hospital.send(order(IDA, "1"))
