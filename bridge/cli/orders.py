@@ -275,6 +275,9 @@ def undo(
     was signed or read preliminarily since the merge (without `--include-signed`), or also belongs
     to another order, and those that `--keep` names. All of them become exceptions: check whose they
     are. Messages about the patients wait until it is done.
+
+    If a message has undone the merge and left signed orders with the survivor, the command with
+    `--include-signed` returns these.
     """
     from bridge.admin.orders import merges
 

@@ -59,13 +59,15 @@ class UndoneMerge:
     A merge that the report engine has undone.
 
     `moved` has the report of each order that returned, by accession, and `kept` the accessions of
-    those that the engine left with the survivor. It does not know all orders.
+    those that the engine left with the survivor. It does not know all orders. `chosen` are those
+    that stay because an operator chose so.
     """
 
     site: str
     prior_mrn: str
     moved: Mapping[str, str] = field(default_factory=dict)
     kept: Collection[str] = ()
+    chosen: Collection[str] = ()
 
     def result(self, order: ReturningOrder) -> Order | None:
         """Return what an order becomes; None if it stays with the survivor."""
@@ -74,7 +76,8 @@ class UndoneMerge:
             has_report = bool(order.after.report_id and self.moved[accession])
             report_id = self.moved[accession] if has_report else order.after.report_id
             return replace(order.after, report_id=report_id)
-        if accession in self.kept or order.before.state in _ON_WORKLIST:
+        stays = accession in self.kept or accession in self.chosen
+        if stays or order.before.state in _ON_WORKLIST:
             return None
         return order.after
 

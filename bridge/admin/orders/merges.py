@@ -155,13 +155,18 @@ async def describe(
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
-    """An active merge, or one that was undone, and its orders."""
+    """
+    An active merge, or one that was undone, and its orders.
+
+    `stayed` are the accessions of those that an undone merge left with the survivor.
+    """
 
     pointer: MergePointer
     undone: UndoneChange | None
     patients: Sequence[KnownPatient]
     orders: Sequence[Order]
     former: Mapping[str, FormerOrder]
+    stayed: Collection[str]
     returning: Collection[str]
     released: Collection[str]
     """The reports of which a text was released since the merge."""
@@ -176,6 +181,7 @@ def _merge_of(database: Database, receivers: Receivers, number: str, site: str) 
         pointer = MergePointer(
             undone.site, undone.prior_mrn, undone.mrn, undone.mrn, undone.merged_at
         )
+    freed = (pointer.site, pointer.prior_mrn)
     with database.read() as connection:
         if undone is None:
             former: Mapping[str, FormerOrder] = identifier_changes.numbers_left(connection, pointer)
@@ -189,6 +195,8 @@ def _merge_of(database: Database, receivers: Receivers, number: str, site: str) 
             for order in order_index.find_by_patient(connection, [(pointer.site, owner)])
             if order.key.accession in former and not order.moved_away
         ]
+        left = None if undone is None else identifier_changes.merge_with_stayed(connection, freed)
+        stayed = [] if left is None else identifier_changes.stayed_orders(connection, left)
         reports = {order.report_id: order.key.accession for order in orders if order.report_id}
         since = pointer.merged_at or 0
         results = wrong_results.wrong_results(
@@ -200,12 +208,15 @@ def _merge_of(database: Database, receivers: Receivers, number: str, site: str) 
             reports,
             undone.id if undone else 0,
         )
-        released = report_events.released_since(connection, reports, since)
+        orders += [order.before for order in stayed]
+        known = {order.report_id: order.key.accession for order in orders if order.report_id}
+        released = report_events.released_since(connection, known, since)
         patients = [
             known_patient(connection, (pointer.site, mrn))
             for mrn in (pointer.prior_mrn, pointer.mrn)
         ]
-    return _Merge(pointer, undone, patients, orders, former, back, released, results)
+    own = {order.before.key.accession for order in stayed}
+    return _Merge(pointer, undone, patients, orders, former, own, back, released, results)
 
 
 def _details(merge: _Merge, records: Mapping[OrderKey, StatusRecordBody] | None) -> MergeDetails:
@@ -217,7 +228,9 @@ def _details(merge: _Merge, records: Mapping[OrderKey, StatusRecordBody] | None)
         shared = record is not None and not own.issuperset(record.orders)
         linked += shared
         stays = ""
-        if merge.undone is None:
+        if order.key.accession in merge.stayed:
+            stays = "signed" if order.report_id in merge.released else "shared"
+        elif merge.undone is None:
             if order.key.accession not in merge.returning:
                 stays = "unknown"
             elif order.report_id in merge.released:
@@ -225,7 +238,8 @@ def _details(merge: _Merge, records: Mapping[OrderKey, StatusRecordBody] | None)
             elif shared and record is not None and record.status is not ReportStatus.ORDERED:
                 stays = "shared"
         status = None if record is None else record.status.value
-        sent_since = not merge.former[order.key.accession].was_moved
+        former = merge.former.get(order.key.accession)
+        sent_since = former is not None and not former.was_moved
         rows.append(
             MergedOrder(
                 order.key.accession,
@@ -287,7 +301,7 @@ def find_undone(database: Database, number: str, site: str) -> UndoneChange:
         raise NoSuchMerge("this number was not merged into another one")
     if len({change.site for change in found}) > 1:
         raise NoSuchMerge("several sites have a merge of this number: name the site")
-    return found[0]
+    return next((change for change in found if change.returned), found[0])
 
 
 def correct(home: Path, number: str, site: str, reason: str) -> Corrections:
@@ -326,11 +340,13 @@ def undo(
     """
     Undo the merge of a number; audited.
 
+    If it is undone already, the orders return that it left with the survivor.
+
     Raises NoSuchMerge, NoSuchMergedOrder, ReasonRequired, MergeBusy.
     """
     given, settings = required_reason(reason), load(home)
     with bridge_database(home) as database:
-        pointer = find(database, number, site)
+        pointer = find_to_undo(database, number, site)
         choice = choice_of(database, pointer, keep, include_signed=include_signed)
         reference = reference_of(pointer.site, pointer.prior_mrn)
         with (
@@ -357,6 +373,20 @@ def find(database: Database, number: str, site: str) -> MergePointer:
     if len(found) > 1:
         raise NoSuchMerge("several sites have a merge of this number: name the site")
     return found[0]
+
+
+def find_to_undo(database: Database, number: str, site: str) -> MergePointer:
+    """Return the merge of a number, or an undone one that left orders. Raises NoSuchMerge."""
+    try:
+        return find(database, number, site)
+    except NoSuchMerge:
+        change = find_undone(database, number, site)
+        with database.read() as connection:
+            patient = (change.site, change.prior_mrn)
+            left = identifier_changes.merge_with_stayed(connection, patient)
+        if left is None:
+            raise
+        return left
 
 
 class NoSuchMergedOrder(BridgeError):
@@ -447,6 +477,10 @@ def _interrupted(database: Database, now: int) -> list[tuple[MergePointer, UndoC
     with database.read() as connection:
         begun = identifier_changes.undos_begun_before(connection, now - _INTERRUPTED_AFTER_MS)
         pointers = patient_records.merge_pointers(connection, begun)
+        for patient in begun.keys() - pointers.keys():
+            left = identifier_changes.merge_with_stayed(connection, patient)
+            if left is not None and begun[patient].include_signed:
+                pointers[patient] = left
     for patient in begun.keys() - pointers.keys():
         _end(database, patient)
     return [(pointer, begun[patient]) for patient, pointer in pointers.items()]
@@ -482,8 +516,11 @@ def _claimed(database: Database, lanes: Collection[int]) -> set[tuple[int, int]]
 
 
 def _returning(database: Database, pointer: MergePointer) -> list[ReturningOrder]:
+    patient = (pointer.site, pointer.prior_mrn)
     with database.read() as connection:
-        return identifier_changes.returning_orders(connection, pointer)
+        if patient_records.survivors(connection, [patient]):
+            return identifier_changes.returning_orders(connection, pointer)
+        return identifier_changes.stayed_orders(connection, pointer)
 
 
 def _undo_in_bridge(

@@ -741,17 +741,32 @@ def undo_merge(
     """
     Store an undone merge; return how many orders returned, and how many stay with the survivor.
 
-    Both become exceptions: a person must check whose they are.
+    Both become exceptions: a person must check whose they are. If the merge is undone already,
+    orders that it left with the survivor return.
     """
     patient = (undone.site, undone.prior_mrn)
     pointer = patient_records.merge_pointers(connection, [patient]).get(patient)
     if pointer is None:
-        return 0, 0
+        return _return_stayed(connection, undone, now, steps)
     moved, stay = identifier_changes.undo(connection, pointer, undone, now, message_id)
     steps.move(connection, {patient, (pointer.site, pointer.mrn)}, now)
     codes = [(order_id, MERGE_UNDONE) for order_id in (*moved, *stay)]
     exceptions.add(connection, ExceptionSubject.ORDER, codes, now)
     return len(moved), len(stay)
+
+
+def _return_stayed(
+    connection: Connection, undone: UndoneMerge, now: int, steps: StepWriter
+) -> tuple[int, int]:
+    patient = (undone.site, undone.prior_mrn)
+    pointer = identifier_changes.merge_with_stayed(connection, patient)
+    if pointer is None:
+        return 0, 0
+    moved, stay = identifier_changes.return_stayed(connection, pointer, undone)
+    steps.move(connection, {patient, (pointer.site, pointer.mrn)}, now)
+    codes = [(order_id, MERGE_UNDONE) for order_id in moved]
+    exceptions.add(connection, ExceptionSubject.ORDER, codes, now)
+    return len(moved), stay
 
 
 def _merged_identities(

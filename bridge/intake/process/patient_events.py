@@ -316,7 +316,8 @@ async def undo_in_engine(
         pointer.site,
         pointer.prior_mrn,
         {order.accession: order.report_id for order in done.moved},
-        {order.accession for order in done.kept} | choice.keep,
+        {order.accession for order in done.kept},
+        choice.keep,
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, delete, insert, or_, select, update
+from sqlalchemy import Connection, Select, bindparam, delete, insert, or_, select, update
 
 from bridge.orders.order import Order, Patient, merged_hash
 from bridge.orders.patients import DEMOGRAPHICS as DEMOGRAPHIC_TAGS
@@ -47,6 +47,8 @@ _MOVED_AWAY: Final = "moved away"
 """A row that remained of an order whose visit had moved, and that a merge removes or moves."""
 _RETURNED: Final = "returned"
 """An order that an undone merge returned, as it was under the survivor."""
+_STAYED: Final = "stayed"
+"""An order that an undone merge left with the survivor, as it would have returned."""
 _ORDER_KINDS: Final = (_MOVED_ORDER, _SENT_ORDER)
 _MOVED_VISIT: Final = "visit"
 """A pointer to a visit of the merged number."""
@@ -318,7 +320,8 @@ def begin_undo(
         "keep": json.dumps(sorted(choice.keep)),
     }
     connection.execute(upsert(MERGE_UNDOS), values)
-    return patient_records.identifiers(connection, [(pointer.site, pointer.mrn)]), choice
+    both = [(pointer.site, pointer.mrn), (pointer.site, pointer.prior_mrn)]
+    return patient_records.identifiers(connection, both), choice
 
 
 def end_undo(connection: Connection, patient: Patient) -> None:
@@ -380,17 +383,97 @@ def undo(
         for order, (_, after) in zip(returning, results, strict=True)
         if after is not None
     ]
+    stayed = [
+        (_STAYED, order.after.key.accession, _identity(order.after))
+        for order in returning
+        if order.after.key.accession in undone.kept
+    ]
     order_index.move(connection, moved)
     if change is not None:
         away = [row for _, _, row in _items(connection, change.id, _MOVED_AWAY)]
         order_index.restore_moved_away(connection, away, pointer.mrn)
         connection.execute(delete(IDENTIFIER_CHANGE_ITEMS).where(_ITEM.change_id == change.id))
-        _add_items(connection, change.id, under_survivor)
+        _add_items(connection, change.id, [*under_survivor, *stayed])
     stay = order_index.ids_merged_from(connection, pointer.site, pointer.mrn, numbers)
     order_index.forget_numbers(connection, stay, numbers)
     end_undo(connection, (pointer.site, pointer.prior_mrn))
     returned = order_index.states(connection, [after.key for _, after in moved])
     return [row_id for row_id, _ in returned.values()], stay
+
+
+def merge_with_stayed(connection: Connection, patient: Patient) -> MergePointer | None:
+    """
+    Return the undone merge that left orders of a number with the survivor.
+
+    None if there is none, or if the number is merged again.
+    """
+    if patient_records.survivors(connection, [patient]):
+        return None
+    row = connection.execute(
+        _stayed(patient).with_only_columns(_CHANGE.mrn, _CHANGE.at).order_by(_CHANGE.id.desc())
+    ).first()
+    if row is None:
+        return None
+    survivor = (patient[0], row.mrn)
+    mrn = patient_records.current_identifiers(connection, [survivor])[survivor]
+    return MergePointer(*patient, mrn, row.mrn, row.at)
+
+
+def _stayed(patient: Patient) -> Select[Any]:
+    """Return the statement that reads the orders of a number that stayed with a survivor."""
+    own = (_CHANGE.site == patient[0], _CHANGE.prior_mrn == patient[1])
+    joined = IDENTIFIER_CHANGE_ITEMS.join(IDENTIFIER_CHANGES, _ITEM.change_id == _CHANGE.id)
+    return (
+        select(_ITEM.id, _ITEM.name, _ITEM.before)
+        .select_from(joined)
+        .where(*own, _CHANGE.undone_at.is_not(None), _ITEM.kind == _STAYED)
+    )
+
+
+def stayed_orders(connection: Connection, pointer: MergePointer) -> list[ReturningOrder]:
+    """Return the orders that an undone merge left with the survivor, and that still are there."""
+    freed = (pointer.site, pointer.prior_mrn)
+    former = {
+        row.name: FormerOrder(True, **json.loads(row.before))
+        for row in connection.execute(_stayed(freed).order_by(_ITEM.id))
+    }
+    own = {
+        order.key.accession
+        for order in order_index.find_by_patient(connection, [freed])
+        if not order.moved_away
+    }
+    found = [
+        returning_order(order, pointer.prior_mrn, (), {pointer.prior_mrn: before}, {})
+        for order in order_index.find_by_patient(connection, [(pointer.site, pointer.mrn)])
+        for before in [former.get(order.key.accession)]
+        if before is not None and not order.moved_away and order.key.accession not in own
+    ]
+    return [order for order in found if order is not None]
+
+
+def return_stayed(
+    connection: Connection, pointer: MergePointer, undone: UndoneMerge
+) -> tuple[list[int], int]:
+    """
+    Return orders that an undone merge left with the survivor.
+
+    Returns their row ids, and how many still stay.
+    """
+    freed = (pointer.site, pointer.prior_mrn)
+    returning = stayed_orders(connection, pointer)
+    moved = [
+        (order.before, after) for order in returning if (after := undone.result(order)) is not None
+    ]
+    before = {order.key.accession: json.dumps(_identity(order)) for order, _ in moved}
+    for row in connection.execute(_stayed(freed)).all():
+        if row.name in before:
+            values = {"kind": _RETURNED, "before": before[row.name]}
+            own = _ITEM.id == row.id
+            connection.execute(update(IDENTIFIER_CHANGE_ITEMS).where(own).values(values))
+    order_index.move(connection, [(order.key, after) for order, after in moved])
+    end_undo(connection, freed)
+    returned = order_index.states(connection, [after.key for _, after in moved])
+    return [row_id for row_id, _ in returned.values()], len(returning) - len(moved)
 
 
 def _return_visits(connection: Connection, pointer: MergePointer, change: Any) -> None:

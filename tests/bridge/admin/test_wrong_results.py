@@ -129,8 +129,10 @@ async def test_a_result_that_waits_during_the_undo(hospital: Hospital) -> None:
     assert queue(hospital, merges.find_undone(hospital.database, IDA.mrn, SITE)).queued == 0
 
 
-async def test_results_of_orders_that_stay_are_not_corrected(hospital: Hospital) -> None:
-    """A person has not said whose they are."""
+async def test_results_of_orders_that_stay_are_corrected_when_they_return(
+    hospital: Hospital,
+) -> None:
+    """A message cannot say whose they are. A person does so afterwards."""
     await hospital.send(order(IDA, "1"))
     await hospital.send(merge(EVA, IDA))
     await hospital.read_and_sign("F1", "Normal.", EVA.mrn)
@@ -140,6 +142,17 @@ async def test_results_of_orders_that_stay_are_not_corrected(hospital: Hospital)
     change = merges.find_undone(hospital.database, IDA.mrn, SITE)
     assert queue(hospital, change).queued == 0
     assert (await patients(hospital))["F1"][0] == EVA.mrn
+    shown = await describe(hospital)
+    assert [(row.accession, row.stays) for row in shown.orders] == [("F1", "signed")]
+
+    left = merges.find_to_undo(hospital.database, IDA.mrn, SITE)
+    parts = (hospital.database, hospital.client, left, StepWriter())
+    assert await merges.undo_pointer(*parts) == (0, 1)
+    choice = UndoChoice(include_signed=True)
+    assert [await merges.undo_pointer(*parts, choice) for _ in range(2)] == [(1, 0), (0, 0)]
+    assert (await patients(hospital))["F1"] == (IDA.mrn, IDA.name)
+    change = merges.find_undone(hospital.database, IDA.mrn, SITE)
+    assert queue(hospital, change).queued == 2
 
 
 async def test_a_result_before_the_merge_needs_no_correction(hospital: Hospital) -> None:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from bridge.contract import OrderKey
 from bridge.store.databases import bridge_database
@@ -78,19 +78,32 @@ def test_a_message_that_contradicts_what_is_known(service: ServiceHarness, page:
     assert "in the message: FREED^ILSE | 19610607 | F" in text
 
 
+def undo(page: Page, merge: Locator) -> None:
+    """Undo a merge, by which one order returns."""
+    merge.get_by_role("button", name="Undo the merge").click()
+    question = page.get_by_role("alertdialog")
+    expect(question).to_contain_text("1 order returns")
+    question.get_by_label("Reason").fill("two persons")
+    question.get_by_role("button", name="Undo the merge").click()
+    expect(page.get_by_role("status").filter(has_text="1 order returned")).to_be_visible()
+
+
 def test_a_wrong_merge_is_undone(service: ServiceHarness, page: Page) -> None:
     """
     Both patients side by side, what returns, and the undo with a reason.
 
-    The rows are links, one order is left with the survivor, and the page of the other one leads to
-    the patients.
+    The rows are links, one order is left with the survivor, and the page of another one leads to
+    the patients. A signed one stays, and returns afterwards.
     """
     with Sender(service.house.mllp_port) as sender:
         sender.ask(order(7041, name="FREED^IDA"))
         sender.ask(order(7044, mrn="M7041", name="FREED^IDA"))
+        sender.ask(order(7045, mrn="M7041", name="FREED^IDA"))
         sender.ask(order(7042, name="SURVIVOR^EVA"))
         sender.ask(adt("A40", 7043, "M7042", "SURVIVOR^EVA", "M7041"))
     service.house.settle()
+    service.house.draft("M7042", "A7045", "Normal.")
+    service.house.sign("M7042", "A7045", ignoreSignDelay=True)
     enter(page, service, OPERATOR, "merges")
     grid = page.get_by_role("grid", name="Merged patients")
     grid.get_by_role("link", name="M7041").click()
@@ -106,12 +119,7 @@ def test_a_wrong_merge_is_undone(service: ServiceHarness, page: Page) -> None:
     expect(merge).to_be_hidden()
     page.go_forward()
     merge.get_by_role("row").filter(has_text="A7044").get_by_role("checkbox").uncheck()
-    merge.get_by_role("button", name="Undo the merge").click()
-    question = page.get_by_role("alertdialog")
-    expect(question).to_contain_text("1 order returns")
-    question.get_by_label("Reason").fill("two persons")
-    question.get_by_role("button", name="Undo the merge").click()
-    expect(page.get_by_role("status").filter(has_text="1 order returned")).to_be_visible()
+    undo(page, merge)
     page.get_by_role("tab", name="Undone").click()
     expect(grid.get_by_role("row").filter(has_text="M7041")).to_be_visible()
     tags = [tags for row in service.house.worklist(Accession="A7041") for tags in row["orders"]]
@@ -125,6 +133,11 @@ def test_a_wrong_merge_is_undone(service: ServiceHarness, page: Page) -> None:
         ((row_id, _),) = order_index.states(connection, [found.key]).values()
     enter(page, service, OPERATOR, f"orders/{row_id}")
     page.get_by_role("button", name="Compare the patients").click()
-    for text in ("FREED", "SURVIVOR", "A7041", "returned"):
+    for text in ("FREED", "SURVIVOR", "A7041", "returned", "stays: signed"):
         expect(merge).to_contain_text(text)
     assert "M7041" not in page.url
+    expect(merge.get_by_role("button", name="Undo the merge")).to_be_hidden()
+    merge.get_by_label("Return orders too that were signed").check()
+    undo(page, merge)
+    tags = [tags for row in service.house.worklist(Accession="A7045") for tags in row["orders"]]
+    assert [(own["PatientMRN"], own["PatientName"]) for own in tags] == [("M7041", "FREED^IDA")]

@@ -82,7 +82,9 @@ async def undo(body: UndoneMergeBody, call: CallDep) -> dict[str, Any]:
         return merges.choice_of(database, found, body.keep, include_signed=body.include_signed)
 
     async def work() -> tuple[int, int]:
-        found = await _existing(CONSOLE_THREADS.run(merges.find, database, body.number, body.site))
+        found = await _existing(
+            CONSOLE_THREADS.run(merges.find_to_undo, database, body.number, body.site)
+        )
         try:
             steps = await CONSOLE_THREADS.run(merges.step_writer, call.context.settings, database)
             choice = await CONSOLE_THREADS.run(chosen, found)

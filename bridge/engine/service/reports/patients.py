@@ -107,7 +107,8 @@ def undo_merge(
     `returning` move. They get the demographics that they had before, or if they were registered
     after the merge, those given with them. An order stays whose text a person has released under
     the survivor's name since the merge, unless `include_signed`, and one that shares a begun report
-    with others. Without a pointer nothing changes, and the answer is the same.
+    with others. Without a pointer the answer is the same, and nothing changes, except that with
+    `include_signed` orders return that stayed when the merge was undone.
 
     Raise EngineError if the prior identifier leads to another survivor.
     """
@@ -116,7 +117,10 @@ def undo_merge(
     target = pointers.get(prior)
     wanted = {order.Accession: order for order in returning}
     if target is None:
-        orders = _orders(work, site_id, [prior, pointers.get(survivor, survivor)])
+        current = pointers.get(survivor, survivor)
+        if include_signed:
+            _return_stayed(work, site_id, current, prior, wanted)
+        orders = _orders(work, site_id, [prior, current])
         known = [order for order in orders if order.accession in wanted]
         back = [order for order in known if order.mrn == prior]
         returned = {order.accession for order in back}
@@ -127,6 +131,17 @@ def undo_merge(
     merged_at, through = _remove_pointer(work, site_id, prior, target)
     since = None if include_signed else merged_at
     return _return_orders(work, Returned(site_id, target, prior, since, through), wanted)
+
+
+def _return_stayed(
+    work: Work, site_id: str, target: str, prior: str, wanted: Mapping[str, ReturnedOrder]
+) -> None:
+    """Return orders that the prior identifier had, and that stayed when its merge was undone."""
+    through = select(PatientPointer.prior_mrn).where(
+        PatientPointer.site_id == site_id, PatientPointer.mrn == prior
+    )
+    freed = Returned(site_id, target, prior, None, set(work.session.exec(through)))
+    _return_orders(work, freed, wanted)
 
 
 @dataclass(frozen=True, slots=True)

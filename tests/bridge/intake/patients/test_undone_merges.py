@@ -14,6 +14,7 @@ from bridge.engine_client.errors import EngineFailure
 from bridge.errors import FailureKind
 from bridge.intake.process.scheduled_steps import StepWriter
 from bridge.store.records import identifier_changes, patient_records
+from bridge.store.records.identifier_changes import UndoChoice
 from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import Hospital
 from tests.bridge.intake.patients.test_merges import (
@@ -443,6 +444,44 @@ async def test_an_operator_chooses_which_orders_return(hospital: Hospital, fault
     await hospital.send(merge(EVA, IDA))
     await undo(hospital)
     assert await patients(hospital) == {**expected, "F4": IDAS}
+
+
+@pytest.mark.parametrize("fault", ["", "completed"])
+async def test_an_operator_returns_what_a_message_left(hospital: Hospital, fault: str) -> None:
+    """A43 leaves a signed order with the survivor. It returns as it was, also after a fault."""
+    await prepared(hospital)
+    before = hospital.rows("SELECT accession, mrn FROM bridge_order WHERE accession = 'F2'")
+    await hospital.send(MOVED_BACK)
+    assert (await patients(hospital))["F2"] == EVAS
+    assert before == hospital.rows("SELECT accession, mrn FROM bridge_order WHERE accession = 'F2'")
+    left = merges.find_to_undo(hospital.database, IDA.mrn, SITE)
+    parts = (
+        hospital.database,
+        hospital.client,
+        left,
+        StepWriter(),
+        UndoChoice(include_signed=True),
+    )
+    if fault:
+        hospital.client.undo_merge = failing(hospital, after=True)  # type: ignore[method-assign]
+        with pytest.raises(EngineFailure):
+            await merges.undo_pointer(*parts)
+        again = (hospital.database, hospital.client, StepWriter(), hospital.time() + 60_001)
+        assert await merges.complete_undos(*again) == 1
+    else:
+        assert await merges.undo_pointer(*parts) == (1, 0)
+    assert await patients(hospital) == {"F0": EVAS, "F1": IDAS, "F2": IDAS}
+    ((tags, signal),) = hospital.rows(
+        "SELECT tags, s.kind FROM bridge_order AS o LEFT JOIN order_signal AS s"
+        " ON s.order_id = o.id AND s.kind = 'merged_from' WHERE accession = 'F2'"
+    )
+    assert IDA.name in tags
+    assert signal is None
+    with pytest.raises(merges.NoSuchMerge):
+        merges.find_to_undo(hospital.database, IDA.mrn, SITE)
+    await hospital.send(merge(EVA, IDA))
+    await hospital.send(MOVED_BACK.replace(b"|S", b"|AGAIN", 1))
+    assert await patients(hospital) == {"F0": EVAS, "F1": IDAS, "F2": IDAS}
 
 
 async def test_the_history_of_undone_merges_ends(hospital: Hospital) -> None:
