@@ -11,12 +11,15 @@ import pytest
 
 from tests.acceptance.house import House
 from tests.acceptance.orders import order
-from tests.acceptance.radiologist import Window
-from tests.acceptance.wire import Sender, verdict
+from tests.acceptance.radiologist import Window, addendum
+from tests.acceptance.wire import Sender, sink, verdict
 from tests.eventually import PATIENCE, eventually
 from tests.trust import TRUSTED
 
-NIGHT = "include: outside-reports.yaml\naccept:\n  senders: [{application: NIGHTREADS}]\n"
+NIGHT = """include: outside-reports.yaml
+accept:
+  senders: [{application: NIGHTREADS}, {application: BRIDGE}]
+"""
 MAPPINGS = 'mappings = ["orders", "patients", "night"]'
 PDF = b"%PDF-1.7\n%%EOF\n"
 
@@ -104,6 +107,44 @@ def test_the_night_service_has_read_it(house: House) -> None:
         assert verdict(sender.ask(result(2, sender="OTHER")))[0] == "AR"
     (refused,) = json.loads(house.bridge("messages", "list", "--limit", "1", "--json"))
     assert refused["state"] == "refused"
+
+
+def test_an_own_result_is_read_back(house: House) -> None:
+    """
+    The results of another installation are priors, with their text and their versions.
+
+    The order that is signed here is not reported elsewhere, and nothing needs attention.
+    """
+    text = "Größe 5\u20137 mm | ^ & ~ \\\nKein Befund."
+    with sink() as receiver:
+        house.destination("ris", receiver.port)
+        house.configure()
+        house.start()
+        house.send(order(1))
+        house.draft("M1", "A1", text)
+        house.sign("M1", "A1")
+        addendum(house, "M1", "A1", "Compared by phone.")
+        sent = receiver.wait(2)
+    assert len(sent) == 2
+    house.send(*reversed(sent))
+    (prior,) = [prior for prior in priors(house, 1) if prior.get("outside")]
+    assert prior["outside"]["sender"] == "BRIDGE RAD"
+    newest, oldest = (texts_of(version["document"]) for version in prior["versions"])
+    assert oldest == text.split("\n")
+    assert newest[:2] == oldest
+    assert "Compared by phone." in newest
+    (row,) = house.worklist(Accession="A1")
+    assert (row["status"], row["reportedElsewhere"]) == ("Addendum", [])
+    assert json.loads(house.bridge("exceptions", "list", "--json")) == []
+
+
+def texts_of(document: dict[str, Any]) -> list[str]:
+    """Return the lines of a document."""
+    return [
+        "".join(text["text"] for text in block.get("content", ()))
+        for block in document["content"]
+        if block.get("content")
+    ]
 
 
 @pytest.mark.slow
