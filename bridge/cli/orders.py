@@ -149,6 +149,10 @@ def _print_order(page: Mapping[str, Any]) -> None:
     for report in page["outside"]:
         for version in report["versions"]:
             _print_outside(report, version)
+    for report in page["structured"]:
+        aside = ", set aside" if report["set_aside"] else ""
+        print_line(f"  structured report: {report['title']}{aside}")
+        _print_text(report["text"])
     for step in page["steps"]:
         _print_step(step)
     if not page["is_current"]:
@@ -160,7 +164,11 @@ def _print_outside(report: Mapping[str, Any], version: Mapping[str, Any]) -> Non
     print_line(
         f"  not made here: {report['sender']}, {iso(version['at'])}, {version['status']}{files}"
     )
-    for line in (version["text"] or "").split("\n"):
+    _print_text(version["text"])
+
+
+def _print_text(text: str | None) -> None:
+    for line in (text or "").split("\n"):
         print_line(f"    {line}".rstrip())
 
 

@@ -344,6 +344,34 @@ class OutsideReportsResponse(ResponseBody):
     reports: tuple[OutsideReportOfPatient, ...] = Field(description="The outside reports")
 
 
+class StructuredReportOfOrder(ResponseBody):
+    """A DICOM SR, dose report or key object selection that is attached to a report."""
+
+    title: str = Field(description="Title of the document; of key objects, what it refers to")
+    text: str | None = Field(description="Plain text; null beyond the limit of a response")
+    set_aside: StrictBool = Field(
+        description="True if it contradicts the patient or an earlier object, and is not used"
+    )
+
+
+class StructuredReportsResponse(ResponseBody):
+    """The structured reports of an order."""
+
+    model_config = _example(
+        {
+            "reports": [
+                {
+                    "title": "X-Ray Radiation Dose Report",
+                    "text": "Dose (RP) Total: 12 mGy",
+                    "setAside": False,
+                }
+            ]
+        }
+    )
+
+    reports: tuple[StructuredReportOfOrder, ...] = Field(description="In the order of arrival")
+
+
 class HtmlResponse(BaseModel):
     """The report as a self-contained HTML document."""
 

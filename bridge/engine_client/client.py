@@ -54,6 +54,8 @@ from bridge.contract.responses import (
     SignedInUser,
     StatusAnswerBody,
     StatusRecordBody,
+    StructuredReportOfOrder,
+    StructuredReportsResponse,
     UndoneMergeBody,
     WorklistResponse,
 )
@@ -241,6 +243,7 @@ def _json_reader(adapter: TypeAdapter[T]) -> Reader[T]:
 _ANYTHING: Final = _json_reader(TypeAdapter[Any](Any))
 _RECORDS: Final = _json_reader(TypeAdapter(tuple[StatusRecordBody, ...]))
 _OUTSIDE: Final = _json_reader(TypeAdapter(OutsideReportsResponse))
+_STRUCTURED: Final = _json_reader(TypeAdapter(StructuredReportsResponse))
 _ANSWERS: Final = _json_reader(TypeAdapter(tuple[StatusAnswerBody, ...]))
 _CHANGES: Final = _json_reader(TypeAdapter(ChangesResponse))
 _CONTENT: Final = _json_reader(TypeAdapter(ContentResponse))
@@ -465,6 +468,13 @@ class EngineClient:
         """Read the outside reports of the patient of an order; only our engine has them."""
         found = await self._call(
             "GET", "/api/report/outside-reports", order.site, _OUTSIDE, query=order.tags()
+        )
+        return found.reports
+
+    async def structured_reports(self, order: OrderKey) -> tuple[StructuredReportOfOrder, ...]:
+        """Read the structured reports of an order's report; only our engine has this call."""
+        found = await self._call(
+            "GET", "/api/report/structured-reports", order.site, _STRUCTURED, query=order.tags()
         )
         return found.reports
 

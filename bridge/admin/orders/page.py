@@ -7,7 +7,7 @@ the state of the report now. `order_page` composes both. Times in ms, None if un
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import Connection, and_, or_, select
@@ -30,7 +30,11 @@ from bridge.admin.orders.sentence import (
 )
 from bridge.admin.orders.steps import Attempts, AttentionNote, Step
 from bridge.contract import OrderKey
-from bridge.contract.responses import OutsideReportOfPatient, StatusRecordBody
+from bridge.contract.responses import (
+    OutsideReportOfPatient,
+    StatusRecordBody,
+    StructuredReportOfOrder,
+)
 from bridge.engine_client.client import EngineClient
 from bridge.engine_client.errors import EngineFailure
 from bridge.queue import queries
@@ -93,13 +97,15 @@ class EngineState:
     The report now, None if the report engine has none; and its place on the unread worklist.
 
     `place` counts from 1, None beyond the first page; `total` is None if there are more pages.
-    `outside` are the reports of the order that were not made here.
+    `outside` are the reports of the order that were not made here, `structured` the DICOM SR, dose
+    reports and key objects of its report.
     """
 
     record: StatusRecordBody | None
     place: int | None = None
     total: int | None = None
     outside: Sequence[OutsideReportOfPatient] = ()
+    structured: Sequence[StructuredReportOfOrder] = ()
 
 
 def read_order(
@@ -163,18 +169,21 @@ async def ask_engine(client: EngineClient, stored: StoredOrder) -> EngineState |
     except EngineFailure as failure:
         return EngineState(None) if failure.status == _NOT_FOUND else None
     record = next((item for item in records if stored.key in item.orders), None)
-    outside = [] if record is None else await _outside(client, stored)
-    if record is None or record.status != _UNREAD or record.user_email:
-        return EngineState(record, outside=outside)
+    if record is None:
+        return EngineState(None)
+    outside, structured = await _outside(client, stored), await _structured(client, stored)
+    state = EngineState(record, outside=outside, structured=structured)
+    if record.status != _UNREAD or record.user_email:
+        return state
     try:
         page = await client.worklist(
             stored.key.site, status=_UNREAD, sort="created", limit=_WORKLIST_PAGE
         )
     except EngineFailure:
-        return EngineState(record, outside=outside)
+        return state
     places = [str(item.get("reportId", "")) for item in page.items]
     place = places.index(record.report_id) + 1 if record.report_id in places else None
-    return EngineState(record, place, None if page.next else len(places), outside)
+    return replace(state, place=place, total=None if page.next else len(places))
 
 
 async def _outside(client: EngineClient, stored: StoredOrder) -> list[OutsideReportOfPatient]:
@@ -190,6 +199,16 @@ async def _outside(client: EngineClient, stored: StoredOrder) -> list[OutsideRep
     except EngineFailure:
         return []
     return [report for report in found if report.accession in stored.numbers.values()]
+
+
+async def _structured(client: EngineClient, stored: StoredOrder) -> list[StructuredReportOfOrder]:
+    """Return the structured reports of the order's report; another service has none."""
+    if stored.patient is None:
+        return []
+    try:
+        return list(await client.structured_reports(stored.key))
+    except EngineFailure:
+        return []
 
 
 _NOT_FOUND: Final = 404
@@ -231,6 +250,10 @@ def order_page(stored: StoredOrder, engine: EngineState | None, now: int) -> dic
         "linked": list(stored.linked),
         "worklist": _worklist_json(engine),
         "outside": [_outside_json(report) for report in (engine.outside if engine else ())],
+        "structured": [
+            {"title": report.title, "text": report.text, "set_aside": report.set_aside}
+            for report in (engine.structured if engine else ())
+        ],
         "messages": [_message_json(row) for row in stored.messages],
         "deliveries": [_delivery_json(listed) for listed in stored.deliveries],
     }

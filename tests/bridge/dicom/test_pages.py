@@ -14,7 +14,8 @@ from bridge.admin.lists.definitions import MESSAGES
 from bridge.admin.lists.listing import Access, ListRequest
 from bridge.admin.messages.message_index import MessageIndexer, NumberKind, origin_of
 from bridge.admin.messages.message_replay import MessageSubjects, StoredMessageReplay
-from bridge.admin.orders.page import order_page, read_order
+from bridge.admin.orders.page import ask_engine, order_page, read_order
+from bridge.orders.received_objects import KEY_OBJECTS
 from bridge.queue import queries
 from config import Settings
 from config.dicom import DicomSettings
@@ -41,19 +42,29 @@ def ids(hospital: Hospital) -> list[int]:
 async def test_the_page_of_an_order(
     hospital: Hospital, modality: Modality, settings: Settings
 ) -> None:
-    """Everything that the modality did is in the timeline, with its AE title."""
+    """Everything that the modality did is in the timeline, and its objects with their texts."""
     await_examinations(hospital)
     await hospital.send(new_order())
     await modality.create(uid := generate_uid(), new_step())
     await modality.set(uid, ended())
     await applied(hospital)
     await modality.store(report())
+    await modality.store(report(sop_class=KEY_OBJECTS, text="Image 3"))
     await applied(hospital)
     subjects_of = MessageSubjects(settings, hospital.database)
     index_all(MessageIndexer(hospital.database, subjects_of, hospital.time))
     ((order_id,),) = hospital.rows("SELECT id FROM bridge_order")
     stored = read_order(hospital.database, subjects_of, order_id, EVERYTHING)
-    page = order_page(stored, None, hospital.time())
+    page = order_page(stored, await ask_engine(hospital.client, stored), hospital.time())
+    assert [one["set_aside"] for one in page["structured"]] == [False, False]
+    texts = [one["text"] for one in page["structured"]]
+    assert "Nodule 8 mm" in texts[0]
+    assert "Image 3" in texts[1]
+    technical = Access.of(Grant("tech@a.test", ConsoleRole.SYSTEM_ADMINISTRATOR))
+    stored = read_order(hospital.database, subjects_of, order_id, technical)
+    state = await ask_engine(hospital.client, stored)
+    assert state is not None
+    assert state.structured == []
     shown = [f"{step['text']} {step['detail']}".strip() for step in page["steps"]]
     for text in (
         "N-CREATE MPPS from dicom, acknowledged 0000",
@@ -61,6 +72,7 @@ async def test_the_page_of_an_order(
         "N-SET MPPS from dicom, acknowledged 0000",
         "Applied The modality has completed the examination: CT1",
         "C-STORE SR from dicom, acknowledged 0000",
+        "C-STORE KO from dicom, acknowledged 0000",
         "Applied The object was added to the report: CT1",
     ):
         assert text in shown, shown

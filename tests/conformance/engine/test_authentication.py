@@ -231,6 +231,7 @@ BODIES: dict[str, Any] = {
 QUERIES: dict[str, dict[str, str]] = {
     "GET /api/report/content": identity(),
     "GET /api/report/outside-reports": identity(),
+    "GET /api/report/structured-reports": identity(),
     "GET /api/report/site/prelims": {"SiteID": "SITE1", "prelimGroup": "G", "prelimTag": "T"},
     "GET /api/worklist": {"SiteID": "SITE1"},
     "GET /api/report/changes": {"SiteID": "SITE1"},

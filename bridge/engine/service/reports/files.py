@@ -13,12 +13,12 @@ page shows a notice.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from sqlalchemy import delete
 from sqlalchemy import select as select_columns
 from sqlalchemy.orm import QueryableAttribute, defer
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from bridge.contract import OrderKey, ReportStatus
 from bridge.contract.errors import ErrorCode
@@ -313,6 +313,35 @@ def list_files(work: Work, _: Editor, report_id: str) -> list[dict[str, Any]]:
         }
         for row in rows
     ]
+
+
+MAX_TEXTS: Final = 2_000_000
+"""Characters of the texts of a report's structured reports in one response."""
+
+
+def structured_reports(session: Session, report: Report) -> list[dict[str, Any]]:
+    """
+    Return the structured reports of a report with their texts, also those that were set aside.
+
+    The texts have at most MAX_TEXTS characters together; `text` is None for those that do not fit.
+    """
+    rows = session.connection().execute(
+        select_columns(FILES.c.kind, FILES.c.details)
+        .where(FILES.c.report_pk == key_of(report), FILES.c.kind != FileKind.KEY_IMAGE)
+        .order_by(FILES.c.pk)
+    )
+    left, found = MAX_TEXTS, list[dict[str, Any]]()
+    for kind, details in rows:
+        text = str(details.get("text", ""))
+        left -= len(text)
+        found.append(
+            {
+                "title": details.get("title", ""),
+                "text": text if left >= 0 else None,
+                "setAside": kind == FileKind.SET_ASIDE,
+            }
+        )
+    return found
 
 
 def list_file_notices(work: Work, report: Report) -> dict[str, list[dict[str, Any]]]:

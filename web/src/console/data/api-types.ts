@@ -671,6 +671,7 @@ export interface OrderPage {
   linked: { id: number; accession: string; state: string; study?: string }[];
   worklist: { place: number | null; total: number | null } | null;
   outside: { sender: string; title: string; versions: OutsideVersion[] }[];
+  structured: { title: string; text: string | null; set_aside: boolean }[];
   messages: {
     id: number;
     received_at: number;

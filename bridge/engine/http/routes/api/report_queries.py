@@ -1,5 +1,5 @@
 """
-`status`, `content`, `outside`, `site/prelims`, `changes` and `worklist`.
+`status`, `content`, `outside`, `structured-reports`, `site/prelims`, `changes` and `worklist`.
 
 A long poll of the change feed holds no thread. A write of this process wakes it; on PostgreSQL a
 write of any process does. It also polls from time to time.
@@ -37,6 +37,7 @@ from bridge.contract.responses import (
     PrelimsResponse,
     StatusAnswerBody,
     StatusRecordBody,
+    StructuredReportsResponse,
     WaitingBody,
     WorklistResponse,
 )
@@ -63,6 +64,7 @@ from bridge.engine.service.accounts.tokens import still_valid
 from bridge.engine.service.caller import Caller, administered_sites, require_administrator
 from bridge.engine.service.change_feed import FeedPage, cursor_at, read_changes, require_cursor
 from bridge.engine.service.report_status import query_status, read_report
+from bridge.engine.service.reports.files import structured_reports
 from bridge.engine.service.reports.outside import reports_of_patient
 from bridge.engine.service.signing.prelims import list_waiting
 from bridge.engine.service.work import ChangeEvent
@@ -225,6 +227,29 @@ async def outside(
     _, found = await read_as_administrator(
         request,
         "outside",
+        [site_of(identity, "")],
+        read,
+        shown=lambda found: [(found[0].site_id, found[0].report_id)],
+    )
+    return FastJsonResponse({"reports": found})
+
+
+@router.get(
+    "/report/structured-reports", response_model=StructuredReportsResponse, responses=problems()
+)
+async def structured(
+    identity: Annotated[OrderIdentity, Depends(_identity)], request: Request
+) -> Response:
+    """Return the titles and texts of the DICOM SR, dose reports and key objects of a report."""
+    order_id = order_id_of(identity)
+
+    def read(session: Session) -> tuple[Report, list[dict[str, Any]]]:
+        report = read_report(session, order_id)
+        return report, structured_reports(session, report)
+
+    _, found = await read_as_administrator(
+        request,
+        "structured",
         [site_of(identity, "")],
         read,
         shown=lambda found: [(found[0].site_id, found[0].report_id)],
