@@ -658,12 +658,12 @@ class StepComputationRecord(Record, table=True):
 
 
 class AppliedCountRecord(Record, table=True):
-    """How often an owner of claims has settled messages of a site (`applied_counts`)."""
+    """How often messages of sites were settled (`applied_counts`)."""
 
     __tablename__ = "applied_count"
 
-    owner: str = Field(primary_key=True)
-    site: str = Field(primary_key=True)
+    slot: int = Field(primary_key=True)
+    site: int = Field(primary_key=True)
     count: int = big_number()
 
 

@@ -12,8 +12,8 @@ depends_on = None
 def upgrade() -> None:
     op.create_table(
         "applied_count",
-        sa.Column("owner", sa.Text, primary_key=True),
-        sa.Column("site", sa.Text, primary_key=True),
+        sa.Column("slot", sa.Integer, primary_key=True),
+        sa.Column("site", sa.Integer, primary_key=True),
         sa.Column("count", sa.BigInteger, nullable=False),
     )
 
