@@ -159,18 +159,24 @@ def _goes_on(connection: Connection, found: ReceivedMatch, order: Order) -> bool
     """True if another step of an order is on the worklist, runs, or was examined."""
     performed = dict(scheduled_steps.performed_of(connection, order.key))
     performed.pop(found.received.meta.sop_instance, None)
-    if has_images_or_runs(performed):
-        return True
+    return has_images_or_runs(performed) or _has_other_steps(connection, found, order)
+
+
+def _has_other_steps(connection: Connection, found: ReceivedMatch, order: Order) -> bool:
+    """
+    True if an order has steps on the worklist beside those that a performed step names.
+
+    One that names none of them is about all.
+    """
     steps = scheduled_steps.steps_of(connection, [order.key])
     named = {
         one.reference.step_id
         for one in found.matches
         if one.order is not None and one.order.key == order.key
     }
-    is_whole = "" in named or len(steps) == 1
-    return not is_whole and any(
-        step.status in ON_WORKLIST for step in steps if step.step_id not in named
-    )
+    others = [step for step in steps if step.step_id not in named]
+    is_whole = "" in named or len(others) == len(steps)
+    return not is_whole and any(step.status in ON_WORKLIST for step in others)
 
 
 def _created(connection: Connection, changed: ReceivedObject) -> ReceivedObject:
@@ -254,6 +260,7 @@ _SENT_STATUSES: Final[Mapping[StepEvent, str]] = {
 """The statuses of orders in status messages, by the code tables of the definition."""
 
 
+_ENDS: Final = frozenset({StepEvent.COMPLETED, StepEvent.DISCONTINUED})
 _WITHOUT_RESULT: Final = frozenset({StepEvent.DISCONTINUED, StepEvent.REVERTED})
 
 
@@ -263,8 +270,9 @@ def status_events(
     """
     Return what a performed step says of its orders, for the receivers of status messages.
 
-    Call it before `change_steps`. One that is discontinued says what all of the order say together,
-    and nothing if they said so before.
+    Call it before `change_steps`. An order with other steps on the worklist has not ended. A
+    performed step that is discontinued says what all of the order say together, and nothing if they
+    said so before.
     """
     if found.kind is MessageKind.STEP_SET and step_event(found.received) is StepEvent.STARTED:
         return []  # a change while it is in progress
@@ -273,6 +281,8 @@ def status_events(
     for order in found.orders:
         known = scheduled_steps.performed_of(connection, order.key)
         event = said.event
+        if event in _ENDS and _has_other_steps(connection, found, order):
+            continue
         if event in _WITHOUT_RESULT:
             event = combined_event(with_performed(known, instance, said)) or event
             if event is combined_event(known):

@@ -79,6 +79,18 @@ async def test_a_discontinued_group(hospital: Hospital, modality: Modality) -> N
     ]
 
 
+@pytest.mark.parametrize("second", ["COMPLETED", "DISCONTINUED"])
+async def test_an_order_of_two_steps(hospital: Hospital, modality: Modality, second: str) -> None:
+    """It is completed with its last step: a receiver would close it before."""
+    await hospital.send(omi(*steps("NW", PET, CT)))
+    for step, status in (("S1", "COMPLETED"), ("S2", second)):
+        await modality.create(uid := generate_uid(), new_step(scheduled("A1", step)))
+        await modality.set(uid, ended(status, images=0))
+    await applied(hospital)
+    assert queue_statuses(hospital) == 3
+    assert [found[1] for found in await sent(hospital, 3)] == ["IP", "IP", "CM"]
+
+
 async def test_one_of_two_is_discontinued(hospital: Hospital, modality: Modality) -> None:
     """The order is not discontinued while another performed step of it runs or is completed."""
     await hospital.send(omi(*steps("NW", PET, CT)))
