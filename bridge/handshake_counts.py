@@ -23,8 +23,8 @@ SERVICE = "service"
 """The kind of the connection to the report service."""
 DICOM = "DICOM"
 """The kind of the DICOM port."""
-DICOM_PORT, DICOM_REFUSALS = "port", "associations"
-"""Its names: for handshakes, and for connections and associations that it refused."""
+DICOM_PORT, DICOM_REFUSALS = "port", "associations/"
+"""Its names: for handshakes, and for what it refused, which the AE title of the peer follows."""
 OTHER_PEERS = "other addresses"
 
 

@@ -3,16 +3,16 @@ What peers do, and whom the port refuses: once a minute in the log, and in the a
 two seconds in the database, for the console.
 
 Any address can cause refusals, and a modality asks twice a minute. So refusals are counted by
-reason and source, at most `MAX_SOURCES` of them, and a peer has one audit event an hour, the first
-one within a minute. The console also shows refused AE titles, at most `MAX_TITLES` of a source at a
-time.
+reason, source and peer, at most `MAX_SOURCES` sources, and a peer has one audit event an hour, the
+first one within a minute. The console also shows refused AE titles, at most `MAX_TITLES` of a
+source at a time.
 """
 
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -34,8 +34,16 @@ RECEIVED: Final = frozenset({"N-CREATE", "N-SET", "C-STORE", "STOW-RS"})
 """Requests that bring something, other than queries."""
 
 
-Refusals = Mapping[tuple[str, str], int]
-"""Numbers of refused connections by reason and source."""
+class Refusal(NamedTuple):
+    """Why and whom the port refused; `peer` is the AE title of a configured peer, or `OTHER`."""
+
+    reason: str
+    source: str
+    peer: str
+
+
+OTHER: Final = "other"
+Refusals = Mapping[Refusal, int]
 
 
 class Activity:
@@ -48,7 +56,7 @@ class Activity:
         self._database, self._on_refusals = database, on_refusals
         self._log = structlog.get_logger("dicom")
         self._lock = threading.Lock()
-        self._to_log: Counter[tuple[str, str]] = Counter()
+        self._to_log: Counter[Refusal] = Counter()
         self._refused: Counter[tuple[str, str]] = Counter()
         self._requests: dict[tuple[str, str], Counter[str]] = {}
         self._audited: dict[tuple[str, ...], int] = {}
@@ -61,17 +69,23 @@ class Activity:
             known = self._peers.get(peer, PeerActivity())
             self._peers[peer] = replace(known, address=address, associated_at=0)
 
-    def note_refusal(self, reason: str, address: str, title: str = "") -> None:
-        """Count a connection, association or request that was refused; `title` is the peer's."""
+    def note_refusal(
+        self, reason: str, address: str, title: str = "", is_peer: bool = True
+    ) -> None:
+        """Count a connection, association or request that was refused; `title` may be unknown."""
+        peer = title if title and is_peer else OTHER
         source = source_of(address)
         shown = "".join(sign if sign.isprintable() else "?" for sign in title[:_MAX_TITLE])
         with self._lock:
             self._count_title(RefusalKey(source, shown, reason))
-            for counts in (self._to_log, self._refused):
-                key = (reason, source)
-                if key not in counts and len(counts) >= MAX_SOURCES:
-                    key = (reason, OTHER_SOURCES)
-                counts[key] += 1
+            refusal = Refusal(reason, source, peer)
+            if refusal not in self._to_log and len(self._to_log) >= MAX_SOURCES:
+                refusal = refusal._replace(source=OTHER_SOURCES)
+            self._to_log[refusal] += 1
+            key = (reason, source)
+            if key not in self._refused and len(self._refused) >= MAX_SOURCES:
+                key = (reason, OTHER_SOURCES)
+            self._refused[key] += 1
 
     def note_request(self, peer: str, request: str, answers: int) -> None:
         """Count a request of a peer, and the steps that it got."""
@@ -114,8 +128,10 @@ class Activity:
         with self._lock:
             to_log, self._to_log = self._to_log, Counter()
             events = list(self._due(now))
-        for (reason, source), count in sorted(to_log.items()):
-            self._log.warning("DICOM peer refused", reason=reason, address=source, count=count)
+        for (reason, source, peer), count in sorted(to_log.items()):
+            self._log.warning(
+                "DICOM peer refused", reason=reason, address=source, peer=peer, count=count
+            )
         if to_log and self._on_refusals is not None:
             self._on_refusals(to_log)
         if events:

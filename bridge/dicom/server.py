@@ -33,6 +33,7 @@ from pynetdicom.sop_class import (  # type: ignore[attr-defined]
 from pynetdicom.transport import RequestHandler, ThreadedAssociationServer
 from typing_extensions import override
 
+from bridge.dicom.activity import OTHER
 from bridge.dicom.connections import (
     CUT,
     MemoryBudget,
@@ -109,8 +110,9 @@ class DicomServer:
     """
     The port of the settings.
 
-    `on_refusal` gets reason, address and AE title of refused connections, and `on_association` AE
-    title and address of accepted ones; the title is empty if none was read.
+    `on_refusal` gets reason, address and AE title of refused connections, and whether it is that of
+    a peer; `on_association` AE title and address of accepted ones. The title is empty if none was
+    read.
     """
 
     def __init__(
@@ -119,7 +121,7 @@ class DicomServer:
         services: Sequence[DimseService],
         metrics: Metrics,
         tls: ReloadingOptions | None,
-        on_refusal: Callable[[str, str, str], object],
+        on_refusal: Callable[[str, str, str, bool], object],
         on_handshake: Callable[[str, HandshakeFailure], object],
         on_association: Callable[[str, str], object],
     ) -> None:
@@ -315,7 +317,7 @@ class DicomServer:
         if peer is not None:
             reason = f"{request.msg_type} {status:04X}"
             self.metrics.dicom_requests.labels(peer.title, *reason.split()).inc()
-            self._on_refusal(reason, peer.address, peer.title)
+            self._on_refusal(reason, peer.address, peer.title, True)
 
     def _unsupported(self, request: Any, syntax: str) -> int | None:
         """Return the status of a request that a context does not support; None for others."""
@@ -396,9 +398,9 @@ class DicomServer:
         return SUCCESS
 
     def _count_refusal(self, reason: str, address: str, title: str = "") -> None:
-        peer = title if title in self._peers else _OTHER  # anybody can send any title
+        peer = title if title in self._peers else OTHER  # anybody can send any title
         self.metrics.dicom_refused.labels(peer, reason).inc()
-        self._on_refusal(reason, address, title)
+        self._on_refusal(reason, address, title, peer != OTHER)
 
     def limits(self) -> PduLimits:
         """Return the limits of a new connection."""
@@ -412,8 +414,6 @@ class DicomServer:
         )
 
 
-_OTHER: Final = "other"
-"""The peer of a refusal in metrics if the title is not that of a peer, or was not read."""
 _ECHO: Final = "C-ECHO"
 """Answered in each context."""
 

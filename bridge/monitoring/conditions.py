@@ -367,17 +367,32 @@ def _handshakes(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
     for failure in snapshot.handshakes:
         if failure.is_trouble:
             by_owner.setdefault(f"{failure.kind} {failure.name}", []).append(failure)
-    refusals = by_owner.pop(f"{DICOM} {DICOM_REFUSALS}", [])
-    if count := sum(failure.count for failure in refusals):
-        who = f"the last from {refusals[0].peer}: {refusals[0].reason}"
-        text = f"the DICOM port refused {count} connections or messages, {who}"
-        yield AlertCondition(PORT_REFUSALS, AlertSeverity.WARNING, text)
+    start = f"{DICOM} {DICOM_REFUSALS}"
+    refused = {owner: by_owner.pop(owner) for owner in [*by_owner] if owner.startswith(start)}
+    if refused:
+        yield _port_refusals({owner[len(start) :]: found for owner, found in refused.items()})
     for owner, failures in by_owner.items():
         count = sum(failure.count for failure in failures)
         if count >= MIN_HANDSHAKES:
             last = failures[0]
             text = f"{count} TLS handshakes of {owner} failed, the last with {last.peer}: "
             yield AlertCondition(f"tls:{owner}", AlertSeverity.WARNING, text + last.reason)
+
+
+def _port_refusals(by_peer: Mapping[str, Sequence[StoredHandshake]]) -> AlertCondition:
+    """Name the peers with the most refusals, and the last one."""
+    counts = Counter({peer: sum(one.count for one in found) for peer, found in by_peer.items()})
+    shown = ", ".join(f"{peer} {count}" for peer, count in counts.most_common(_SHOWN_PEERS))
+    more = ", …" if len(counts) > _SHOWN_PEERS else ""
+    last = max((one for found in by_peer.values() for one in found), key=lambda one: one.last_at)
+    text = (
+        f"the DICOM port refused {counts.total()} connections or messages ({shown}{more}), "
+        f"the last from {last.peer}: {last.reason}"
+    )
+    return AlertCondition(PORT_REFUSALS, AlertSeverity.WARNING, text)
+
+
+_SHOWN_PEERS: Final = 5
 
 
 def _refused(snapshot: SystemSnapshot, limits: AlertThresholds) -> Iterator[AlertCondition]:

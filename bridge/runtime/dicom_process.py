@@ -91,10 +91,10 @@ def _store_refusals(database: Database, node: str, refusals: Refusals) -> None:
     """Store refused connections for the alert; blocking."""
     now = now_ms()
     found = {
-        HandshakeKey(DICOM, DICOM_REFUSALS, source, reason): HandshakeCount(
+        HandshakeKey(DICOM, f"{DICOM_REFUSALS}{peer}", source, reason): HandshakeCount(
             HandshakeFailure(reason), count, now, now
         )
-        for (reason, source), count in refusals.items()
+        for (reason, source, peer), count in refusals.items()
     }
     store_handshakes(database, node, found)
 

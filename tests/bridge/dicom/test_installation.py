@@ -49,8 +49,18 @@ def test_a_missing_token(tmp_path: Path) -> None:
 
 
 def test_alerts() -> None:
-    """Refused connections are an alert at once; failed handshakes after the third one."""
-    refused = StoredHandshake(DICOM, DICOM_REFUSALS, "10.9.9.9", "calling title", "", True, 2, 1, 2)
+    """
+    Refused connections are an alert at once, which names the peers; failed handshakes after the
+    third one.
+    """
+    refused = [
+        StoredHandshake(DICOM, f"{DICOM_REFUSALS}{peer}", address, reason, "", True, count, 1, last)
+        for peer, address, reason, count, last in (
+            ("other", "10.9.9.9", "calling title", 2, 5),
+            ("CT1", "10.9.9.7", "C-STORE A900", 40, 4),
+            ("CT1", "10.9.9.7", "limit", 1, 3),
+        )
+    ]
     failed = StoredHandshake(DICOM, DICOM_PORT, "10.9.9.8", "not trusted", "", True, 3, 1, 2)
     snapshot = SystemSnapshot(
         now=10,
@@ -59,9 +69,11 @@ def test_alerts() -> None:
         last_message={},
         paused={},
         certificates={},
-        handshakes=[refused, failed],
+        handshakes=[*refused, failed],
     )
     found = {item.key: item for item in find_conditions(snapshot, AlertThresholds())}
     assert found.keys() == {"refused:DICOM port", "tls:DICOM port"}
-    assert "10.9.9.9" in found["refused:DICOM port"].text
+    text = found["refused:DICOM port"].text
+    assert "43 connections or messages (CT1 41, other 2)" in text
+    assert "10.9.9.9: calling title" in text
     assert "AE title" in found["refused:DICOM port"].action

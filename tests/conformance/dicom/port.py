@@ -59,8 +59,8 @@ def open_port(
     metrics, activity = Metrics(), Activity(database)
     refused, handshakes = list[str](), list[str]()
 
-    def note_refusal(reason: str, address: str, title: str) -> None:
-        activity.note_refusal(reason, address, title)
+    def note_refusal(reason: str, address: str, title: str, is_peer: bool = True) -> None:
+        activity.note_refusal(reason, address, title, is_peer)
         refused.append(reason)
 
     def note_handshake(_address: str, failure: HandshakeFailure) -> None:

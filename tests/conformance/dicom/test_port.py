@@ -27,7 +27,7 @@ from pynetdicom.sop_class import (  # type: ignore[attr-defined]  # made at run 
 )
 from sqlalchemy import select
 
-from bridge.dicom.activity import Activity
+from bridge.dicom.activity import Activity, Refusals
 from bridge.orders.received_objects import PERFORMED_STEP
 from bridge.store.database import Database
 from bridge.store.records.dicom_peers import (
@@ -535,6 +535,19 @@ def test_a_slow_handshake(secure: Port, authority: Path) -> None:
         assert is_closed(connection)
         connection.close()
     eventually(lambda: any("did not finish" in reason for reason in secure.handshakes))
+
+
+def test_refusals_by_peer(steps: Database) -> None:
+    """Refusals are reported with the peer; titles that anybody can invent are `other`."""
+    reported: list[Refusals] = []
+    activity = Activity(steps, reported.append)
+    activity.note_refusal("C-STORE A900", "10.0.0.1", "CT1")
+    activity.note_refusal("calling title", "10.0.0.1", "CT7", is_peer=False)
+    activity.note_refusal("max_pdu", "10.0.0.1")
+    activity.report(1000)
+    assert [{(one.reason, one.peer): count for one, count in reported[0].items()}] == [
+        {("C-STORE A900", "CT1"): 1, ("calling title", "other"): 1, ("max_pdu", "other"): 1}
+    ]
 
 
 def test_audit(serve: Serve, steps: Database) -> None:
