@@ -78,13 +78,13 @@ def test_a_message_that_contradicts_what_is_known(service: ServiceHarness, page:
     assert "in the message: FREED^ILSE | 19610607 | F" in text
 
 
-def undo(page: Page, merge: Locator) -> None:
+def undo(page: Page, merge: Locator, verb: str = "Undo the merge") -> None:
     """Undo a merge, by which one order returns."""
-    merge.get_by_role("button", name="Undo the merge").click()
+    merge.get_by_role("button", name=verb).click()
     question = page.get_by_role("alertdialog")
     expect(question).to_contain_text("1 order returns")
     question.get_by_label("Reason").fill("two persons")
-    question.get_by_role("button", name="Undo the merge").click()
+    question.get_by_role("button", name=verb).click()
     expect(page.get_by_role("status").filter(has_text="1 order returned")).to_be_visible()
 
 
@@ -136,8 +136,8 @@ def test_a_wrong_merge_is_undone(service: ServiceHarness, page: Page) -> None:
     for text in ("FREED", "SURVIVOR", "A7041", "returned", "stays: signed"):
         expect(merge).to_contain_text(text)
     assert "M7041" not in page.url
-    expect(merge.get_by_role("button", name="Undo the merge")).to_be_hidden()
+    expect(merge.get_by_role("button", name="Return the orders")).to_be_hidden()
     merge.get_by_label("Return orders too that were signed").check()
-    undo(page, merge)
+    undo(page, merge, "Return the orders")
     tags = [tags for row in service.house.worklist(Accession="A7045") for tags in row["orders"]]
     assert [(own["PatientMRN"], own["PatientName"]) for own in tags] == [("M7041", "FREED^IDA")]
