@@ -23,13 +23,14 @@ SERVICE = "service"
 """The kind of the connection to the report service."""
 DICOM = "DICOM"
 """The kind of the DICOM port."""
-DICOM_PORT, DICOM_REFUSALS = "port", "associations/"
-"""Its names: for handshakes, and for what it refused, which the AE title of the peer follows."""
+DICOM_PORT = "port"
+DICOM_REFUSAL = "DICOM refusal"
+"""The kind of what the DICOM port refused after a handshake; the name is that of the peer."""
 OTHER_PEERS = "other addresses"
 
 
 class HandshakeKey(NamedTuple):
-    """Whose handshake failed, and why. `kind` is listener, destination, service or DICOM."""
+    """Whose handshake failed, and why. `kind` is listener, destination or one of the above."""
 
     kind: str
     name: str

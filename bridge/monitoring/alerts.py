@@ -21,7 +21,7 @@ import structlog
 from sqlalchemy import Connection, Row, Select, and_, case, delete, literal, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 
-from bridge.handshake_counts import DICOM, SERVICE
+from bridge.handshake_counts import DICOM, DICOM_REFUSAL, SERVICE
 from bridge.metrics import Metrics
 from bridge.monitoring.baseline import MINUTE
 from bridge.monitoring.channels import (
@@ -82,9 +82,9 @@ _ALERT = ALERTS.c
 _ACTIVE: Final[Select[Any]] = select(ALERTS).where(_ALERT.cleared_at.is_(None))
 
 MAX_RECURRENCES = 3
-_OTHERS = frozenset({SERVICE, DICOM})
-"""Kinds of connections that are no channels."""
 """A condition that returned this many times is flapping."""
+_OTHERS = frozenset({SERVICE, DICOM, DICOM_REFUSAL})
+"""Kinds of connections that are no channels."""
 
 _KEPT_MS = 90 * 86_400_000
 

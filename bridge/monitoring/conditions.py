@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from bridge.handshake_counts import DICOM, DICOM_REFUSALS
+from bridge.handshake_counts import DICOM_REFUSAL
 from bridge.monitoring.baseline import MINUTE
 from bridge.monitoring.channels import StoredHandshake
 from bridge.store.records.exceptions import MERGE_UNDONE, ExceptionSubject, ProcessingException
@@ -364,13 +364,14 @@ MIN_HANDSHAKES = 3
 def _handshakes(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
     """Return a condition for each connection whose handshakes fail repeatedly."""
     by_owner: dict[str, list[StoredHandshake]] = {}
+    refusals = []
     for failure in snapshot.handshakes:
-        if failure.is_trouble:
+        if failure.kind == DICOM_REFUSAL:
+            refusals.append(failure)
+        elif failure.is_trouble:
             by_owner.setdefault(f"{failure.kind} {failure.name}", []).append(failure)
-    start = f"{DICOM} {DICOM_REFUSALS}"
-    refused = {owner: by_owner.pop(owner) for owner in [*by_owner] if owner.startswith(start)}
-    if refused:
-        yield _port_refusals({owner[len(start) :]: found for owner, found in refused.items()})
+    if refusals:
+        yield _port_refusals(refusals)
     for owner, failures in by_owner.items():
         count = sum(failure.count for failure in failures)
         if count >= MIN_HANDSHAKES:
@@ -379,12 +380,14 @@ def _handshakes(snapshot: SystemSnapshot) -> Iterator[AlertCondition]:
             yield AlertCondition(f"tls:{owner}", AlertSeverity.WARNING, text + last.reason)
 
 
-def _port_refusals(by_peer: Mapping[str, Sequence[StoredHandshake]]) -> AlertCondition:
+def _port_refusals(refusals: Sequence[StoredHandshake]) -> AlertCondition:
     """Name the peers with the most refusals, and the last one."""
-    counts = Counter({peer: sum(one.count for one in found) for peer, found in by_peer.items()})
+    counts = Counter[str]()
+    for refusal in refusals:
+        counts[refusal.name] += refusal.count
     shown = ", ".join(f"{peer} {count}" for peer, count in counts.most_common(_SHOWN_PEERS))
     more = ", …" if len(counts) > _SHOWN_PEERS else ""
-    last = max((one for found in by_peer.values() for one in found), key=lambda one: one.last_at)
+    last = max(refusals, key=lambda refusal: refusal.last_at)
     text = (
         f"the DICOM port refused {counts.total()} connections or messages ({shown}{more}), "
         f"the last from {last.peer}: {last.reason}"

@@ -22,7 +22,7 @@ from bridge.executors import Threads
 from bridge.handshake_counts import (
     DICOM,
     DICOM_PORT,
-    DICOM_REFUSALS,
+    DICOM_REFUSAL,
     HandshakeCount,
     HandshakeKey,
 )
@@ -91,7 +91,7 @@ def _store_refusals(database: Database, node: str, refusals: Refusals) -> None:
     """Store refused connections for the alert; blocking."""
     now = now_ms()
     found = {
-        HandshakeKey(DICOM, f"{DICOM_REFUSALS}{peer}", source, reason): HandshakeCount(
+        HandshakeKey(DICOM_REFUSAL, peer, source, reason): HandshakeCount(
             HandshakeFailure(reason), count, now, now
         )
         for (reason, source, peer), count in refusals.items()

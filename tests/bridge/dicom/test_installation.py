@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bridge.admin.checks.checks import check_home
-from bridge.handshake_counts import DICOM, DICOM_PORT, DICOM_REFUSALS
+from bridge.handshake_counts import DICOM, DICOM_PORT, DICOM_REFUSAL
 from bridge.monitoring.channels import StoredHandshake
 from bridge.monitoring.conditions import AlertThresholds, SystemSnapshot, find_conditions
 from tests.databases import create_migrated_home
@@ -54,7 +54,7 @@ def test_alerts() -> None:
     third one.
     """
     refused = [
-        StoredHandshake(DICOM, f"{DICOM_REFUSALS}{peer}", address, reason, "", True, count, 1, last)
+        StoredHandshake(DICOM_REFUSAL, peer, address, reason, "", True, count, 1, last)
         for peer, address, reason, count, last in (
             ("other", "10.9.9.9", "calling title", 2, 5),
             ("CT1", "10.9.9.7", "C-STORE A900", 40, 4),
