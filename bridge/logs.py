@@ -25,9 +25,9 @@ ALLOWED_FIELDS = frozenset(
         # fields that structlog adds
         *("event", "level", "logger", "timestamp", "error", "trace"),
         # configured names and places
-        *("listener", "destination", "connection", "site", "mapping", "version", "build", "place"),
+        *("listener", "destination", "connection", "peer", "site", "mapping", "version", "build"),
         *("message_id", "delivery_id", "report_id", "role", "job", "endpoint", "address", "file"),
-        *("node", "request_id"),
+        *("node", "place", "request_id"),
         # counts and durations
         *("count", "size", "attempts", "seconds", "cursor", "depth", "state", "limit", "setting"),
         # results
