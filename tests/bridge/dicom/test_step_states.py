@@ -14,10 +14,13 @@ from bridge.admin.orders.unread import read_reported, return_order
 from bridge.dicom.answers import AnswerCounter
 from bridge.dicom.performed import PerformedSteps
 from bridge.dicom.received_log import ReceivedLog
+from bridge.dicom.search import find_rows
 from bridge.dicom.server import Peer
+from bridge.dicom.workitems import STATE, STATES, workitem
 from bridge.dicom.worklist import WorklistService
 from bridge.intake.process.scheduled_steps import StepWriter
 from bridge.store.database import Database
+from bridge.store.records.scheduled_steps import StepFilter
 from config import Settings
 from config.dicom import DicomPeer, DicomSettings
 from mappings.compiler import DEFINITIONS
@@ -85,6 +88,13 @@ def on_page(hospital: Hospital) -> list[str]:
     shown = order_page(stored, None, hospital.time())["steps"]
     texts = [step["text"] for step in shown if step["kind"] == "scheduled_step"]
     return sorted(text.partition(" at ")[0] for text in texts)
+
+
+def as_workitems(hospital: Hospital) -> set[str]:
+    """Return the states of the workitems of the steps."""
+    chosen = StepFilter(statuses=list(STATES))
+    found = find_rows(hospital.database, chosen, {}, workitem)
+    return {item[STATE]["Value"][0] for _, item in found}
 
 
 async def test_steps_of_one_procedure(hospital: Hospital, modality: Modality) -> None:
@@ -209,10 +219,12 @@ async def test_two_at_a_time(
     await applied(hospital)
     assert on_worklist(modality) == {"S1": "STARTED", "S2": "STARTED"}
     assert on_page(hospital) == ["Step S1 (PT) started", "Step S2 (CT) started"]
+    assert as_workitems(hospital) == {"IN PROGRESS"}
     await modality.set(other, second)
     await applied(hospital)
     assert on_worklist(modality) == {}
     assert on_page(hospital) == [f"Step S1 (PT) {expected}", f"Step S2 (CT) {expected}"]
+    assert as_workitems(hospital) == {"COMPLETED" if expected == "completed" else "CANCELED"}
     assert exceptions(hospital) == []
 
 
