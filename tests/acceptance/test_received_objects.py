@@ -77,7 +77,9 @@ def scan(port: int, url: str, journal: Path) -> None:
             time.sleep(0.05)
 
     for number in range(1, EXAMINATIONS + 1):
-        uid, made = generate_uid(), report(accession=f"A{number}", mrn=f"M{number}")
+        # Every third object is stored in chunks before its row.
+        content = "Nodule 8 mm. " * (25_000 if number % 3 == 0 else 1)
+        uid, made = generate_uid(), report(accession=f"A{number}", mrn=f"M{number}", text=content)
         posted = report(accession=f"A{number}", mrn=f"M{number}", text="posted")
         step = new_step(scheduled(f"A{number}"), mrn=f"M{number}")
         send(partial(modality.create_now, uid, step), {0x0111})
