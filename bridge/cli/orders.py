@@ -235,8 +235,8 @@ def show_merge(number: _Number, home: Home, site: _Site = "", as_json: AsJson = 
 
     `stays` says why an order stays with the survivor: `unknown` (what it was before is not stored),
     `signed` (a text was released under the survivor's name), `shared` (its begun report has other
-    orders). Results are those that receivers accepted under the survivor's number. If the merge was
-    undone, the orders are those that returned.
+    orders). Results are those that receivers accepted, or get again, under the survivor's number.
+    If the merge was undone, the orders are those that returned.
     """
     from bridge.admin.orders import merges
 
