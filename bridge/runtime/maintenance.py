@@ -18,7 +18,7 @@ from bridge.admin.background.runner import BackgroundJobs
 from bridge.admin.background.work import JobContext
 from bridge.admin.installation.retention import prune_home
 from bridge.admin.lists.deliveries import add_sites
-from bridge.admin.messages.message_index import BUSY_BATCH, FULL_BATCH, MessageIndexer
+from bridge.admin.messages.message_index import BATCH, MessageIndexer
 from bridge.admin.messages.message_replay import MessageSubjects
 from bridge.executors import Threads
 from bridge.intake.process.scheduled_steps import StoredOrderSteps
@@ -85,13 +85,13 @@ class NumberIndex:
         return await Threads.JOBS.run(self._batch)
 
     def _batch(self) -> float:
-        began, size = time.monotonic(), BUSY_BATCH if self._arrivals.are_many else FULL_BATCH
-        read = self._indexer.index_batch(size)
-        if read < size:
-            read += self._indexer.index_older_batch(size - read)
+        began = time.monotonic()
+        read = self._indexer.index_batch()
+        if read < BATCH:
+            read += self._indexer.index_older_batch(BATCH - read)
         now = time.monotonic()
         self._arrivals.measure(self._indexer.newest, now)
-        if read < size and not self._arrivals.are_many:
+        if read < BATCH and not self._arrivals.are_many:
             return pace.IDLE_PAUSE
         return pace.OF_INDEX.pause(now - began, self._arrivals)
 

@@ -222,12 +222,11 @@ def _add_numbers(found: Mapping[NumberKind, set[str]], segment: Segment, *, firs
             found[kind].update(map(str.strip, segment.values(place)))
 
 
-FULL_BATCH = 50  # messages
-BUSY_BATCH = 20  # messages, while many arrive: an acknowledgment may wait for one batch
+BATCH = 20
+"""Messages of one batch: acknowledgments and orders may wait for it."""
 MISSING_ID_MS = 10_000  # how long the indexer looks for a missing id
 _MAX_GAP = 1000  # ids; concurrent transactions do not leave longer gaps
 _MAX_MISSING = 5000
-_ROWS_AT_ONCE = 20  # messages in memory
 _CURSOR_NAME = "console"
 _OLDER = "older"
 INDEXED_TO: Final = select(MESSAGE_NUMBER_CURSORS.c.message_id).where(
@@ -279,7 +278,7 @@ class MessageIndexer:
         with self._database.read_committed() as connection:
             return connection.execute(select(func.max(MESSAGE.c.id))).scalar() or 0
 
-    def index_batch(self, limit: int = FULL_BATCH) -> int:
+    def index_batch(self, limit: int = BATCH) -> int:
         """Index at most `limit` new messages and the missing ones; return how many."""
         now, position, self.newest = self._clock(), self._load_position(), self._read_newest()
         if self.newest <= position and not self._missing:
@@ -293,7 +292,7 @@ class MessageIndexer:
         self._position, self._missing = last, missing
         return len(found)
 
-    def index_older_batch(self, limit: int = FULL_BATCH) -> int:
+    def index_older_batch(self, limit: int = BATCH) -> int:
         """
         Index at most `limit` messages again that an earlier release has indexed; return how many.
 
@@ -328,7 +327,7 @@ class MessageIndexer:
     def _read(self, statement: Select[Any]) -> dict[int, _Entry]:
         """Return the entries of messages by id. Few payloads are in memory at a time."""
         with self._database.read() as connection:
-            rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(statement)
+            rows = connection.execution_options(yield_per=BATCH).execute(statement)
             found: dict[int, _Entry] = {}
             large = []
             for row in rows:

@@ -9,7 +9,7 @@ from bridge.admin.lists import listing
 from bridge.admin.lists.listing import Access, ListPage, ListRequest
 from bridge.admin.lists.messages import MessageList
 from bridge.admin.messages.message_index import (
-    FULL_BATCH,
+    BATCH,
     MISSING_ID_MS,
     MessageIndexer,
     MessageOrigin,
@@ -119,7 +119,7 @@ def test_parked_messages_are_found_at_any_age(
 
 def test_each_message_is_indexed_once_also_if_it_commits_late(store: MessageStore) -> None:
     """More messages than a batch; an id that is committed after greater ids."""
-    last = 10 * FULL_BATCH + 20
+    last = 26 * BATCH
     store.fill(1, last)
     with store.database.write() as connection:
         late = connection.execute(text("DELETE FROM message WHERE id = 515")).rowcount
