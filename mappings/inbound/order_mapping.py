@@ -89,11 +89,14 @@ MAX_OTHER_NUMBERS = 50
 """Numbers beside the patient's own one. A small message may have thousands of repetitions."""
 
 
-def other_numbers(scope: MessageScope, mrn: str) -> tuple[str, ...]:
+def other_numbers(
+    scope: MessageScope, mrn: str, *, of_any_authority: bool = False
+) -> tuple[str, ...]:
     """
     Return the other numbers in PID-3 with the type and the authority of the patient's number.
 
     They identify the same person. A number with neither type nor authority is not used.
+    `of_any_authority`: a sender in another hospital has numbers of its own, and repeats ours.
     """
     if not mrn or not _repeats(scope):
         return ()
@@ -109,7 +112,8 @@ def other_numbers(scope: MessageScope, mrn: str) -> tuple[str, ...]:
         if identifier.number not in {"", mrn}
         and (identifier.kind or identifier.assigned)
         and any(
-            identifier.kind == known.kind and not identifier.differs_in_authority(known)
+            identifier.kind == known.kind
+            and (of_any_authority or not identifier.differs_in_authority(known))
             for known in own
         )
     )

@@ -236,7 +236,7 @@ class OutsideRules:
             placer=self._order("placer", scope),
             filler=self._order("filler", scope),
             result_status=self._value("status", scope) if is_final else "",
-            other_mrns=other_numbers(scope, info.get("PatientMRN", "")),
+            other_mrns=other_numbers(scope, info.get("PatientMRN", ""), of_any_authority=True),
             note=note,
             outside=None if note else self._report(scope, status, content),
         )

@@ -232,6 +232,34 @@ async def test_an_order_of_another_patient(hospital: Hospital) -> None:
     assert await priors(hospital, "A1") == await priors(hospital, "A2", "M2") == []
 
 
+NUMBERS = "777^^^NIGHT^MR~M1^^^NORTH^MR"
+
+
+async def test_the_sender_has_a_number_of_its_own(hospital: Hospital) -> None:
+    """It repeats the number of this hospital, by which the patient is known."""
+    await hospital.send(order_message(new_order(), sent=1))
+    await hospital.send(result(mrn=NUMBERS))
+    assert hospital.last_message() == ("done", "")
+    assert (state(hospital), len(await priors(hospital, "A1"))) == (["reported"], 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("OTHER^EVE", ""), ("TESTER^TILDA", "777")],
+    ids=["another person", "its number is another patient's here"],
+)
+async def test_numbers_that_do_not_identify_the_patient(
+    hospital: Hospital, name: str, other: str
+) -> None:
+    """The message waits for a person, and nobody sees the report."""
+    await hospital.send(order_message(new_order(), sent=1))
+    if other:
+        await hospital.send(order_message(new_order("2"), mrn=other, name="OTHER^EVE", sent=1))
+    await hospital.send(result(mrn=NUMBERS, name=name, born="19800102" if not other else ""))
+    assert hospital.last_message() == ("parked", "several_patients")
+    assert await priors(hospital, "A1") == []
+
+
 async def test_another_person_with_the_number(hospital: Hospital) -> None:
     await hospital.send(order_message(new_order(), sent=1))
     await hospital.send(result(name="OTHER^EVE", born="19800102"))
