@@ -98,7 +98,7 @@ def associate(
     entity.network_timeout = receiver.reply_timeout + ANSWER_SECONDS
     context = receiver.tls()
     tls = None if context is None else (context, receiver.server_name or receiver.host)
-    limit = _SendLimit(receiver.reply_timeout)
+    connection = _Connection(receiver.reply_timeout)
     refusals: list[str] = []
     try:
         association = entity.associate(
@@ -108,7 +108,8 @@ def associate(
             receiver.called,
             tls_args=tls,
             evt_handlers=[
-                (evt.EVT_CONN_OPEN, limit.apply),
+                (evt.EVT_CONN_OPEN, connection.begin),
+                (evt.EVT_CONN_CLOSE, connection.end),
                 (evt.EVT_REJECTED, lambda event: refusals.append(_rejection(event))),
                 *handlers,
             ],
@@ -122,17 +123,24 @@ def associate(
     raise _not_connected(receiver, None)
 
 
-class _SendLimit:
-    """Limits how long a send may wait for a peer that does not read."""
+class _Connection:
+    """Limits how long a send may wait for a peer that does not read, and closes the socket."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+        self._socket: socket.socket | None = None
 
-    def apply(self, event: evt.Event) -> None:
+    def begin(self, event: evt.Event) -> None:
         connection = event.assoc.dul.socket
         if connection is not None and connection.socket is not None:
+            self._socket = connection.socket
             limit = struct.pack("ll", int(self._seconds), int(self._seconds % 1 * 1_000_000))
-            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+    def end(self, _: evt.Event) -> None:
+        """Close the socket: pynetdicom does not if the peer has reset it."""
+        if self._socket is not None:
+            self._socket.close()
 
 
 def _rejection(event: evt.Event) -> str:

@@ -90,6 +90,25 @@ def _information(request: Dataset, lost: Callable[[str], bool]) -> Dataset:
     return answer
 
 
+class Sockets:
+    """Closes the sockets of associations: pynetdicom does not close one that its peer has reset."""
+
+    def __init__(self) -> None:
+        self._opened: dict[Association, socket.socket] = {}
+
+    def handlers(self) -> list[Any]:
+        return [(evt.EVT_CONN_OPEN, self._note), (evt.EVT_CONN_CLOSE, self._close)]
+
+    def _note(self, event: evt.Event) -> None:
+        connection = event.assoc.dul.socket
+        if connection is not None and connection.socket is not None:
+            self._opened[event.assoc] = connection.socket
+
+    def _close(self, event: evt.Event) -> None:
+        if (connection := self._opened.pop(event.assoc, None)) is not None:
+            connection.close()
+
+
 @contextmanager
 def pacs(**changes: Any) -> Iterator[Pacs]:
     """A PACS at a free port, with the AE title PACS."""
@@ -122,7 +141,7 @@ def pacs(**changes: Any) -> Iterator[Pacs]:
     if found.commits:
         entity.add_supported_context(StorageCommitmentPushModel)
     entity.add_supported_context(Verification)
-    handlers: list[Any] = [(evt.EVT_C_STORE, store), (evt.EVT_N_ACTION, act)]
+    handlers = [(evt.EVT_C_STORE, store), (evt.EVT_N_ACTION, act), *Sockets().handlers()]
     address = ("127.0.0.1", found.port)
     server = entity.start_server(address, block=False, evt_handlers=handlers, ssl_context=found.tls)
     assert server is not None
@@ -196,7 +215,9 @@ def report_later(port: int, information: Dataset, title: str = "REPORT_BRIDGE") 
     entity = AE("PACS")
     entity.add_requested_context(StorageCommitmentPushModel)
     role = build_role(StorageCommitmentPushModel, scp_role=True)
-    association = entity.associate("127.0.0.1", port, ae_title=title, ext_neg=[role])
+    association = entity.associate(
+        "127.0.0.1", port, ae_title=title, ext_neg=[role], evt_handlers=Sockets().handlers()
+    )
     assert association.is_established
     try:
         return send_report(association, information)

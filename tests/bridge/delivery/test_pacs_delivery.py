@@ -581,8 +581,12 @@ async def test_a_pacs_that_cannot_understand(
     assert len(archive.stored) == 2
 
 
-# pynetdicom leaves the socket of a refused connection to the garbage collector.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+# pynetdicom leaves the socket of a refused connection to the garbage collector, and has no event
+# for it.
+UNCLOSED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@UNCLOSED
 async def test_a_pacs_that_is_down(tmp_path: Path, database: Database) -> None:
     """Nothing is counted as an attempt; the report goes out when the PACS is there."""
     with pacs() as archive:
@@ -603,9 +607,6 @@ async def has_states(hospital: Hospital, count: int) -> None:
     await eventually_async(lambda: len(_states(hospital)) >= count)
 
 
-# pynetdicom leaves a socket that its peer has reset to the garbage collector: shutdown() fails,
-# and close() is skipped.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 class TestCommitment:
     """Storage commitment."""
 
@@ -746,6 +747,7 @@ class TestCommitment:
                 assert details == [("0112" if is_known else "0122",)]
                 assert len(archive.stored) == 1
 
+    @UNCLOSED
     async def test_a_pacs_that_is_down_when_it_is_asked_again(
         self, tmp_path: Path, database: Database
     ) -> None:
