@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from mappings.compiler import COMMON_KEYS, INBOUND_KINDS, KINDS
+from mappings.hl7.versions import DATA_TYPES, VERSIONS
 from mappings.inbound import order_mapping, outside_mapping, patient_mapping
 from mappings.inbound.definition import SENDER_KEYS
 from mappings.inbound.events import OrderAction
@@ -19,7 +20,6 @@ from mappings.language.diagnostics import FLAGS
 from mappings.language.rules import TAGS
 from mappings.language.transforms import TRANSFORMS
 from mappings.outbound import definition, segments, style, variables, worklist_item
-from mappings.outbound.hl7_versions import DATA_TYPES, VERSIONS
 from mappings.outbound.results import ResultEvent
 
 Schema = dict[str, Any]

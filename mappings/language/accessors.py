@@ -9,11 +9,11 @@ whole repetition, so that an unescaped `&` or `^` is kept.
 import re
 from collections.abc import Callable, Sequence
 
-from mappings.hl7.dictionary import newest
 from mappings.hl7.escapes import unescape
 from mappings.hl7.header import Delimiters
 from mappings.hl7.message import cut, pick
 from mappings.hl7.path import EVERY, InvalidPath, Path, RepetitionFilter
+from mappings.hl7.versions import NEWEST_VERSION, VERSIONS
 from mappings.language.diagnostics import Diagnostics, YamlNode, nearest
 from mappings.language.scope import MessageScope
 
@@ -52,9 +52,9 @@ def parse_path(text: str, node: YamlNode, diagnostics: Diagnostics) -> Path | No
 
 def _warn_of_unknown_field(path: Path, node: YamlNode, diagnostics: Diagnostics) -> None:
     """Warn of a field beyond the last one of its segment: only some senders have such fields."""
-    last = len(newest().segment(path.segment))
+    last = len(VERSIONS[NEWEST_VERSION].fields.get(path.segment, ()))
     if last and path.field > last:
-        text = f"the last field of the standard is {path.segment}-{last}"
+        text = f"the last field in HL7 v{NEWEST_VERSION} is {path.segment}-{last}"
         diagnostics.warn(node, "field", text)
 
 

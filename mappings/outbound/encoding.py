@@ -17,8 +17,7 @@ from mappings.hl7.escapes import escape, transcribe, unescape
 from mappings.hl7.header import STANDARD, Delimiters
 from mappings.hl7.message import cut
 from mappings.hl7.times import Precision, parse_timestamp
-from mappings.language.diagnostics import Diagnostics, YamlNode
-from mappings.outbound.hl7_versions import (
+from mappings.hl7.versions import (
     COMPONENTS,
     NEWEST_VERSION,
     REPEATS,
@@ -27,6 +26,7 @@ from mappings.outbound.hl7_versions import (
     VERSIONS,
     VersionTables,
 )
+from mappings.language.diagnostics import Diagnostics, YamlNode
 
 Encoded = NewType("Encoded", str)
 

@@ -26,6 +26,14 @@ from dataclasses import dataclass, replace
 from mappings.hl7.escapes import unescape
 from mappings.hl7.header import STANDARD
 from mappings.hl7.path import Path
+from mappings.hl7.versions import (
+    COMPONENTS,
+    DATA_TYPES,
+    NEWEST_VERSION,
+    REPEATS,
+    TIME_TYPES,
+    VERSIONS,
+)
 from mappings.language.accessors import SEGMENTS, parse_path
 from mappings.language.code_tables import UnmappedCode
 from mappings.language.conditions import compile_condition_test
@@ -44,14 +52,6 @@ from mappings.outbound.encoding import (
     segment,
     subcomponents,
     warn_if_beyond_last_field,
-)
-from mappings.outbound.hl7_versions import (
-    COMPONENTS,
-    DATA_TYPES,
-    NEWEST_VERSION,
-    REPEATS,
-    TIME_TYPES,
-    VERSIONS,
 )
 from mappings.outbound.results import WITHDRAWALS
 from mappings.outbound.style import REPEATED, TEXT, OutputStyle, coding_of

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from zoneinfo import ZoneInfo
 
+from mappings.hl7.versions import VERSIONS, VersionTables
 from mappings.language.conditions import compile_test
 from mappings.language.diagnostics import Diagnostics, YamlNode
 from mappings.language.rules import CompilationContext
@@ -32,7 +33,6 @@ from mappings.outbound.encoding import (
     repeated,
     warn_if_beyond_last_field,
 )
-from mappings.outbound.hl7_versions import VERSIONS, VersionTables
 from mappings.outbound.results import (
     WITHDRAWALS,
     FileFormat,

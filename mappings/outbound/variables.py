@@ -12,6 +12,7 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from mappings.hl7.times import format_moment
+from mappings.hl7.versions import NEWEST_VERSION
 from mappings.language.rules import TAGS
 from mappings.outbound.echo import Echo
 from mappings.outbound.encoding import (
@@ -22,7 +23,6 @@ from mappings.outbound.encoding import (
     repeated,
     subcomponents,
 )
-from mappings.outbound.hl7_versions import NEWEST_VERSION
 from mappings.outbound.results import ResultContext, ResultOrder, Signer
 from mappings.outbound.style import TEXT, OutputStyle
 

@@ -32,6 +32,7 @@ from mappings.hl7.message import Field
 from mappings.hl7.path import Path
 from mappings.hl7.person_names import GROUPS, PersonName, dicom_name
 from mappings.hl7.times import Precision, Timestamp, parse_timestamp
+from mappings.hl7.versions import NEWEST_VERSION, REPEATS, VERSIONS
 from mappings.inbound.procedures import split_procedures
 from mappings.language.accessors import SEGMENTS, parse_path
 from mappings.language.code_tables import UnmappedCode
@@ -39,7 +40,6 @@ from mappings.language.diagnostics import CodeRefused, YamlNode
 from mappings.language.rules import CompilationContext
 from mappings.language.transforms import is_uid
 from mappings.outbound.echo import Echo
-from mappings.outbound.hl7_versions import NEWEST_VERSION, REPEATS, VERSIONS
 from mappings.outbound.results import ResultContext, ResultEvent, ResultOrder
 from mappings.outbound.segments import UNKNOWN_CODES, Condition, compile_text, compile_when
 from mappings.outbound.variables import RenderState

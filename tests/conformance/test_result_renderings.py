@@ -15,9 +15,9 @@ from hl7apy import load_library
 from hl7apy.consts import VALIDATION_LEVEL
 
 from mappings.compiler import compile_sources
+from mappings.hl7 import versions as hl7_versions
 from mappings.hl7.message import Message
 from mappings.language.definition_files import overlay_settings
-from mappings.outbound import hl7_versions
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.results import (
     DocumentNames,

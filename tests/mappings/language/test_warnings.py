@@ -43,7 +43,7 @@ WARNED = [
             ("{not: {}}", 36, "`not` has no condition"),
         )
     ),
-    ("tags: {Notes: PID-999}", 15, "the last field of the standard is PID-40"),
+    ("tags: {Notes: PID-999}", 15, "the last field in HL7 v2.5.1 is PID-39"),
     ("tags: {Notes: {from: NTE-3, separator: x}}", 29, "`separator` needs `all` or `join`"),
     ("tags: {Notes: {from: NTE-3, where: {NTE-2: L}}}", 29, "`where` needs `all` or `first`"),
     (

@@ -8,11 +8,11 @@ import pytest
 
 from mappings.compiler import compile_sources
 from mappings.hl7.message import Message
+from mappings.hl7.versions import VERSIONS
 from mappings.language.definition_files import overlay_settings
 from mappings.language.diagnostics import MappingErrors
 from mappings.outbound.definition import OutboundMapping
 from mappings.outbound.encoding import Encoded, fit_to_version
-from mappings.outbound.hl7_versions import VERSIONS
 from mappings.outbound.results import (
     FileFormat,
     ResultEvent,
