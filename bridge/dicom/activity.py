@@ -128,11 +128,10 @@ class Activity:
         with self._lock:
             to_log, self._to_log = self._to_log, Counter()
             events = list(self._due(now))
-        by_source = Counter[tuple[str, str]]()
-        for refusal, count in to_log.items():
-            by_source[refusal.reason, refusal.source] += count
-        for (reason, source), count in sorted(by_source.items()):
-            self._log.warning("DICOM peer refused", reason=reason, address=source, count=count)
+        for (reason, source, peer), count in sorted(to_log.items()):
+            self._log.warning(
+                "DICOM peer refused", reason=reason, address=source, peer=peer, count=count
+            )
         if to_log and self._on_refusals is not None:
             self._on_refusals(to_log)
         if events:
