@@ -43,7 +43,7 @@ ENGINE_BACKOFF = RetryPolicy(first=0.25, maximum=5.0)
 """Backoff while the report engine is unavailable."""
 
 GATHER_SECONDS = 0.025
-"""Seconds from the start of a batch until the next one may start beside it."""
+"""Longest time in seconds that a new batch waits for the previous one, to be claimed with it."""
 
 _CHECK_SECONDS = 0.02  # seconds between checks of the back-off
 _SMALL_BATCH = 10  # messages of a batch while the engine is unavailable
@@ -167,7 +167,6 @@ class Worker:
         self._poll_timer = PollTimer(poll)
         self._gather_seconds = gather_seconds
         self._newest: Batch | None = None
-        self._beside_at = 0.0  # time of the loop from which on a batch may start beside the newest
         self._more = False  # whether the last claim left messages that are free
         self._claiming: set[Batch] = set()  # batches that are claiming the next one
         self._batches = InFlightBatches(parallel)
@@ -246,7 +245,6 @@ class Worker:
         if not batch.messages:
             return False
         self._newest = task = asyncio.create_task(self._work(batch.messages))
-        self._beside_at = asyncio.get_running_loop().time() + self._gather_seconds
         self._batches.add(task, batch.messages, after)
         task.add_done_callback(self._batch_ended)
         return True
@@ -260,7 +258,7 @@ class Worker:
 
     async def _gather(self) -> bool:
         """
-        Wait for the newest batch if it has just started and nothing was left to claim.
+        Wait for the newest batch if it may end soon and nothing was left to claim.
 
         A batch has fixed costs of some ten messages, so several small batches delay each other.
         When the newest batch ends, it claims what has come since. Return whether there is still
@@ -268,8 +266,7 @@ class Worker:
         """
         newest = self._newest
         if newest is not None and not self._more:
-            left = self._beside_at - asyncio.get_running_loop().time()
-            await asyncio.wait([newest], timeout=max(0.0, left))
+            await asyncio.wait([newest], timeout=self._gather_seconds)
             while newest in self._claiming:
                 await asyncio.wait([newest], timeout=self._gather_seconds)
         return self._more or self._newest is newest
