@@ -10,7 +10,7 @@ their lease: sending late is better than sending twice.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from random import Random, SystemRandom
@@ -104,6 +104,10 @@ class InFlightBatches:
 
     def message_ids(self) -> list[int]:
         return [message.message_id for message in self.messages()]
+
+    def attempts(self) -> dict[int, int]:
+        """Return the number of the attempt in progress of each message."""
+        return {message.message_id: message.attempts for message in self.messages()}
 
     async def wait_until_empty(self, seconds: float) -> None:
         """Wait until no batch is in progress, at most `seconds`."""
@@ -283,7 +287,7 @@ class Worker:
         try:
             if not self._claiming:
                 await self._unconfirmed.requeue()
-            claim = self._inbox.claim_batch
+            claim, held = self._inbox.claim_batch, self._batches.attempts()
             batch = await Threads.MESSAGES.run(claim, self._clock(), self._size())
         except StoreError as error:
             _log.warning("no messages claimed", error=describe(error))
@@ -292,7 +296,7 @@ class Worker:
             self.notify()  # claim again at once: the earlier notification has been cleared
             return _EMPTY
         self._note(batch)
-        return batch
+        return _without(batch, held)
 
     def _size(self) -> int:
         """Return the number of messages to claim."""
@@ -396,6 +400,7 @@ class Worker:
         self._notified.clear()
         self._claiming.add(done)
         batch = ClaimedBatch([], more=True, undecided=False)
+        held = self._batches.attempts()
         try:
             work = self._inbox.settle_and_claim
             _, batch = await Threads.MESSAGES.run(work, outcomes, self._clock(), self._size())
@@ -404,7 +409,18 @@ class Worker:
             if (batch.more and not batch.messages) or _any_postponed(outcomes):
                 self.notify()
         self._note(batch)
-        self._start_batch(batch, done)
+        self._start_batch(_without(batch, held), done)
+
+
+def _without(batch: ClaimedBatch, held: Mapping[int, int]) -> ClaimedBatch:
+    """
+    Return a batch without the attempts that were in progress before it was claimed.
+
+    After a failover that lost the claim of an attempt, a claim returns the same attempt again. The
+    outcome of the first one settles it; a second one could end after a later message of its order.
+    """
+    messages = [one for one in batch.messages if held.get(one.message_id) != one.attempts]
+    return replace(batch, messages=messages)
 
 
 def _shift_retry_times(outcomes: Sequence[MessageOutcome], passed: int) -> Sequence[MessageOutcome]:

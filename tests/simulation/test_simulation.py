@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -30,7 +31,7 @@ PLAN = Plan(
 )
 
 FAILOVER_BEFORE_A_SETTLEMENT = Plan(
-    seed=46,
+    seed=0,
     items=tuple(
         Item(*item)
         for item in [
@@ -157,6 +158,13 @@ def test_an_outcome_of_a_lost_message_settles_no_later_one() -> None:
     with bug():
         assert simulate("intake", FAILOVER_BEFORE_A_SETTLEMENT).problems
     assert simulate("intake", FAILOVER_BEFORE_A_SETTLEMENT).problems == []
+
+
+@pytest.mark.parametrize("seed", [113, 469])
+def test_an_attempt_whose_claim_is_lost_is_not_repeated_beside_it(seed: int) -> None:
+    """Its outcome would settle the repetition, which may end after a later message of its order."""
+    plan = replace(FAILOVER_BEFORE_A_SETTLEMENT, seed=seed)
+    assert simulate("intake", plan).problems == []
 
 
 def test_an_outcome_of_an_earlier_claim_settles_no_later_one() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import text
 from structlog.testing import capture_logs
 from typing_extensions import override
 
@@ -206,6 +207,27 @@ def test_messages_during_a_batch_are_one_batch(runner: WorkerRunner) -> None:
 
     runner.run(apply, runner.all_done, gather_seconds=PATIENCE)
     assert sizes == [1, 2]
+
+
+def test_a_claim_that_a_failover_loses(runner: WorkerRunner) -> None:
+    """The attempt in progress goes on, and settles its message; there is no second one."""
+    (number,) = runner.enqueue("1")
+    log: list[int] = []
+
+    def lose_the_claim() -> None:
+        lost = "UPDATE message SET state = 'queued', attempts = 0, owner = NULL, lease_until = NULL"
+        with runner.store.write() as connection:
+            connection.execute(text(lost))
+
+    async def apply(batch: Sequence[ClaimedMessage]) -> AsyncGenerator[Sequence[MessageOutcome]]:
+        log.extend(message.message_id for message in batch)
+        if len(log) == 1:
+            await asyncio.to_thread(lose_the_claim)
+            await eventually_async(lambda: runner.states() == [QueueState.CLAIMED])
+        yield [accepted(message) for message in batch]
+
+    runner.run(apply, runner.all_done)
+    assert log == [number]
 
 
 def test_a_stop_waits_for_no_poll(runner: WorkerRunner) -> None:
