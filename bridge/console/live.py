@@ -26,11 +26,11 @@ from bridge.admin.overview.attention import GroupSubject
 from bridge.executors import CONSOLE_THREADS
 from bridge.index_key import keyed64
 from bridge.monitoring.alerts import active_alerts
+from bridge.queue.inbox import settlements
 from bridge.queue.log_tables import pull_new
 from bridge.queue.sites import visible_sites_hashes
 from bridge.queue.statements import DELIVERY, MESSAGE, MESSAGE_NUMBER
 from bridge.store.database import Database
-from bridge.store.records import applied_counts
 from bridge.store.tables import MAPPING_ACTIVATIONS
 from config import Settings
 
@@ -149,7 +149,7 @@ class LiveHub:
     def _read(self, sites: Sites) -> Heads:
         pull_new(self._database)
         with self._database.read() as connection:
-            applied = applied_counts.read(connection, sites)
+            applied = settlements(connection, sites)
             message, indexed, delivery = _newest(connection, sites)
             activation = connection.scalar(select(func.max(MAPPING_ACTIVATIONS.c.id))) or 0
         counts = self._attention(sites)

@@ -5,11 +5,13 @@ Blocking: call from a thread. The worker applies the messages and decides on ret
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
+from zlib import crc32
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, Row, func, select, text
+from sqlalchemy.dialects.postgresql import insert
 
 from bridge.queue import payload_blobs
 from bridge.queue.claims import (
@@ -26,10 +28,11 @@ from bridge.queue.lanes import LaneClaim, LaneQueue, Lanes
 from bridge.queue.log_tables import pull_new
 from bridge.queue.statements import ACKNOWLEDGED, INBOX
 from bridge.queue.wakeup import CLOCK_TOLERANCE_MS
+from bridge.store.columns import one_of
 from bridge.store.database import Database
 from bridge.store.errors import Conflict, StoreError, StoreUnavailable
-from bridge.store.records import applied_counts
 from bridge.store.statements import execute_keys, key_statement
+from bridge.store.tables import APPLIED_COUNTS
 
 _SET_AMBIGUOUS_ATTEMPTS = text(
     "UPDATE message SET ambiguous_attempts = :ambiguous_attempts WHERE id = :id"
@@ -225,7 +228,7 @@ class Inbox(LaneQueue):
             with self._database.write() as connection:
                 settled = self._settle_in(connection, outcomes, now)
                 claim, messages = self._claim_and_read(connection, now, limit)
-                applied_counts.increase(connection, self._owner, _sites(outcomes))
+                count_settlement(connection, self._owner, _sites(outcomes))
         except StoreUnavailable:
             raise
         except StoreError:  # records that cannot be written, or a conflict of claims
@@ -251,7 +254,7 @@ class Inbox(LaneQueue):
     def _settle(self, outcomes: Sequence[MessageOutcome], now: int) -> SettlementResult:
         with self._database.write() as connection:
             settled = self._settle_in(connection, outcomes, now)
-            applied_counts.increase(connection, self._owner, _sites(outcomes))
+            count_settlement(connection, self._owner, _sites(outcomes))
         return settled
 
     def _settle_in(
@@ -339,3 +342,45 @@ def _settlement(outcome: MessageOutcome, now: int) -> Settlement:
         outcome.attempts,
         notes=None if outcome.notes is None else outcome.notes.to_text(),
     )
+
+
+# The number of rows has a bound: a message may name any site, and an owner of claims has another
+# name after each restart.
+_SLOTS: Final = 16
+"""Owners use different rows, so that nodes seldom wait for each other."""
+_SITES: Final = 256
+"""Sites that share a row cost a needless hint."""
+_COUNT: Final = APPLIED_COUNTS.c
+_INCREASE: Final = insert(APPLIED_COUNTS).on_conflict_do_update(
+    index_elements=[_COUNT.slot, _COUNT.site], set_={"count": _COUNT.count + 1}
+)
+_SUM: Final = select(func.coalesce(func.sum(_COUNT.count), 0))
+_SUM_OF_SITES: Final = _SUM.where(one_of(_COUNT.site, "sites"))
+
+
+def count_settlement(connection: Connection, owner: str, sites: Collection[str]) -> None:
+    """
+    Count a transaction that settles messages of these sites; '' is an unknown one.
+
+    It must be the last statement: on PostgreSQL other transactions of the slot wait for the rows.
+    """
+    slot = crc32(owner.encode()) % _SLOTS
+    rows = [{"slot": slot, "site": number, "count": 1} for number in _numbers(sites)]
+    if rows:
+        connection.execute(_INCREASE, rows)
+
+
+def settlements(connection: Connection, sites: Collection[str] | None) -> int:
+    """
+    Return a number that changes when messages of these sites are settled; None are all sites.
+
+    The newest id of a message cannot tell this, because messages are applied in another order than
+    they are received, and again after a replay.
+    """
+    if sites is None:
+        return int(connection.execute(_SUM).scalar_one())
+    return int(connection.execute(_SUM_OF_SITES, {"sites": _numbers(sites)}).scalar_one())
+
+
+def _numbers(sites: Collection[str]) -> list[int]:
+    return sorted({crc32(site.encode()) % _SITES for site in sites})

@@ -22,7 +22,6 @@ from sqlmodel import Session
 from bridge.store import sqlite
 from bridge.store.connections import CommitStatements, DriverWriter, KeyReader
 from bridge.store.errors import UnsupportedStore, driver_errors, is_connection_lost, translate
-from bridge.store.locks import WriteLock
 from bridge.store.options import DatabaseOptions
 from bridge.store.postgresql import connection as postgres
 from bridge.store.postgresql.connection import SynchronousCommit
@@ -64,7 +63,7 @@ class Database:
         required = options.require_synchronous and self.dialect == "postgresql"
         self.synchronous_commit = SynchronousCommit(self.dedicated_connection, required=required)
         self.write_lock: AbstractContextManager[object] = (
-            WriteLock() if self.file else nullcontext()
+            sqlite.WriteLock() if self.file else nullcontext()
         )
         """Held by each writer of an SQLite file in this process."""
         self._options = options
@@ -130,7 +129,7 @@ class Database:
         """
         Yield a connection in a write transaction; commit at the end, roll back on any error.
 
-        On SQLite writers wait for each other (`locks.WriteLock`); readers never wait.
+        On SQLite writers wait for each other (`sqlite.WriteLock`); readers never wait.
         """
         self.synchronous_commit.require()
         with (

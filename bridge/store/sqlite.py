@@ -1,8 +1,10 @@
-"""SQLite: connection settings, and how transactions begin."""
+"""SQLite: connection settings, the lock of writers, and how transactions begin."""
 
 import os
 import sqlite3
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -13,7 +15,7 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
-from bridge.store.errors import NOT_UTF8, UnsupportedStore
+from bridge.store.errors import NOT_UTF8, Busy, UnsupportedStore
 from bridge.store.options import LOCK_TIMEOUT, DatabaseOptions
 from bridge.store.statements import execute_sql
 from config.private_files import create_empty
@@ -163,3 +165,50 @@ def _with_settings(
 def begin_write(cursor: Any) -> None:
     """Begin a write transaction."""
     cursor.execute("BEGIN IMMEDIATE")
+
+
+class WriteLock:
+    """
+    The lock of the writers in this process, first come, first served.
+
+    SQLite has one writer at a time. `threading.Lock` is not fair: a writer that commits in a loop
+    would starve all others. Raises Busy after LOCK_TIMEOUT. Not reentrant: acquiring it twice raises
+    RuntimeError.
+    """
+
+    def __init__(self, timeout: float = LOCK_TIMEOUT) -> None:
+        self.timeout = timeout
+        self._mutex = threading.Lock()
+        self._owner: int | None = None
+        self._waiters: deque[tuple[int, threading.Lock]] = deque()
+
+    def __enter__(self) -> None:
+        thread = threading.get_ident()
+        with self._mutex:
+            if self._owner is None:
+                self._owner = thread
+                return
+            if self._owner == thread:
+                raise RuntimeError("this thread is already writing: pass its connection on")
+            gate = threading.Lock()
+            gate.acquire()
+            self._waiters.append((thread, gate))
+        if not gate.acquire(timeout=self.timeout) and self._stop_waiting(thread, gate):
+            raise Busy("waited for the write lock")
+
+    def __exit__(self, *_: object) -> None:
+        """Pass the lock to the thread that has waited longest."""
+        with self._mutex:
+            if not self._waiters:
+                self._owner = None
+                return
+            self._owner, gate = self._waiters.popleft()
+            gate.release()
+
+    def _stop_waiting(self, thread: int, gate: threading.Lock) -> bool:
+        """Stop waiting unless the lock was passed on at this moment."""
+        with self._mutex:
+            if (thread, gate) not in self._waiters:
+                return False
+            self._waiters.remove((thread, gate))
+            return True

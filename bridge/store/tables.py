@@ -658,7 +658,7 @@ class StepComputationRecord(Record, table=True):
 
 
 class AppliedCountRecord(Record, table=True):
-    """How often messages of sites were settled (`applied_counts`)."""
+    """How often messages of sites were settled (`bridge.queue.inbox`)."""
 
     __tablename__ = "applied_count"
 

@@ -9,12 +9,11 @@ from sqlalchemy import text
 from bridge.errors import FailureKind
 from bridge.queue import arrivals, queries
 from bridge.queue.claims import ClaimedMessage, MessageOutcome
-from bridge.queue.inbox import Inbox
+from bridge.queue.inbox import Inbox, count_settlement, settlements
 from bridge.queue.notes import EngineCall, MessageNotes
 from bridge.queue.states import QueueEvent, QueueState
 from bridge.store.database import Database
 from bridge.store.postgresql.dedicated_connections import Presence
-from bridge.store.records import applied_counts
 from tests.bridge.queue.conftest import Intake
 from tests.bridge.queue.samples import NOW, arrival, enqueue, ids_of, refused, settle_all, state_of
 from tests.eventually import PATIENCE
@@ -28,7 +27,7 @@ def test_each_settlement_is_counted(intake: Intake, inbox: Inbox, store: Databas
 
     def counts() -> list[int]:
         with store.read() as connection:
-            return [applied_counts.read(connection, sites) for sites in (None, ["A"], ["B"])]
+            return [settlements(connection, sites) for sites in (None, ["A"], ["B"])]
 
     def outcome(number: int, *sites: str) -> MessageOutcome:
         return MessageOutcome(number, QueueEvent.ACCEPTED, sites=frozenset(sites))
@@ -43,7 +42,7 @@ def test_each_settlement_is_counted(intake: Intake, inbox: Inbox, store: Databas
     inbox.settle([outcome(third)], NOW)
     assert counts() == [4, 2, 1]
     with store.write() as connection:
-        applied_counts.increase(connection, "another node", ["B"])
+        count_settlement(connection, "another node", ["B"])
     assert counts() == [5, 2, 2]
 
 

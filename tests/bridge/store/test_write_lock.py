@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from bridge.store.errors import Busy
-from bridge.store.locks import WriteLock
+from bridge.store.sqlite import WriteLock
 from tests.eventually import eventually
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from bridge.contract import MAX_REPORT_ORDERS, OrderKey, ReportStatus
 from bridge.contract.responses import StatusRecordBody
-from bridge.store.records import applied_counts
+from bridge.queue.inbox import settlements
 from tests.bridge.delivery.fixtures import SITE
 from tests.bridge.delivery.whole_bridge import Hospital
 
@@ -62,7 +62,7 @@ async def test_pages_get_a_hint_when_a_message_was_applied(hospital: Hospital) -
 
     def applied() -> list[int]:
         with hospital.database.read() as connection:
-            return [applied_counts.read(connection, sites) for sites in ([SITE], [""], ["SITE9"])]
+            return [settlements(connection, sites) for sites in ([SITE], [""], ["SITE9"])]
 
     await hospital.send(message(group()))
     await hospital.send(message(group(control="XO")))
