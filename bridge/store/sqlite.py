@@ -172,8 +172,8 @@ class WriteLock:
     The lock of the writers in this process, first come, first served.
 
     SQLite has one writer at a time. `threading.Lock` is not fair: a writer that commits in a loop
-    would starve all others. Raises Busy after LOCK_TIMEOUT. Not reentrant: acquiring it twice raises
-    RuntimeError.
+    would starve all others. Raises Busy after LOCK_TIMEOUT, and RuntimeError if its own thread has
+    the lock already.
     """
 
     def __init__(self, timeout: float = LOCK_TIMEOUT) -> None:
