@@ -117,6 +117,14 @@ class OutsideReportBody(_Response):
     versions: list[OutsideVersionBody]
 
 
+class StructuredReportBody(_Response):
+    """A DICOM SR, dose report or key object selection; `text` is null if it is too long."""
+
+    title: str
+    text: str | None
+    set_aside: bool
+
+
 class OrderMessageBody(_Response):
     """A message about the order."""
 
@@ -148,7 +156,7 @@ class OrderPageBody(_Response):
     """
     An order; `is_current` is false if the report engine does not answer.
 
-    `outside` are empty without the permission `bodies`.
+    `outside` and `structured` are empty without the permission `bodies`.
     """
 
     now: int
@@ -161,5 +169,6 @@ class OrderPageBody(_Response):
     linked: list[LinkedOrderBody]
     worklist: WorklistPlaceBody | None
     outside: list[OutsideReportBody]
+    structured: list[StructuredReportBody]
     messages: list[OrderMessageBody]
     deliveries: list[OrderDeliveryBody]
