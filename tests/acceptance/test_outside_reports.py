@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,8 @@ def test_an_own_result_is_read_back(house: House) -> None:
         addendum(house, "M1", "A1", "Compared by phone.")
         sent = receiver.wait(2)
     assert len(sent) == 2
-    house.send(*reversed(sent))
+    final, addended = sent
+    house.send(addended, sent_earlier(final))
     (prior,) = [prior for prior in priors(house, 1) if prior.get("outside")]
     assert prior["outside"]["sender"] == "BRIDGE RAD"
     newest, oldest = (texts_of(version["document"]) for version in prior["versions"])
@@ -136,6 +138,14 @@ def test_an_own_result_is_read_back(house: House) -> None:
     (row,) = house.worklist(Accession="A1")
     assert (row["status"], row["reportedElsewhere"]) == ("Addendum", [])
     assert json.loads(house.bridge("exceptions", "list", "--json")) == []
+
+
+def sent_earlier(message: bytes) -> bytes:
+    """Return a message with a MSH-7 of a minute before."""
+    fields = message.split(b"|")
+    sent = datetime.strptime(fields[6][:14].decode(), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    fields[6] = f"{sent - timedelta(minutes=1):%Y%m%d%H%M%S}".encode() + fields[6][14:]
+    return b"|".join(fields)
 
 
 def texts_of(document: dict[str, Any]) -> list[str]:

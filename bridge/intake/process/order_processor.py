@@ -81,7 +81,7 @@ from bridge.orders.addressing import (
     SeveralPatientsError,
 )
 from bridge.orders.hierarchy import FROM_PARENT, PARENT_REPLACED
-from bridge.orders.order import OrderState, Patient
+from bridge.orders.order import Order, OrderState, Patient
 from bridge.orders.patients import known_spellings
 from bridge.orders.plans import (
     ORDER_UNKNOWN,
@@ -410,7 +410,7 @@ class OrderProcessor:
                     )
                     context.notes += notes
                     if REPORTED_HERE in notes or STAYS_UNREAD in notes:
-                        context.put(replace(context.changed[key], state=OrderState.ORDERED))
+                        context.put(_as_ordered(task, context.changed[key], notes))
                         return
             case OrderStep.DETACH:
                 record, note = await detach(worklist.client, key)
@@ -562,6 +562,13 @@ def _outcome_of_received(context: JobContext, found: ReceivedMatch) -> MessageOu
 def _notes(codes: Sequence[str], calls: EngineCalls) -> MessageNotes | None:
     """Return what to store with a message; None keeps what an earlier attempt stored."""
     return MessageNotes(codes, calls.made) if codes or calls.made else None
+
+
+def _as_ordered(task: OrderTask, after: Order, notes: Sequence[str]) -> Order:
+    """Return an order that a message did not take off the unread ones."""
+    if REPORTED_HERE in notes and task.before is not None:  # an earlier version may follow
+        after = replace(after, state_changed_at=task.before.state_changed_at)
+    return replace(after, state=OrderState.ORDERED)
 
 
 def _with_changes(outcome: MessageOutcome, context: JobContext, now: int) -> MessageOutcome:

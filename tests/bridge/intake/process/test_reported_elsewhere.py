@@ -182,6 +182,17 @@ async def test_a_report_message_from_before_the_newest_order_has_no_effect(
     assert hospital.last_message() == ("done", "superseded")
 
 
+async def test_an_earlier_report_message_that_arrives_late_needs_no_attention(
+    hospital: Hospital,
+) -> None:
+    """The order is reported already: nothing is lost."""
+    await hospital.send(order_message(new_order(), sent=1))
+    await hospital.send(order_message(status_group("SC", "C"), sent=5))
+    await hospital.send(order_message(status_group("SC", "F"), sent=3))
+    assert state(hospital) == ["reported"]
+    assert hospital.last_message() == ("done", "")
+
+
 async def test_a_change_updates_it_and_it_stays_off_the_list(hospital: Hospital) -> None:
     await hospital.send(order_message(new_order(), sent=1))
     await hospital.send(order_message(status_group("SC", "F"), sent=2))
