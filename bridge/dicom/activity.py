@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import structlog
 
@@ -43,6 +43,7 @@ class Refusal(NamedTuple):
 
 
 OTHER: Final = "other"
+_Key = TypeVar("_Key")
 Refusals = Mapping[Refusal, int]
 
 
@@ -78,14 +79,9 @@ class Activity:
         shown = "".join(sign if sign.isprintable() else "?" for sign in title[:_MAX_TITLE])
         with self._lock:
             self._count_title(RefusalKey(source, shown, reason))
-            refusal = Refusal(reason, source, peer)
-            if refusal not in self._to_log and len(self._to_log) >= MAX_SOURCES:
-                refusal = refusal._replace(source=OTHER_SOURCES)
-            self._to_log[refusal] += 1
-            key = (reason, source)
-            if key not in self._refused and len(self._refused) >= MAX_SOURCES:
-                key = (reason, OTHER_SOURCES)
-            self._refused[key] += 1
+            others = Refusal(reason, OTHER_SOURCES, peer)
+            _count(self._to_log, Refusal(reason, source, peer), others)
+            _count(self._refused, (reason, source), (reason, OTHER_SOURCES))
 
     def note_request(self, peer: str, request: str, answers: int) -> None:
         """Count a request of a peer, and the steps that it got."""
@@ -159,3 +155,8 @@ class Activity:
                     target=("dicom-peer", peer),
                     details={"request": request, **found},
                 )
+
+
+def _count(counts: Counter[_Key], key: _Key, others: _Key) -> None:
+    """Count a key, or `others` if there are too many keys."""
+    counts[key if key in counts or len(counts) < MAX_SOURCES else others] += 1
