@@ -803,5 +803,5 @@ class PatientUnmergeBody(PatientMergeBody):
     includeSigned: StrictBool = Field(
         default=False,
         description="Return also orders whose text was signed, or read preliminarily, since the "
-        "merge: a person has checked whose they are",
+        "merge, also after the merge was undone: a person has checked whose they are",
     )
